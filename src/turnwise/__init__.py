@@ -1,0 +1,1 @@
+"""turnwise: train language-model agents, alone or in teams, by playing."""

@@ -1,0 +1,102 @@
+"""An agent: a role, what it is told, what it remembers, which policy answers, how it is sampled.
+
+Owns prompts as messages and the parsing of answers. Knows nothing of tokens, engines or rewards.
+Model text is hostile input: it parses to a value or to a named failure, and is never evaluated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from turnwise.settings import Settings
+from turnwise.types import Failure, Message, Sampling
+
+HistoryRule = Literal["full", "last_n", "observation"]
+_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+
+
+class AgentConfig(Settings):
+    """How one role is prompted and sampled."""
+
+    role: str = "player"
+    """The environment's name of the role."""
+    policy: str = "main"
+    """Which policy answers for it."""
+    system: str = ""
+    """The system message; empty for none."""
+    history: HistoryRule = "observation"
+    """What of the past is in the prompt: everything, the last `last_n` turns, or nothing."""
+    last_n: int = Field(default=2, ge=1)
+    """How many past turns `history = "last_n"` keeps."""
+    temperature: float = Field(default=1.0, gt=0)
+    """Temperature of training sampling."""
+    max_tokens: int = Field(default=64, ge=1)
+    """Limit of one completion, in tokens, the end token included."""
+
+    def sampling(self, *, greedy: bool = False) -> Sampling:
+        """Return the sampling of a call, at temperature 0 if `greedy`."""
+        temperature = 0.0 if greedy else self.temperature
+        return Sampling(temperature=temperature, max_tokens=self.max_tokens)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exchange:
+    """One past turn as its agent remembers it: what it saw and what it said."""
+
+    observation: str
+    reply: str
+
+
+def messages_for(
+    config: AgentConfig, past: Sequence[Exchange], observation: str
+) -> tuple[Message, ...]:
+    """Return the messages of a call, as `config.history` says.
+
+    Example:
+        >>> past = [Exchange(observation="you r0c0", reply="<answer> DOWN </answer>")]
+        >>> [m.role for m in messages_for(AgentConfig(history="full"), past, "you r1c0")]
+        ['user', 'assistant', 'user']
+    """
+    kept = {"full": list(past), "last_n": list(past[-config.last_n :]), "observation": []}
+    messages = [Message(role="system", content=config.system)] if config.system else []
+    for exchange in kept[config.history]:
+        messages.append(Message(role="user", content=exchange.observation))
+        messages.append(Message(role="assistant", content=exchange.reply))
+    return (*messages, Message(role="user", content=observation))
+
+
+def demonstration(description: str, action: str) -> str:
+    """Return the reply that warm-up teaches: a thought that describes, and an answer.
+
+    Example:
+        >>> demonstration("left edge", "DOWN")
+        '<think> left edge </think> <answer> DOWN </answer>'
+    """
+    thought = f"<think> {description} </think> " if description else ""
+    return f"{thought}<answer> {action} </answer>"
+
+
+def parse_answer(text: str, legal: Sequence[str]) -> str | Failure:
+    """Return the legal action that `text` answers with, or the failure.
+
+    The last `<answer>` counts; case and surrounding blanks do not.
+
+    Example:
+        >>> parse_answer("<think> hm </think> <answer> down </answer>", ("LEFT", "DOWN"))
+        'DOWN'
+        >>> parse_answer("DOWN", ("DOWN",)).kind
+        'parse'
+    """
+    found = _ANSWER.findall(text)
+    if not found:
+        return Failure(kind="parse", message="no <answer>...</answer> in the reply")
+    word = found[-1].strip()
+    for action in legal:
+        if word.casefold() == action.casefold():
+            return action
+    return Failure(kind="illegal_action", message=f"{word[:40]!r} is none of {', '.join(legal)}")

@@ -1,0 +1,1 @@
+"""Keys, units and estimators: episodes in, advantages out. Pure numpy."""

@@ -1,0 +1,63 @@
+"""A closed vocabulary of errors. Each message says what was given, what was expected, the cure.
+
+Every class also inherits the builtin it refines, so that `except ValueError` keeps working. To add
+one: derive from `TurnwiseError` and the builtin, and say in one sentence when it is raised.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class TurnwiseError(Exception):
+    """Base of all errors that turnwise raises for its user."""
+
+
+class ConfigError(TurnwiseError, ValueError):
+    """A recipe, an option or a combination of options is wrong."""
+
+
+class UnknownNameError(ConfigError):
+    """A name is not in its table; the message lists the nearest ones."""
+
+
+class EnvError(TurnwiseError, RuntimeError):
+    """An environment broke its contract or raised."""
+
+
+class DataError(TurnwiseError, ValueError):
+    """A data file is missing, unreadable or malformed; the message names file and line."""
+
+
+class ModelError(TurnwiseError, ValueError):
+    """A model directory, name, tokenizer or adapter cannot be used as asked."""
+
+
+class EngineError(TurnwiseError, RuntimeError):
+    """Sampling failed, or sampler and trainer disagree beyond tolerance."""
+
+
+class TrainingError(TurnwiseError, RuntimeError):
+    """Training cannot go on: non-finite losses in a row, or a failed invariant of a batch."""
+
+
+class RunError(TurnwiseError, RuntimeError):
+    """A run folder is missing, in use, incomplete or corrupt."""
+
+
+class MissingDependencyError(TurnwiseError, ImportError):
+    """An optional package is needed; the message gives the install command."""
+
+
+def unknown_name(kind: str, given: str, known: Iterable[str]) -> UnknownNameError:
+    """Build the error for a misspelt name, with the nearest known one as the cure.
+
+    Example:
+        >>> str(unknown_name("recipe", "frozen-lak", ["frozen-lake", "rows"]))
+        "unknown recipe 'frozen-lak': did you mean 'frozen-lake'? Known: frozen-lake, rows"
+    """
+    names = sorted(known)
+    nearest = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+    return UnknownNameError(f"unknown {kind} {given!r}: {hint}Known: {', '.join(names) or 'none'}")

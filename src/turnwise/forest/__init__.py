@@ -1,0 +1,1 @@
+"""Samples become a token forest: every distinct prefix is computed once."""

@@ -1,0 +1,1 @@
+"""Pure functions on tensors: policy-gradient, cross-entropy and reference-KL parts."""

@@ -1,0 +1,1 @@
+"""Weights: full, LoRA, nano; loading and saving in the usual formats."""

@@ -1,0 +1,1 @@
+"""Messages to token ids and back: the only package that knows chat templates."""

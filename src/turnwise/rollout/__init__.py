@@ -1,0 +1,1 @@
+"""One task becomes an episode: the runner between env, agent and engine."""

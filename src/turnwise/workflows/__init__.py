@@ -1,0 +1,1 @@
+"""Who speaks when, who sees what: plain async Python over `act` and `ask`."""
