@@ -1,0 +1,198 @@
+"""A role's seat in one episode: it observes, samples, parses, steps the world and records the turn.
+
+Owns the recording of turns. Knows nothing of groups, advantages or training. A model that answers
+nonsense ends its own episode, as data: `EpisodeOver` never leaves `rollout.runner`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from turnwise.agents import AgentConfig, Exchange, messages_for, parse_answer
+from turnwise.engines.base import Completion, Engine, Request
+from turnwise.envs.base import Env, Step
+from turnwise.errors import EnvError
+from turnwise.noise import world_generator
+from turnwise.types import Failure, FailureKind, Message, Sampling, Span, Stream, Turn, TurnId
+
+
+class EpisodeOver(Exception):
+    """The episode cannot go on; `failure` says why."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class RendererLike(Protocol):
+    """What a seat needs of a policy's renderer."""
+
+    def prompt_ids(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """Return the ids of a prompt."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return a completion's text."""
+        ...
+
+    def spans(self, completion_ids: tuple[int, ...]) -> tuple[Span, ...]:
+        """Return the named parts of a completion."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where an episode belongs, for identity and for chance (MATH 1)."""
+
+    seed: int
+    stream: Stream
+    iteration: int
+    visit: int
+    task: str
+    sample: int
+    common_noise: bool
+
+    def turn(self, role: str, number: int) -> TurnId:
+        """Return the identity of a turn at this place."""
+        return TurnId(
+            iteration=self.iteration,
+            visit=self.visit,
+            task=self.task,
+            sample=self.sample,
+            role=role,
+            turn=number,
+        )
+
+
+class RolloutSeat:
+    """The seat of one role in one episode under the `independent` topology."""
+
+    def __init__(
+        self,
+        *,
+        role: str,
+        config: AgentConfig,
+        sampling: Sampling,
+        env: Env[Any],
+        engine: Engine,
+        renderer: RendererLike,
+        place: Place,
+    ) -> None:
+        self.turns: list[Turn] = []
+        self._role, self._config, self._sampling = role, config, sampling
+        self._env, self._engine, self._renderer, self._place = env, engine, renderer, place
+        self._past: list[Exchange] = []
+        self._calls = 0
+
+    async def act(self, state: Any) -> Step[Any]:
+        """Observe `state`, sample an answer, step the world with it and record the turn."""
+        observation = self._env.observe(state, self._role)
+        messages = messages_for(self._config, self._past, observation.text)
+        prompt_ids = self._renderer.prompt_ids(messages)
+        identity, completion = await self._sample(prompt_ids)
+        text = self._renderer.decode(completion.token_ids)
+        action = parse_answer(text, observation.legal)
+        rewards = {"format": float(isinstance(action, str))}
+        if observation.description:
+            rewards["seeing"] = float(_thought(text) == observation.description)
+        recorded = {
+            "identity": identity,
+            "prompt_ids": prompt_ids,
+            "completion": completion,
+            "text": text,
+            "rewards": rewards,
+            "state_key": self._env.state_key(state, self._role),
+        }
+        if isinstance(action, Failure):
+            failure = _failure_of(completion, action)
+            self._record(**recorded, error=failure)
+            raise EpisodeOver(failure)
+        step = self._step(state, action, identity.turn)
+        recorded["rewards"] = rewards | dict(step.rewards)
+        self._record(**recorded, action=action)
+        self._past.append(Exchange(observation=observation.text, reply=text))
+        return step
+
+    async def ask(self, messages: Sequence[Message]) -> str:
+        """Put one question to the policy, record the turn, step nothing."""
+        prompt_ids = self._renderer.prompt_ids(messages)
+        identity, completion = await self._sample(prompt_ids)
+        text = self._renderer.decode(completion.token_ids)
+        self._record(
+            identity=identity, prompt_ids=prompt_ids, completion=completion, text=text, rewards={}
+        )
+        return text
+
+    async def _sample(self, prompt_ids: tuple[int, ...]) -> tuple[TurnId, Completion]:
+        identity = self._place.turn(self._role, self._calls)
+        self._calls += 1
+        request = Request(
+            id=identity,
+            stream=self._place.stream,
+            policy=self._config.policy,
+            prompt_ids=prompt_ids,
+            sampling=self._sampling,
+        )
+        return identity, await self._engine.sample(request)
+
+    def _step(self, state: Any, action: str, number: int) -> Step[Any]:
+        place = self._place
+        noise = world_generator(
+            place.seed,
+            place.stream,
+            place.iteration,
+            place.visit,
+            number,
+            None if place.common_noise else place.sample,
+        )
+        step = self._env.step(state, self._role, action, noise)
+        if not isinstance(step, Step):
+            raise EnvError(f"{self._env.name}.step must return a Step, got {type(step).__name__}")
+        return step
+
+    def _record(
+        self,
+        *,
+        identity: TurnId,
+        prompt_ids: tuple[int, ...],
+        completion: Completion,
+        text: str,
+        rewards: Mapping[str, float],
+        state_key: str | None = None,
+        action: str | None = None,
+        error: Failure | None = None,
+    ) -> None:
+        self.turns.append(
+            Turn(
+                id=identity,
+                policy=self._config.policy,
+                policy_version=completion.policy_version,
+                prompt_ids=prompt_ids,
+                completion_ids=completion.token_ids,
+                logprobs=completion.logprobs,
+                sampling=self._sampling,
+                finish_reason=completion.finish_reason,
+                text=text,
+                spans=self._renderer.spans(completion.token_ids),
+                action=action,
+                rewards=rewards,
+                state_key=state_key,
+                error=error,
+            )
+        )
+
+
+def _thought(text: str) -> str:
+    """Return what stands in the first thought block of `text`, blanks trimmed; empty if none."""
+    _, _, rest = text.partition("<think>")
+    return rest.partition("</think>")[0].strip()
+
+
+def _failure_of(completion: Completion, parsed: Failure) -> Failure:
+    """Name the cause of a reply without an action: a full context outranks what it led to."""
+    if completion.finish_reason == "context":
+        kind: FailureKind = "context"
+        return Failure(kind=kind, message="the context is full: the reply was cut or never begun")
+    return parsed

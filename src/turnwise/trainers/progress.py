@@ -1,0 +1,35 @@
+"""How a loop tells whoever watches: a protocol of three calls, and the watcher that is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """Receives the phases and steps of a run; the command line draws them."""
+
+    def begin(self, phase: str, *, done: int, total: int) -> None:
+        """A phase ("warm-up", "training", "evaluation") begins or goes on at step `done`."""
+        ...
+
+    def advance(self, done: int, metrics: Mapping[str, float]) -> None:
+        """Step number `done` of the phase is finished, with these metrics."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Something the user should read."""
+        ...
+
+
+class Silent:
+    """Watches nothing."""
+
+    def begin(self, phase: str, *, done: int, total: int) -> None:
+        """Ignore the phase."""
+
+    def advance(self, done: int, metrics: Mapping[str, float]) -> None:
+        """Ignore the step."""
+
+    def note(self, text: str) -> None:
+        """Ignore the note."""
