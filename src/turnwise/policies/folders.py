@@ -1,0 +1,55 @@
+"""Folders that appear only when complete, and Hugging Face calls that draw no progress bars.
+
+Owns two context managers used by whatever writes a model to disk. Knows nothing of models.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from transformers.utils import logging as hf_logging
+
+
+@contextmanager
+def replaced_folder(target: Path) -> Iterator[Path]:
+    """Yield an empty folder beside `target` that takes its place when the block succeeds.
+
+    A kill inside the block leaves `target` as it was. Where `target` exists there is an instant
+    between two renames in which it does not; then its old content is in `<target>.old`.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     with replaced_folder(Path(root, "model")) as folder:
+        ...         _ = (folder / "a.txt").write_text("a")
+        ...     [path.name for path in Path(root).rglob("*.txt")]
+        ['a.txt']
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        yield folder
+        folder.chmod(0o755)  # mkdtemp's 0700 is for secrets
+        old = target.with_name(f"{target.name}.old")
+        if target.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            target.rename(old)
+        folder.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers from drawing progress bars inside the block."""
+    shown = hf_logging.is_progress_bar_enabled()
+    hf_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            hf_logging.enable_progress_bar()
