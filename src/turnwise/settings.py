@@ -100,3 +100,35 @@ def _members(annotation: Any) -> list[Any]:
     if get_origin(annotation) in (Union, UnionType):
         return [m for inner in get_args(annotation) for m in _members(inner)]
     return [annotation]
+
+
+def fit_options(
+    given: Mapping[str, Any], *, options: Mapping[str, Any], among: Sequence[str], chosen: str
+) -> dict[str, Any]:
+    """Return `given` with the defaults of the options that a choice has; refuse the others.
+
+    For configs in which one field decides which others mean anything. Those are declared with
+    default None, "not given", and this runs before validation: no option is accepted and ignored,
+    and the values written to a resolved recipe can be read again.
+
+    Args:
+        given: the fields as the user gave them.
+        options: option -> default of every option the choice has (None: has no default).
+        among: all options that some choice has.
+        chosen: the choice in words, for the message.
+
+    Raises:
+        ConfigError: if an option is given that the choice does not have.
+
+    Example:
+        >>> fit_options({"kind": "b"}, options={"cap": 5.0}, among=("cap", "low"), chosen="kind b")
+        {'kind': 'b', 'cap': 5.0}
+    """
+    for name in among:
+        if name not in options and given.get(name) is not None:
+            raise ConfigError(
+                f"{name} = {given[name]!r} does not apply to {chosen}, which takes "
+                f"{', '.join(options) or 'no such option'}: leave {name} out"
+            )
+    missing = {name: value for name, value in options.items() if given.get(name) is None}
+    return {**given, **missing}

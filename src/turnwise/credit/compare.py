@@ -1,0 +1,127 @@
+"""Groups of units become groups with advantages: scaling, equal returns, groups of one.
+
+Owns what every scheme shares around its estimator (MATH 2), and the turn-level part of GiGPO.
+Knows nothing of episodes or spans. Output goes to `credit.assign`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from turnwise.credit.groups import Group, GroupKey, Unit
+from turnwise.credit.groups import group as group_units
+from turnwise.credit.returns import Floats
+from turnwise.credit.schemes import Scheme, Std, batch_key, state_key
+from turnwise.types import TurnId
+
+EQUAL = 1e-9  # returns that differ by less are one return: sums of rewards carry rounding
+
+
+def sample_std(values: Floats) -> float:
+    """Return the standard deviation with ddof = 1; 0 for a single value.
+
+    Example:
+        >>> sample_std(np.array([1.0, 2.0, 3.0]))
+        1.0
+    """
+    return float(values.std(ddof=1)) if len(values) > 1 else 0.0
+
+
+def all_equal(values: Floats) -> bool:
+    """Return whether all values are one, but for rounding."""
+    return bool(np.ptp(values) <= EQUAL)
+
+
+def compare(units: Sequence[Unit], scheme: Scheme, std: Std, floor: float) -> tuple[Group, ...]:
+    """Group whole episodes and give each its advantage.
+
+    Args:
+        units: one per episode and role.
+        scheme: key and estimator.
+        std: what to divide by: the group's std, that of the role's whole batch, or nothing.
+        floor: lower bound of that std.
+    """
+    batch = {key.role: values_of(found) for key, found in group_units(units, batch_key).items()}
+    return tuple(
+        _compare_group(key, found, scheme, _scale(std, values_of(found), batch[key.role], floor))
+        for key, found in group_units(units, scheme.key).items()
+    )
+
+
+def _compare_group(key: GroupKey, units: tuple[Unit, ...], scheme: Scheme, scale: float) -> Group:
+    returns = values_of(units)
+    equal = all_equal(returns)
+    # Rounding must not leave 1e-17 / floor where the formula says 0.
+    nothing = equal and scheme.has_baseline
+    advantages = np.zeros(len(units)) if nothing else scheme.advantages(returns, scale)
+    return Group(
+        key=key,
+        units=units,
+        returns=tuple(returns.tolist()),
+        advantages=tuple(advantages.tolist()),
+        mean=float(returns.mean()),
+        std=sample_std(returns),
+        zero_variance=equal and len(units) > 1,
+    )
+
+
+def compare_states(
+    units: Sequence[Unit], *, own_episode: str, std: Std, floor: float
+) -> dict[TurnId, float]:
+    """Return GiGPO's turn-level advantages (Feng et al. 2025, arXiv 2505.10978), not yet weighted.
+
+    `(G - mean of G over the visits of the same state) / scale`, within one visit of one task. With
+    `own_episode = "exclude"` the mean runs over the other episodes' visits only, so that a turn's
+    baseline does not depend on its own action; as published, `"include"`, it runs over all. A turn
+    with nothing to compare with has 0.
+    """
+    batch = {key.role: values_of(found) for key, found in group_units(units, batch_key).items()}
+    out: dict[TurnId, float] = {}
+    for key, found in group_units(units, state_key).items():
+        values = values_of(found)
+        scale = _scale(std, values, batch[key.role], floor)
+        equal = all_equal(values)
+        for unit in found:
+            others = [
+                other.value
+                for other in found
+                if own_episode == "include" or other.episode != unit.episode
+            ]
+            alone = equal or not others
+            out[unit.id] = 0.0 if alone else (unit.value - float(np.mean(others))) / scale
+    return out
+
+
+def standardise(units: Sequence[Unit], floor: float) -> dict[TurnId, float]:
+    """Return `(r - mean) / std` of turn-level units, each compared with its role's whole batch."""
+    out: dict[TurnId, float] = {}
+    for found in group_units(units, batch_key).values():
+        values = values_of(found)
+        centred = np.zeros(len(values)) if all_equal(values) else values - values.mean()
+        scaled = centred / max(sample_std(values), floor)
+        out |= {unit.id: value for unit, value in zip(found, scaled.tolist(), strict=True)}
+    return out
+
+
+def spread(groups: Sequence[Group]) -> dict[TurnId, float]:
+    """Copy each unit's advantage to its turns: the mean was over episodes, not over turns."""
+    return {
+        turn: advantage
+        for group in groups
+        for unit, advantage in zip(group.units, group.advantages, strict=True)
+        for turn in unit.turns
+    }
+
+
+def values_of(units: Sequence[Unit]) -> Floats:
+    """Return the units' values, [members]."""
+    return np.array([unit.value for unit in units], dtype=float)
+
+
+def _scale(std: Std, group: Floats, batch: Floats, floor: float) -> float:
+    """Return what to divide by; 1.0 for none."""
+    if std == "none":
+        return 1.0
+    return max(sample_std(group if std == "group" else batch), floor)

@@ -1,0 +1,53 @@
+"""Rewards become returns: components are mixed by weights and summed over a role's turns.
+
+Owns `mix_rewards` and the two returns. A reward is what one turn got, a return what an episode got;
+neither is ever overwritten. Knows nothing of groups. Output goes to `credit.units`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnwise.types import Trajectory
+
+Floats = NDArray[np.float64]
+
+
+def mix_rewards(rewards: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """Return the weighted sum of a turn's reward components; an absent component is 0.
+
+    Components without a weight do not count.
+
+    Example:
+        >>> mix_rewards({"goal": 1.0, "format": 1.0}, {"goal": 1.0, "steps": -0.5})
+        1.0
+    """
+    return float(sum(weight * rewards.get(name, 0.0) for name, weight in weights.items()))
+
+
+def turn_rewards(trajectory: Trajectory, weights: Mapping[str, float]) -> Floats:
+    """Return the mixed reward of each turn of one role, [turns]."""
+    return np.array([mix_rewards(turn.rewards, weights) for turn in trajectory.turns], dtype=float)
+
+
+def episode_return(trajectory: Trajectory, weights: Mapping[str, float]) -> float:
+    """Return R, the undiscounted sum of one role's mixed rewards (MATH 2)."""
+    return float(turn_rewards(trajectory, weights).sum())
+
+
+def returns_to_go(rewards: Sequence[float] | Floats, gamma: float) -> Floats:
+    """Return `G_t = r_t + gamma * G_(t+1)` for every turn, [turns].
+
+    Example:
+        >>> returns_to_go([1.0, 0.0, 4.0], gamma=0.5).tolist()
+        [2.0, 2.0, 4.0]
+    """
+    out = np.zeros(len(rewards))
+    tail = 0.0
+    for turn in range(len(rewards) - 1, -1, -1):
+        tail = float(rewards[turn]) + gamma * tail
+        out[turn] = tail
+    return out

@@ -1,0 +1,102 @@
+"""Episodes become units: a role's whole trajectory, or each of its turns.
+
+Owns which episodes take part and what return each unit has. Knows nothing of estimators. Output
+goes to `credit.groups`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from turnwise.credit.groups import Unit
+from turnwise.credit.returns import episode_return, returns_to_go, turn_rewards
+from turnwise.errors import TrainingError
+from turnwise.types import Episode, Trajectory, Turn
+
+INFRASTRUCTURE = frozenset({"engine", "env"})
+
+
+def without_infrastructure_failures(episodes: Iterable[Episode]) -> list[Episode]:
+    """Return the episodes that the policy, and nothing else, decided.
+
+    Failures of the engine or the environment leave their group, which shrinks; failures that the
+    policy caused (a reply that does not parse, a full context) stay and are trained (MATH 5).
+    """
+    return [e for e in episodes if e.error is None or e.error.kind not in INFRASTRUCTURE]
+
+
+def trajectories(episodes: Iterable[Episode]) -> list[Trajectory]:
+    """Return every role's trajectory that has turns, after checking that ids tell the truth.
+
+    Raises:
+        TrainingError: if a turn's id names another episode or role, or one role used two policies.
+    """
+    found: list[Trajectory] = []
+    for episode in episodes:
+        place = (episode.iteration, episode.visit, episode.task.id, episode.sample)
+        for trajectory in episode.trajectories:
+            for turn in trajectory.turns:
+                at = (turn.id.iteration, turn.id.visit, turn.id.task, turn.id.sample)
+                if at != place or turn.id.role != trajectory.role:
+                    raise TrainingError(
+                        f"turn {turn.id} is filed under episode {place}, role {trajectory.role!r}"
+                    )
+            if len({turn.policy for turn in trajectory.turns}) > 1:
+                raise TrainingError(f"{trajectory.turns[0].id}: one role, more than one policy")
+            if trajectory.turns:
+                found.append(trajectory)
+    return found
+
+
+def episode_units(played: Sequence[Trajectory], weights: Mapping[str, float]) -> list[Unit]:
+    """Return one unit per trajectory, whose value is the episode's return R."""
+    return [
+        Unit(
+            turns=tuple(turn.id for turn in trajectory.turns),
+            policy=trajectory.turns[0].policy,
+            first_prompt=trajectory.turns[0].prompt_ids,
+            value=episode_return(trajectory, weights),
+        )
+        for trajectory in played
+    ]
+
+
+def state_units(
+    played: Sequence[Trajectory], weights: Mapping[str, float], gamma: float
+) -> list[Unit]:
+    """Return one unit per turn, whose value is the discounted return-to-go, with its state's key.
+
+    Raises:
+        TrainingError: if a turn has no state key.
+    """
+    units: list[Unit] = []
+    for trajectory in played:
+        values = returns_to_go(turn_rewards(trajectory, weights), gamma)
+        for turn, value in zip(trajectory.turns, values, strict=True):
+            if turn.state_key is None:
+                raise TrainingError(
+                    f"turn {turn.id} has no state key, by which gigpo groups turns: record one "
+                    "for every turn, or use grpo"
+                )
+            units.append(_turn_unit(turn, float(value)))
+    return units
+
+
+def component_units(played: Sequence[Trajectory], component: str) -> list[Unit]:
+    """Return one unit per turn, whose value is one reward component of that turn (absent: 0)."""
+    return [
+        _turn_unit(turn, turn.rewards.get(component, 0.0))
+        for trajectory in played
+        for turn in trajectory.turns
+    ]
+
+
+def _turn_unit(turn: Turn, value: float) -> Unit:
+    return Unit(
+        turns=(turn.id,),
+        policy=turn.policy,
+        first_prompt=turn.prompt_ids,
+        value=value,
+        state=turn.state_key,
+        is_episode=False,
+    )
