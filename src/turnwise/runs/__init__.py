@@ -1,0 +1,1 @@
+"""The run folder: metrics, episodes, checkpoints, resume, report."""

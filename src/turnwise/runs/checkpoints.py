@@ -1,0 +1,233 @@
+"""Checkpoints: directories that are whole or not there, whenever the process is killed.
+
+Owns their names, their manifests, which of them is the latest and which the best, and when one is
+deleted. What is in them is the caller's: it is handed a directory to write to, and later one to
+read from. Knows nothing of weights or optimizers.
+
+A checkpoint is written beside its place, made durable and renamed. Its manifest holds size and
+digest of every file, so damage is found when it is read, and the one before it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from turnwise.errors import RunError
+from turnwise.runs.files import sync_directory, write_atomically
+
+MANIFEST = "manifest.json"
+_NAME = re.compile(r"(\d{6,})-([a-z][a-z0-9_]*)-(\d+)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checkpoint:
+    """One complete checkpoint: `serial` orders all of a run's, `step` counts within its phase."""
+
+    path: Path
+    serial: int
+    phase: str
+    step: int
+    score: float | None
+    meta: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Latest:
+    """The newest undamaged checkpoint, None before the first, and what the user should know."""
+
+    checkpoint: Checkpoint | None
+    note: str = ""
+
+
+class Checkpoints:
+    """The checkpoints of one run. One process writes at a time: the run's lock sees to that.
+
+    Example:
+        >>> import tempfile
+        >>> checkpoints = Checkpoints(Path(tempfile.mkdtemp()))
+        >>> def write(folder: Path) -> None:
+        ...     _ = (folder / "weights").write_text("w")
+        >>> saved = checkpoints.save("train", 3, write, {"seed": 1}, score=0.5)
+        >>> checkpoints.latest().checkpoint.meta, checkpoints.best().step
+        ({'seed': 1}, 3)
+    """
+
+    def __init__(self, directory: Path, *, keep: int = 2) -> None:
+        assert keep >= 1, keep
+        self.directory = directory
+        self._keep = keep
+
+    def save(
+        self,
+        phase: str,
+        step: int,
+        write: Callable[[Path], None],
+        meta: Mapping[str, Any],
+        *,
+        score: float | None = None,
+    ) -> Checkpoint:
+        """Write a checkpoint, renew the best marker, and delete what is no longer kept.
+
+        Args:
+            phase: which loop made it ("warmup", "train").
+            step: steps of that loop that are done.
+            write: writes the files into the directory it is given.
+            meta: JSON-able values that `latest` returns.
+            score: the validation score of these weights, if they were validated.
+        """
+        assert score is None or math.isfinite(score), score
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._sweep()
+        serial = max((serial for serial, _ in self._entries()), default=0) + 1
+        path = self.directory / f"{serial:06d}-{phase}-{step}"
+        assert _NAME.fullmatch(path.name), f"phase {phase!r} cannot be part of a folder's name"
+        partial = self.directory / f".saving-{path.name}"
+        partial.mkdir()
+        write(partial)
+        _seal(partial, {"phase": phase, "step": step, "score": score, "meta": dict(meta)})
+        partial.rename(path)
+        sync_directory(self.directory)
+        self._mark_best()
+        self._prune()
+        return _manifest(path)
+
+    def latest(self) -> Latest:
+        """Return the newest checkpoint whose files are what its manifest says.
+
+        Raises:
+            RunError: if there are checkpoints and all of them are damaged.
+        """
+        damages: list[str] = []
+        for _, path in self._entries():
+            damage = _damage(path)
+            if not damage:
+                said = [*damages, f"going on from {path.name}"] if damages else []
+                return Latest(checkpoint=_manifest(path), note="; ".join(said))
+            damages.append(f"checkpoint {path.name} is damaged ({damage})")
+        if damages:
+            raise RunError(
+                f"no checkpoint in '{self.directory}' can be used: {'; '.join(damages)}. Delete "
+                "them to start from the beginning"
+            )
+        return Latest(checkpoint=None)
+
+    def best(self) -> Checkpoint | None:
+        """Return the checkpoint with the highest validation score, the earliest among equals."""
+        scored = [c for c in self._readable() if c.score is not None]
+        return max(scored, key=lambda c: (c.score, -c.serial), default=None)
+
+    def discard_after(self, checkpoint: Checkpoint | None) -> None:
+        """Delete what is newer than `checkpoint`, which a run resumes from; None deletes all."""
+        serial = checkpoint.serial if checkpoint else 0
+        for newer, path in self._entries():
+            if newer > serial:
+                self._delete(path)
+        self._mark_best()
+
+    def _entries(self) -> list[tuple[int, Path]]:
+        """Return (serial, path) of all complete-looking checkpoints, newest first."""
+        if not self.directory.is_dir():
+            return []
+        found = [(_NAME.fullmatch(path.name), path) for path in self.directory.iterdir()]
+        return sorted(((int(m[1]), path) for m, path in found if m), reverse=True)
+
+    def _readable(self) -> list[Checkpoint]:
+        """Return the checkpoints whose manifests can be read; their files are not looked at."""
+        return [_manifest(path) for _, path in self._entries() if _read(path) is not None]
+
+    def _mark_best(self) -> None:
+        """Renew `best.json`, for people and tools: it repeats what the manifests say."""
+        best, marker = self.best(), self.directory / "best.json"
+        if best is None:
+            marker.unlink(missing_ok=True)
+            return
+        facts = {"checkpoint": best.path.name, "phase": best.phase, "step": best.step}
+        write_atomically(marker, json.dumps(facts | {"score": best.score}, indent=2) + "\n")
+
+    def _prune(self) -> None:
+        best = self.best()
+        for _, path in self._entries()[self._keep :]:
+            if best is None or path != best.path:
+                self._delete(path)
+
+    def _delete(self, path: Path) -> None:
+        """Rename first: a kill between two files must not leave half a checkpoint behind."""
+        doomed = self.directory / f".deleting-{path.name}"
+        path.rename(doomed)
+        shutil.rmtree(doomed)
+
+    def _sweep(self) -> None:
+        """Delete what a killed process left half-written or half-deleted."""
+        for pattern in (".saving-*", ".deleting-*"):
+            for path in self.directory.glob(pattern):
+                shutil.rmtree(path)
+
+
+def _seal(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write the manifest of a folder and make everything in it durable."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = {
+        path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "blake2b": _sync(path)}
+        for path in paths
+    }
+    write_atomically(folder / MANIFEST, json.dumps({**facts, "files": files}, indent=2) + "\n")
+    for inner in (path for path in folder.rglob("*") if path.is_dir()):
+        sync_directory(inner)
+
+
+def _sync(path: Path) -> str:
+    """Make a file durable and return its digest."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+        return hashlib.file_digest(file, _blake2b).hexdigest()
+
+
+def _blake2b() -> Any:
+    return hashlib.blake2b(digest_size=16)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """Return a checkpoint's manifest, or None if it is missing or not JSON."""
+    try:
+        return json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _manifest(path: Path) -> Checkpoint:
+    facts, name = _read(path), _NAME.fullmatch(path.name)
+    assert facts is not None and name is not None, path
+    return Checkpoint(
+        path=path,
+        serial=int(name[1]),
+        phase=facts["phase"],
+        step=facts["step"],
+        score=facts["score"],
+        meta=facts["meta"],
+    )
+
+
+def _damage(path: Path) -> str:
+    """Return what is wrong with a checkpoint in a few words; empty if nothing is."""
+    facts = _read(path)
+    if facts is None:
+        return f"{MANIFEST} cannot be read"
+    for name, expected in facts["files"].items():
+        file = path / name
+        if not file.is_file():
+            return f"{name} is missing"
+        if file.stat().st_size != expected["bytes"]:
+            return f"{name} has {file.stat().st_size} bytes instead of {expected['bytes']}"
+        with file.open("rb") as stream:
+            if hashlib.file_digest(stream, _blake2b).hexdigest() != expected["blake2b"]:
+                return f"{name} has another checksum"
+    return ""

@@ -1,0 +1,113 @@
+"""How a run writes: files replaced whole, logs appended a line at a time.
+
+Owns the two ways of writing that survive a kill at any instant. A reader sees a replaced file
+either old or new; an append-only log may end in a torn line, which readers drop and a resumed run
+cuts off. Knows nothing of what is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from turnwise.errors import RunError
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Replace the file at `path` with `content`, durably: readers see the old or the new one."""
+    data = content.encode() if isinstance(content, str) else content
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make renames and new names in the directory `path` durable."""
+    if os.name != "posix":
+        return  # elsewhere directories cannot be opened, and renames are durable on their own
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the complete lines of a log of JSON objects; a torn last line is left out.
+
+    Raises:
+        RunError: if a line that is not the last one is not JSON: that is damage, not a kill.
+    """
+    records = []
+    for number, line in _complete_lines(path):
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            raise RunError(
+                f"{path}, line {number} is not JSON: the log was edited or damaged; restore it or "
+                "remove the line"
+            ) from None
+    return records
+
+
+def _complete_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if line.endswith(b"\n"):
+                yield number, line
+
+
+class LineLog:
+    """An append-only log of JSON objects, one a line, each handed to the system at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("ab")
+        self._drop_torn_line()
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Write one object; a kill afterwards does not lose it."""
+        line = json.dumps(record, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+        self._file.write(line.encode() + b"\n")
+        self._file.flush()
+
+    def sync(self) -> int:
+        """Make all lines durable and return the offset after the last one, for a checkpoint."""
+        os.fsync(self._file.fileno())
+        return self._file.tell()
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut the log to the `offset` that a checkpoint remembers.
+
+        Raises:
+            RunError: if the log is shorter than that.
+        """
+        size = self.path.stat().st_size
+        if size < offset:
+            raise RunError(
+                f"{self.path} has {size} bytes, its checkpoint expects at least {offset}: the log "
+                "was cut or replaced; restore it or start a new run"
+            )
+        self._cut(offset)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _drop_torn_line(self) -> None:
+        """Cut what follows the last line break, so that the next line starts on its own."""
+        self._cut(sum(len(line) for _, line in _complete_lines(self.path)))
+
+    def _cut(self, offset: int) -> None:
+        self._file.truncate(offset)
+        self._file.seek(offset)

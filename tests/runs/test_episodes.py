@@ -1,0 +1,180 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from turnwise.credit import CreditConfig, assign_advantages
+from turnwise.errors import RunError
+from turnwise.runs.episodes import EpisodeLog, episode_file, read_episodes, recorded_iterations
+from turnwise.types import Episode, Failure, Sampling, Span, Task, Trajectory, Turn, TurnId
+
+TASK = Task(id="lake-1", env="lake", seed=3, data={"map": ["SF", "FG"], "slippery": False})
+
+
+def turn(sample, number, prompt, completion, **more) -> Turn:
+    place = TurnId(iteration=4, visit=1, task="lake-1", sample=sample, role="player", turn=number)
+    values = {"text": "Füße <answer>", "sampling": Sampling(), "finish_reason": "stop"} | more
+    return Turn(
+        id=place,
+        policy="main",
+        policy_version=4,
+        prompt_ids=prompt,
+        completion_ids=completion,
+        logprobs=tuple(-0.1 / (i + 3) for i in range(len(completion))),
+        **values,
+    )
+
+
+def episode(sample, turns=(), **more) -> Episode:
+    values = {"terminated": True, "truncated": False, "score": 1 / 3} | more
+    trajectory = Trajectory(role="player", turns=tuple(turns))
+    return Episode(
+        task=TASK, iteration=4, visit=1, sample=sample, trajectories=(trajectory,), **values
+    )
+
+
+def growing(sample) -> Episode:
+    """Two turns whose second prompt goes on from the first one's row, and one that does not."""
+    first = turn(sample, 0, (1, 2, 3), (10 + sample, 9), spans=(Span(name="a", start=0, end=1),))
+    rewards = {"goal": 1.0 - sample}
+    second = turn(sample, 1, (1, 2, 3, 10 + sample, 9, 4), (7,), rewards=rewards, action="UP")
+    third = turn(sample, 2, (5, 5), (), error=Failure(kind="parse", message="no tag"))
+    return episode(sample, (first, second, third))
+
+
+def test_what_is_read_equals_what_was_played_with_its_credit(tmp_path):
+    episodes = [growing(0), growing(1), episode(2, error=Failure(kind="env", message="broke"))]
+    credit = assign_advantages(
+        episodes[:2],
+        CreditConfig(scheme="grpo", rewards={"goal": 1.0}, filter_zero_variance=False),
+    )
+    EpisodeLog(tmp_path).write(4, episodes, credit=credit)
+    read = read_episodes(episode_file(tmp_path, 4))
+    assert read.episodes == tuple(episodes)
+    assert (read.stream, read.iteration, read.played) == ("train", 4, 3)
+    assert read.advantages == credit.advantages
+    first, other = episodes[0].turns[0].id, episodes[1].turns[0].id
+    assert read.groups[first] == read.groups[other] == "player 4/1/lake-1"
+    assert (read.returns[first], read.returns[other]) == (1.0, 0.0)
+
+
+def test_prompts_and_tasks_are_stored_once_and_longer_prompts_as_suffixes(tmp_path):
+    decode = lambda policy, ids: f"{policy}:" + " ".join(map(str, ids))  # noqa: E731
+    EpisodeLog(tmp_path, decode=decode).write(4, [growing(0), growing(0), growing(1)])
+    lines = [json.loads(line) for line in episode_file(tmp_path, 4).read_text().splitlines()]
+    assert [line["kind"] for line in lines].count("task") == 1
+    prompts = [(p["after"], p["ids"], p["text"]) for p in lines if p["kind"] == "prompt"]
+    assert prompts == [
+        (None, [1, 2, 3], "main:1 2 3"),
+        (0, [4], "main:4"),
+        (None, [5, 5], "main:5 5"),
+        (6, [4], "main:4"),
+    ]
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+ids = st.lists(st.integers(0, 50), max_size=4).map(tuple)
+failures = st.none() | st.builds(Failure, kind=st.sampled_from(["parse", "env"]), message=st.text())
+turn_ids = st.builds(
+    TurnId,
+    iteration=st.integers(0, 9),
+    visit=st.integers(0, 9),
+    task=st.text(),
+    sample=st.integers(0, 9),
+    role=st.text(),
+    turn=st.integers(0, 9),
+    branch=st.integers(0, 9),
+)
+turns = st.builds(
+    Turn,
+    id=turn_ids,
+    policy=st.sampled_from(["main", "other"]),
+    policy_version=st.integers(0, 9),
+    prompt_ids=ids,
+    completion_ids=ids,
+    logprobs=st.lists(st.floats(max_value=0, allow_nan=False), max_size=4).map(tuple),
+    sampling=st.builds(Sampling, temperature=st.floats(0, 2), max_tokens=st.integers(1, 99)),
+    finish_reason=st.sampled_from(["stop", "length", "context"]),
+    text=st.text(),
+    spans=st.lists(
+        st.builds(Span, name=st.text(), start=st.integers(0, 9), end=st.integers(0, 9)), max_size=2
+    ).map(tuple),
+    action=st.none() | st.text(),
+    rewards=st.dictionaries(st.text(), st.floats(allow_nan=False), max_size=2),
+    state_key=st.none() | st.text(),
+    error=failures,
+)
+trajectories = st.lists(
+    st.builds(Trajectory, role=st.text(), turns=st.lists(turns, max_size=3).map(tuple)), max_size=2
+).map(tuple)
+any_episode = st.builds(
+    Episode,
+    task=st.builds(
+        Task,
+        id=st.text(),
+        env=st.text(),
+        seed=st.integers(),
+        data=st.dictionaries(st.text(), json_values, max_size=3),
+    ),
+    iteration=st.integers(0, 9),
+    visit=st.integers(0, 9),
+    sample=st.integers(0, 9),
+    trajectories=trajectories,
+    terminated=st.booleans(),
+    truncated=st.booleans(),
+    score=st.floats(allow_nan=False),
+    error=failures,
+)
+
+
+@given(st.lists(any_episode, max_size=4))
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_episode_survives_the_round_trip(tmp_path, episodes):
+    EpisodeLog(tmp_path).write(0, episodes)
+    assert read_episodes(episode_file(tmp_path, 0)).episodes == tuple(episodes)
+
+
+def write_many(log: EpisodeLog, iterations) -> None:
+    for iteration in iterations:
+        log.write(iteration, [growing(i) for i in range(5)])
+
+
+@pytest.mark.parametrize(("keep", "left"), [(2, [3, 4]), (0, []), (-1, [0, 1, 2, 3, 4])])
+def test_only_the_last_iterations_are_kept(tmp_path: Path, keep, left):
+    write_many(EpisodeLog(tmp_path, keep=keep), range(5))
+    assert recorded_iterations(tmp_path) == left
+
+
+def test_an_iteration_records_its_first_episodes_and_says_how_many_were_played(tmp_path):
+    write_many(EpisodeLog(tmp_path, per_iteration=2), [0])
+    read = read_episodes(episode_file(tmp_path, 0))
+    assert [e.sample for e in read.episodes] == [0, 1]
+    assert read.played == 5
+
+
+def test_a_resumed_run_forgets_later_iterations_of_its_stream(tmp_path):
+    log = EpisodeLog(tmp_path)
+    write_many(log, range(4))
+    log.write(3, [growing(0)], stream="evaluation")
+    log.cut_after(1)
+    assert recorded_iterations(tmp_path) == [0, 1]
+    assert recorded_iterations(tmp_path, "evaluation") == [3]
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path):
+    path = tmp_path / "train-000000.jsonl"
+    path.write_text('{"kind": "episode"}\n')
+    with pytest.raises(RunError, match="no episode file of version 1"):
+        read_episodes(path)
