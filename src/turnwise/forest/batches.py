@@ -1,0 +1,254 @@
+"""Samples become padded micro-batches, and each micro-batch knows whose numbers it returns.
+
+Owns `MicroBatch`. Knows nothing of models or losses. An *occurrence* is one target position of one
+sample: losses count occurrences. An *edge* is a distinct (parent node, target token, temperature),
+computed once and gathered; a *head* is a distinct (parent node, temperature), one row of logits.
+
+Shapes: B tries padded to N nodes; T occurrences, E edges, H heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from turnwise.errors import TrainingError
+from turnwise.forest.config import ForestConfig, Layout
+from turnwise.forest.packing import plan_batches, plan_cuts
+from turnwise.forest.trie import Columns, Forest, columns_of, grow, joined, sort_rows
+from turnwise.types import BoolArray, FloatArray, IntArray, Sample
+
+STREAM_NAMES = (
+    "advantages",
+    "logprobs",
+    "rl_weight",
+    "ce_weight",
+    "ref_kl_weight",
+    "entropy_weight",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class MicroBatch:
+    """Tries (or flat rows, which are tries of one row) padded to one width.
+
+    `token_ids`, `positions` and `end` are [B, N]; node i sees node j iff j <= i < end[j]; padding
+    sees itself alone. `sizes` [B] are the nodes before padding. `head_node` [H] indexes the
+    flattened [B * N] nodes and `head_temperature` [H] divides its logits; `edge_head` and
+    `edge_token` are [E], sorted by head; `edge` [T] is the edge of each occurrence. Occurrences run
+    over `rows` (sample indices, ascending) and each sample's targets, ascending; `sample` [T] and
+    `position` [T] say where each belongs, and `turn` [T] which turn drew it, as an index into the
+    distinct turns of all samples in order of appearance (-1 where no turn did). All on the CPU.
+    """
+
+    layout: Layout
+    token_ids: Tensor
+    positions: Tensor
+    end: Tensor
+    sizes: Tensor
+    head_node: Tensor
+    head_temperature: Tensor
+    edge_head: Tensor
+    edge_token: Tensor
+    edge: Tensor
+    rows: tuple[int, ...]
+    sample: Tensor
+    position: Tensor
+    turn: Tensor
+    flat_tokens: int
+
+    @property
+    def occurrences(self) -> int:
+        """How many log-probabilities a scorer returns for it (T)."""
+        return self.edge.shape[0]
+
+    @property
+    def padded_tokens(self) -> int:
+        """B x N: what the decoder computes."""
+        return self.token_ids.numel()
+
+    @property
+    def mask_area(self) -> int:
+        """B x N x N: the query-key pairs of one layer's mask."""
+        return self.padded_tokens * self.token_ids.shape[1]
+
+
+def micro_batches(
+    samples: Sequence[Sample], config: ForestConfig, layout: Layout = "tree"
+) -> list[MicroBatch]:
+    """Pack the samples that have a target into micro-batches under the config's budgets.
+
+    Every target of every sample is an occurrence of exactly one micro-batch; samples without
+    targets are in none. How rows are cut and packed changes no log-probability and no gradient.
+
+    Raises:
+        TrainingError: if one row exceeds a budget, a first token is a target, or a target's
+            temperature is not positive.
+
+    Example:
+        >>> from turnwise.types import TurnId
+        >>> turn = TurnId(iteration=0, visit=0, task="t", sample=0, role="player", turn=0)
+        >>> rows = [Sample.of(policy="main", turns=(turn,), token_ids=[5, 6, word, 2],
+        ...                   turn_index=[-1, -1, 0, 0]) for word in (7, 8)]
+        >>> batch, = micro_batches(rows, ForestConfig())
+        >>> batch.token_ids.tolist(), batch.edge_token.tolist(), batch.sample.tolist()
+        ([[5, 6, 7, 8]], [7, 8, 2, 2], [0, 0, 1, 1])
+    """
+    columns = columns_of(samples)
+    table = sort_rows(samples, columns)
+    forest = grow(table, plan_cuts(table, config, layout))
+    targets = _targets(samples, columns, forest)
+    plan = plan_batches(np.diff(forest.starts), config, layout)
+    batch_of_trie = np.zeros(len(forest.starts), dtype=np.int64)
+    for index, tries in enumerate(plan):
+        batch_of_trie[tries] = index
+    home = batch_of_trie[targets.trie]
+    order = np.argsort(home, kind="stable")
+    bounds = np.searchsorted(home[order], np.arange(len(plan) + 1))
+    return [
+        _assemble(forest, tries, targets.take(order[bounds[i] : bounds[i + 1]]), columns, layout)
+        for i, tries in enumerate(plan)
+    ]
+
+
+def streams(samples: Sequence[Sample], batch: MicroBatch) -> dict[str, Tensor]:
+    """Gather the samples' per-token values in the order of the batch's occurrences, each [T].
+
+    Keys: advantages, logprobs (the behaviour's), rl_weight, ce_weight, ref_kl_weight and
+    entropy_weight as float32; turn (segment ids, see `MicroBatch.turn`) and sample as int64.
+    `samples` are those the batch was made from; their advantages may have been set since.
+    """
+    rows = [samples[row] for row in batch.rows]
+    lengths = np.fromiter((len(row.token_ids) for row in rows), np.int64, len(rows))
+    begins = np.concatenate([[0], np.cumsum(lengths)])[:-1]
+    where = begins[np.searchsorted(np.array(batch.rows), batch.sample.numpy())]
+    where = where + batch.position.numpy()
+    gathered = {
+        name: torch.from_numpy(joined(rows, name, np.float32)[where].astype(np.float32, copy=False))
+        for name in STREAM_NAMES
+    }
+    return gathered | {"turn": batch.turn, "sample": batch.sample}
+
+
+def forest_metrics(batches: Sequence[MicroBatch]) -> dict[str, float]:
+    """Return what a pass over `batches` costs, as flat `forest/...` numbers.
+
+    `tokens_flat` is what rows one by one would compute, `tokens_distinct` the nodes,
+    `tokens_padded` what is computed, `mask_area` the sum of query-key pairs, `sharing` the ratio of
+    flat to distinct tokens.
+    """
+    flat = sum(batch.flat_tokens for batch in batches)
+    distinct = sum(int(batch.sizes.sum()) for batch in batches)
+    return {
+        "forest/micro_batches": float(len(batches)),
+        "forest/tokens_flat": float(flat),
+        "forest/tokens_distinct": float(distinct),
+        "forest/tokens_padded": float(sum(batch.padded_tokens for batch in batches)),
+        "forest/mask_area": float(sum(batch.mask_area for batch in batches)),
+        "forest/sharing": flat / max(distinct, 1),
+    }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Targets:
+    """All occurrences: their sample, position, trie, parent node, token, temperature, turn."""
+
+    sample: IntArray
+    position: IntArray
+    trie: IntArray
+    parent: IntArray
+    token: IntArray
+    temperature: FloatArray
+    turn: IntArray
+
+    def take(self, where: IntArray) -> _Targets:
+        """Return the occurrences `where`."""
+        return _Targets(
+            sample=self.sample[where],
+            position=self.position[where],
+            trie=self.trie[where],
+            parent=self.parent[where],
+            token=self.token[where],
+            temperature=self.temperature[where],
+            turn=self.turn[where],
+        )
+
+
+def _targets(samples: Sequence[Sample], columns: Columns, forest: Forest) -> _Targets:
+    where = np.flatnonzero(columns.wanted)
+    sample = np.searchsorted(columns.offsets, where, side="right") - 1
+    position = where - columns.offsets[sample]
+    row_of_sample = np.full(len(samples), -1, dtype=np.int64)
+    row_of_sample[forest.rows] = np.arange(len(forest.rows))
+    row = row_of_sample[sample]
+    temperature = joined(samples, "temperature", np.float32)[where].astype(np.float32)
+    if not (temperature > 0).all():
+        bad = int(np.argmin(temperature > 0))
+        raise TrainingError(
+            f"sample {sample[bad]} has temperature {temperature[bad]} at target {position[bad]}, "
+            "but log-probabilities are of softmax(logits / temperature): set it above 0"
+        )
+    return _Targets(
+        sample=sample,
+        position=position,
+        trie=forest.tries[row],
+        parent=forest.paths[forest.path_offsets[row] + position - 1],
+        token=columns.token_ids[where],
+        temperature=temperature,
+        turn=_turn_ids(samples, columns)[where],
+    )
+
+
+def _turn_ids(samples: Sequence[Sample], columns: Columns) -> IntArray:
+    """Return each token's turn as an index into the distinct turns of all samples, [tokens]."""
+    numbers: dict[object, int] = {}
+    table = [numbers.setdefault(turn, len(numbers)) for s in samples for turn in s.turns]
+    counts = np.fromiter((len(s.turns) for s in samples), np.int64, len(samples))
+    begins = np.concatenate([[0], np.cumsum(counts)])[:-1]
+    index = joined(samples, "turn_index", np.int64)
+    begin = np.repeat(begins, np.diff(columns.offsets))
+    # The extra entry at the end serves the tokens that no turn drew.
+    ids = np.array([*table, -1], dtype=np.int64)
+    return ids[np.where(index >= 0, begin + index, -1)]
+
+
+def _assemble(
+    forest: Forest, tries: IntArray, targets: _Targets, columns: Columns, layout: Layout
+) -> MicroBatch:
+    """Pad `tries` to one width and number the distinct heads and edges of their targets."""
+    starts, sizes = forest.starts[tries], np.diff(forest.starts)[tries]
+    width = int(sizes.max())
+    filled: BoolArray = np.arange(width) < sizes[:, None]
+    nodes = (starts[:, None] + np.arange(width))[filled]
+    token_ids, positions = np.zeros(filled.shape, np.int64), np.zeros(filled.shape, np.int64)
+    end = np.broadcast_to(np.arange(1, width + 1), filled.shape).copy()
+    token_ids[filled], positions[filled] = forest.token_ids[nodes], forest.depth[nodes]
+    end[filled] = forest.end[nodes] - np.repeat(starts, sizes)
+    slot = np.searchsorted(tries, targets.trie)
+    parent = slot * width + targets.parent - starts[slot]
+    temperatures, temperature = np.unique(targets.temperature, return_inverse=True)
+    heads, head = np.unique(parent * len(temperatures) + temperature, return_inverse=True)
+    vocab = int(targets.token.max()) + 1
+    edges, edge = np.unique(head * vocab + targets.token, return_inverse=True)
+    rows = np.unique(targets.sample)
+    return MicroBatch(
+        layout=layout,
+        token_ids=torch.from_numpy(token_ids),
+        positions=torch.from_numpy(positions),
+        end=torch.from_numpy(end),
+        sizes=torch.from_numpy(sizes),
+        head_node=torch.from_numpy(heads // len(temperatures)),
+        head_temperature=torch.from_numpy(temperatures[heads % len(temperatures)]),
+        edge_head=torch.from_numpy(edges // vocab),
+        edge_token=torch.from_numpy(edges % vocab),
+        edge=torch.from_numpy(edge),
+        rows=tuple(rows.tolist()),
+        sample=torch.from_numpy(targets.sample),
+        position=torch.from_numpy(targets.position),
+        turn=torch.from_numpy(targets.turn),
+        flat_tokens=int(columns.used[rows].sum()),
+    )

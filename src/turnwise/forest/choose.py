@@ -1,0 +1,209 @@
+"""Trees or flat rows? Measured at load: one random trie is scored both ways.
+
+Owns `choose`. Knows nothing of training data. Trees need a decoder that obeys a mask of four
+dimensions and position ids in every layer. Many do not: windows are lost silently, recurrent mixers
+cannot be masked, kernels refuse. So nothing is believed about a model that was not measured.
+
+Shapes: T occurrences of the probe.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from turnwise.errors import ModelError
+from turnwise.forest.batches import MicroBatch, micro_batches
+from turnwise.forest.config import ForestConfig
+from turnwise.forest.head import base_of
+from turnwise.forest.masks import mask_forms, sliding_window
+from turnwise.forest.score import FlatScorer, HeadPath, Model, Scorer, TreeScorer
+from turnwise.noise import generator
+from turnwise.types import Sample, TurnId
+
+TOLERANCE = 1e-3
+"""Largest difference of a log-probability, in nats, between two ways in float32."""
+LOW_MEAN, LOW_TAIL = 2e-2, 0.2
+"""The same for bfloat16 and float16: mean and 99th percentile."""
+POWER = 0.05
+"""A right mask may differ by at most this share of what a mask that leaks siblings changes."""
+REFUSALS = (TypeError, ValueError, RuntimeError, IndexError, AttributeError, KeyError)
+"""What models raise that do not take a mask of four dimensions, or position ids."""
+
+
+def choose(model: Model, config: ForestConfig, seed: int = 0) -> Scorer:
+    """Return the scorer that gives this model's own numbers, trees if they do.
+
+    The reference is one row at a time, unpadded, through the model's own forward. `scorer.reason`
+    says what was measured. The model is left in the mode it was in.
+
+    Raises:
+        ModelError: if `config.layout = "tree"` and trees do not give the model's numbers.
+    """
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            probe = make_probe(model, config, seed)
+            return _choose(model, config, probe)
+    finally:
+        model.train(was_training)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Probe:
+    """A random trie, the model's own log-probabilities of it, and budgets that hold it whole."""
+
+    samples: list[Sample]
+    config: ForestConfig
+    expected: Tensor
+    low_precision: bool
+    note: str
+
+
+def make_probe(model: Model, config: ForestConfig, seed: int) -> Probe:
+    """Draw a trie of four rows and score it row by row: nested turns, siblings, a twin.
+
+    The rows are longer than the model's sliding window where `config.probe_tokens` allows it.
+    """
+    base = base_of(model)
+    fields = base.config.get_text_config().to_dict()
+    window, limit = sliding_window(fields), config.probe_tokens
+    longest = fields.get("max_position_embeddings")
+    limit = min(limit, longest) if isinstance(longest, int) else limit
+    length = min(limit, 48 if window is None else max(48, window + 32))
+    crossed = window is None or length > window + 1
+    note = "" if crossed else f"; the window of {window} was not crossed (forest.probe_tokens)"
+    samples = _probe_samples(base.config.get_text_config().vocab_size, length, seed)
+    whole = ForestConfig(
+        token_budget=8 * length,
+        mask_budget=64 * length * length,
+        head_chunk=config.head_chunk,
+        break_even=64 * length,
+    )
+    expected = torch.cat([_own_logprobs(model, sample) for sample in samples])
+    low = base.dtype != torch.float32
+    return Probe(samples=samples, config=whole, expected=expected, low_precision=low, note=note)
+
+
+def _probe_samples(vocab: int, length: int, seed: int) -> list[Sample]:
+    """Return rows of `length` tokens: [prompt, a, b], [prompt, a, c], [prompt, d], the first."""
+    rng = generator(seed, "forest probe")
+
+    def draw(count: int) -> list[int]:
+        return rng.integers(min(4, vocab - 1), vocab, count).tolist()
+
+    half, quarter = length // 2, length // 4
+    prompt, first = draw(half), draw(quarter)
+    rest = length - half - quarter
+    rows = [prompt + first + draw(rest), prompt + first + draw(rest), prompt + draw(length - half)]
+    turn = TurnId(iteration=0, visit=0, task="probe", sample=0, role="player", turn=0)
+    sampled = np.where(np.arange(length) >= half // 2, 0, -1)
+    return [
+        Sample.of(policy="probe", turns=(turn,), token_ids=row, turn_index=sampled)
+        for row in (*rows, rows[0])
+    ]
+
+
+def _own_logprobs(model: Model, sample: Sample) -> Tensor:
+    """Return the log-probabilities of a row's targets by the model's own forward, [targets]."""
+    token_ids = torch.from_numpy(sample.token_ids)[None].to(base_of(model).device)
+    logits = model(input_ids=token_ids, use_cache=False).logits[0, -token_ids.shape[1] :]
+    targets = torch.from_numpy(sample.targets).to(token_ids.device)
+    logprobs = logits[targets - 1].float().log_softmax(-1)
+    return logprobs.gather(1, token_ids[0, targets, None])[:, 0]
+
+
+def _choose(model: Model, config: ForestConfig, probe: Probe) -> Scorer:
+    if config.layout == "flat":
+        return _flat(model, config, probe, "asked for")
+    tried: list[str] = []
+    batches = micro_batches(probe.samples, probe.config, "tree")
+    for form in mask_forms(base_of(model).config.get_text_config().to_dict()):
+        scorer = TreeScorer(config=probe.config, form=form)
+        try:
+            difference = _difference(scorer, model, batches, probe)
+            leak = _difference(scorer, model, [_leaky(batch) for batch in batches], probe)
+        except REFUSALS as error:
+            tried.append(f"{form} mask refused ({type(error).__name__}: {str(error)[:120]})")
+            continue
+        verdict = _verdict(difference, leak, probe.low_precision)
+        if verdict is None:
+            reason = f"tree: {form} mask, {_said(difference, probe)}{probe.note}"
+            return TreeScorer(config=config, form=form, reason=reason)
+        tried.append(f"{form} mask, {_said(difference, probe)}{verdict}")
+    if config.layout == "tree":
+        raise ModelError(
+            f"forest.layout = 'tree', but trees do not give this model's numbers: "
+            f"{'; '.join(tried)}: set forest.layout = 'auto' or 'flat'"
+        )
+    return _flat(model, config, probe, "; ".join(tried))
+
+
+def _flat(model: Model, config: ForestConfig, probe: Probe, why: str) -> FlatScorer:
+    """Return flat rows, with the LM head at targets only if that gives the same numbers."""
+    batches = micro_batches(probe.samples, probe.config, "flat")
+    head: HeadPath = "hidden" if _head_apart_agrees(model, batches, probe) else "logits"
+    difference = _difference(FlatScorer(config=probe.config, head=head), model, batches, probe)
+    where = "LM head at targets" if head == "hidden" else "the model's own logits"
+    reason = f"flat: {why} (rows by {where}: {_said(difference, probe)})"
+    return FlatScorer(config=config, head=head, reason=reason)
+
+
+def _head_apart_agrees(model: Model, batches: list[MicroBatch], probe: Probe) -> bool:
+    """Whether decoder body and LM head, called apart, give the numbers of the model's forward."""
+    try:
+        scorer = FlatScorer(config=probe.config, head="hidden")
+        return _close(_difference(scorer, model, batches, probe), probe.low_precision)
+    except REFUSALS:
+        return False
+
+
+def _difference(scorer: Scorer, model: Model, batches: list[MicroBatch], probe: Probe) -> Tensor:
+    """Return |scored - expected| of every occurrence, in the order of the samples, [T]."""
+    found = torch.full_like(probe.expected, torch.nan)
+    begins = np.cumsum([0, *(len(sample.targets) for sample in probe.samples)])
+    for batch in batches:
+        sample, position = batch.sample.numpy(), batch.position.numpy()
+        first = np.array([s.targets[0] for s in probe.samples])[sample]
+        place = torch.from_numpy(begins[sample] + position - first).to(found.device)
+        found[place] = scorer.score(model, batch, entropy=False).logprobs
+    return (found - probe.expected).abs().nan_to_num(nan=torch.inf)
+
+
+def _leaky(batch: MicroBatch) -> MicroBatch:
+    """Return the batch with a mask that is wrong: every node sees all nodes before it."""
+    width = batch.end.shape[1]
+    return replace(batch, end=torch.full_like(batch.end, width))
+
+
+def _verdict(difference: Tensor, leak: Tensor, low_precision: bool) -> str | None:
+    """Return None if trees give the model's numbers, else what speaks against them."""
+    if not _close(difference, low_precision):
+        return ""
+    if _size(difference, low_precision) > POWER * _size(leak, low_precision):
+        changes = float(leak.max())
+        return f", which proves nothing: a mask that shows siblings changes only {changes:.0e}"
+    return None
+
+
+def _close(difference: Tensor, low_precision: bool) -> bool:
+    if low_precision:
+        tail = float(difference.quantile(0.99))
+        return float(difference.mean()) <= LOW_MEAN and tail <= LOW_TAIL
+    return float(difference.max()) <= TOLERANCE
+
+
+def _size(difference: Tensor, low_precision: bool) -> float:
+    return float(difference.mean() if low_precision else difference.max())
+
+
+def _said(difference: Tensor, probe: Probe) -> str:
+    """Return the measurement in words."""
+    over = f"over {len(difference)} targets"
+    if probe.low_precision:
+        return f"mean difference {float(difference.mean()):.0e} {over}"
+    return f"max difference {float(difference.max()):.0e} {over}"

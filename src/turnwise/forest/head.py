@@ -1,0 +1,136 @@
+"""From hidden states to log-probabilities: the LM head where a target needs it, in chunks.
+
+Owns the parts of a causal model (`parts_of`) and the chunked log-softmax. Knows nothing of masks.
+
+Shapes: H heads (rows of logits), E edges, V vocabulary, D hidden size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from peft import PeftModel
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
+
+from turnwise.errors import ModelError
+from turnwise.forest.batches import MicroBatch
+
+Logits = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """A causal language model taken apart: decoder body, LM head and the decoder's config."""
+
+    body: PreTrainedModel
+    lm_head: nn.Module
+    config: dict[str, object]
+    attention: str
+    """The attention implementation: "sdpa", "eager" or another."""
+
+    @property
+    def vocab(self) -> int:
+        """Entries of the vocabulary."""
+        return int(str(self.config["vocab_size"]))
+
+    def logits(self, hidden_HD: Tensor) -> Tensor:
+        """Return the logits of hidden states as the model's own forward makes them, [H, V]."""
+        logits = self.lm_head(hidden_HD)
+        cap = self.config.get("final_logit_softcapping")  # Gemma 2 and 3
+        if isinstance(cap, float | int):
+            logits = torch.tanh(logits / cap) * cap
+        divisor = self.config.get("logits_scaling")  # Granite
+        if isinstance(divisor, float | int):
+            logits = logits / divisor
+        factor = self.config.get("logit_scale")  # Cohere
+        if isinstance(factor, float | int):
+            logits = logits * factor
+        return logits
+
+
+def base_of(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
+    """Return the transformers model inside; adapters are injected into its layers."""
+    base = model.get_base_model() if isinstance(model, PeftModel) else model
+    if not isinstance(base, PreTrainedModel):
+        raise ModelError(f"expected a transformers model, got {type(base).__name__}")
+    return base
+
+
+def parts_of(model: PreTrainedModel | PeftModel) -> Parts:
+    """Find the decoder body and the LM head of a causal model, with or without adapters.
+
+    Raises:
+        ModelError: if the model has no LM head.
+    """
+    base = base_of(model)
+    body, lm_head = base.get_decoder(), base.get_output_embeddings()
+    if not isinstance(lm_head, nn.Module) or not isinstance(body, PreTrainedModel) or body is base:
+        raise ModelError(
+            f"{type(base).__name__} has no separate decoder and LM head: "
+            "load it as a causal language model (AutoModelForCausalLM)"
+        )
+    attention = str(body.config._attn_implementation)
+    return Parts(body=body, lm_head=lm_head, config=body.config.to_dict(), attention=attention)
+
+
+def score_heads(
+    inputs: Tensor, logits: Logits, batch: MicroBatch, chunk_rows: int, entropy: bool
+) -> tuple[Tensor, Tensor]:
+    """Return log-probabilities [E] and entropies [H] of softmax(logits(inputs) / T).
+
+    `inputs` [H, ...] is turned into logits at most `chunk_rows` rows at a time; with gradients and
+    more than one chunk, each chunk's logits are made again in the backward pass. Entropies are
+    empty unless asked for.
+    """
+    heads = inputs.shape[0]
+    temperature = batch.head_temperature.to(inputs.device)
+    edge_head, edge_token = batch.edge_head.to(inputs.device), batch.edge_token.to(inputs.device)
+    warm = bool((batch.head_temperature != 1).any())
+
+    def chunk(rows: Tensor, warmth: Tensor, head: Tensor, token: Tensor) -> tuple[Tensor, Tensor]:
+        scaled = logits(rows).float()
+        return log_softmax_at(scaled / warmth[:, None] if warm else scaled, head, token, entropy)
+
+    if heads <= chunk_rows:
+        return chunk(inputs, temperature, edge_head, edge_token)
+    bounds = list(range(0, heads, chunk_rows))
+    cuts = torch.searchsorted(batch.edge_head, torch.tensor([*bounds, heads])).tolist()
+    logprobs, entropies = [], []
+    for start, first, last in zip(bounds, cuts[:-1], cuts[1:], strict=True):
+        stop = min(start + chunk_rows, heads)
+        arguments = (
+            inputs[start:stop],
+            temperature[start:stop],
+            edge_head[first:last] - start,
+            edge_token[first:last],
+        )
+        if torch.is_grad_enabled():
+            part = checkpoint(chunk, *arguments, use_reentrant=False)
+        else:
+            part = chunk(*arguments)
+        logprobs.append(part[0])
+        entropies.append(part[1])
+    return torch.cat(logprobs), torch.cat(entropies)
+
+
+def log_softmax_at(
+    scaled_HV: Tensor, head_E: Tensor, token_E: Tensor, entropy: bool
+) -> tuple[Tensor, Tensor]:
+    """Return log softmax(scaled)[head, token] [E], and the entropies [H] if asked for.
+
+    Example:
+        >>> even = torch.zeros(1, 4)
+        >>> logprobs, entropies = log_softmax_at(even, torch.tensor([0]), torch.tensor([2]), True)
+        >>> bool(torch.allclose(-logprobs, entropies))
+        True
+    """
+    total = scaled_HV.logsumexp(-1)
+    logprobs = scaled_HV[head_E, token_E] - total[head_E]
+    if not entropy:
+        return logprobs, total.new_empty(0)
+    shares = (scaled_HV - total[:, None]).exp()
+    return logprobs, total - (shares * scaled_HV).sum(-1)

@@ -1,0 +1,106 @@
+"""Where to cut tries and how to pad them together: the plan of a forest under its budgets.
+
+Owns the cost model. Pure numpy on row lengths and shared prefixes; knows no tokens and no torch.
+Cost of a trie of n nodes, in tokens: n + n * n / break_even, the linear layers and the attention.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from turnwise.errors import TrainingError
+from turnwise.forest.config import ForestConfig, Layout
+from turnwise.forest.trie import SortedRows
+from turnwise.types import IntArray
+
+CALL_COST = 256.0
+"""What one more forward and backward call costs beyond its tokens, in tokens."""
+
+
+def plan_cuts(table: SortedRows, config: ForestConfig, layout: Layout) -> IntArray:
+    """Return the sorted rows at which a new trie begins.
+
+    Flat rows are tries of one row. For trees, neighbours are joined, those with the longest common
+    prefix first, while that is cheaper than computing the prefix again and the budgets allow it.
+
+    Raises:
+        TrainingError: if a single row exceeds a budget.
+    """
+    _check_rows(table, config, layout)
+    count = len(table.rows)
+    if layout == "flat":
+        return np.arange(count)
+    largest = _largest_trie(config)
+    sizes, shared = table.lengths.tolist(), table.shared.tolist()
+    first, last = list(range(count)), list(range(count))  # of the segment, at its outer rows
+    begins = np.ones(count, dtype=bool)
+    for right in np.argsort(-table.shared, kind="stable").tolist():
+        prefix = shared[right]
+        if prefix <= 0:
+            break
+        left = first[right - 1]
+        a, b = sizes[left], sizes[right]
+        joined = a + b - prefix
+        saved = prefix + (a * a + b * b - joined * joined) / config.break_even
+        if joined <= largest and saved > 0:
+            begins[right] = False
+            sizes[left] = joined
+            end = last[right]
+            first[end], last[left] = left, end
+    return np.flatnonzero(begins)
+
+
+def plan_batches(sizes: IntArray, config: ForestConfig, layout: Layout) -> list[IntArray]:
+    """Return the tries of each micro-batch, largest first, so that tries of one size meet.
+
+    A micro-batch is closed when a budget is reached, or when its padding has cost as much as
+    another call would.
+    """
+    order = np.argsort(-sizes, kind="stable").tolist()
+    batches: list[list[int]] = []
+    width, waste = 0, 0.0
+    for trie in order:
+        size = int(sizes[trie])
+        padding = _cost(width, config, layout) - _cost(size, config, layout)
+        if (
+            not batches
+            or waste + padding > CALL_COST
+            or _full(len(batches[-1]) + 1, width, config, layout)
+        ):
+            batches.append([])
+            width, waste, padding = size, 0.0, 0.0
+        batches[-1].append(trie)
+        waste += padding
+    return [np.array(sorted(batch), dtype=np.int64) for batch in batches]
+
+
+def _cost(size: int, config: ForestConfig, layout: Layout) -> float:
+    """Return the cost of a trie in tokens; a flat row's attention skips the upper triangle."""
+    pairs = size * size if layout == "tree" else size * size / 2
+    return size + pairs / config.break_even
+
+
+def _full(count: int, width: int, config: ForestConfig, layout: Layout) -> bool:
+    tokens = count * width
+    return tokens > config.token_budget or (
+        layout == "tree" and tokens * width > config.mask_budget
+    )
+
+
+def _largest_trie(config: ForestConfig) -> int:
+    """Return the most nodes of a trie that is alone in its micro-batch."""
+    return min(config.token_budget, int(np.floor(np.sqrt(config.mask_budget))))
+
+
+def _check_rows(table: SortedRows, config: ForestConfig, layout: Layout) -> None:
+    longest = int(table.lengths.max(initial=0))
+    limit = _largest_trie(config) if layout == "tree" else config.token_budget
+    if longest > limit:
+        sample = int(table.rows[table.lengths.argmax()])
+        cure = f"forest.token_budget >= {longest}"
+        if layout == "tree":
+            cure += f" and forest.mask_budget >= {longest * longest}"
+        raise TrainingError(
+            f"sample {sample} has a row of {longest} tokens, but one micro-batch holds at most "
+            f"{limit}: set {cure}, or shorten the context"
+        )

@@ -1,0 +1,153 @@
+"""Scoring: the log-probability and the entropy of every occurrence, as trees or as flat rows.
+
+Owns `Scorer` and its two kinds. Knows nothing of losses, budgets or how a kind is chosen. Results
+are differentiable; the model keeps its mode, and makes no key-value cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+import torch
+from peft import PeftModel
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from turnwise.errors import ModelError
+from turnwise.forest.batches import MicroBatch, micro_batches
+from turnwise.forest.config import ForestConfig, Layout
+from turnwise.forest.head import Logits, base_of, parts_of, score_heads
+from turnwise.forest.masks import MaskForm, sliding_window, tree_masks
+from turnwise.types import Sample
+
+Model = PreTrainedModel | PeftModel
+HeadPath = Literal["hidden", "logits"]
+"""Where flat rows meet the LM head: at targets only, or in the model's own forward."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Scores:
+    """What a scorer returns, both [T] float32, aligned with the batch's occurrences.
+
+    `entropy` is of softmax(logits / temperature) at each occurrence's parent; empty if not asked.
+    """
+
+    logprobs: Tensor
+    entropy: Tensor
+
+
+class Scorer(Protocol):
+    """Scores micro-batches of its layout with any model of the architecture it was chosen for."""
+
+    @property
+    def config(self) -> ForestConfig:
+        """The budgets it packs and scores under."""
+        ...
+
+    @property
+    def layout(self) -> Layout:
+        """The layout of the micro-batches that it takes."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """What was measured when it was chosen, in one sentence."""
+        ...
+
+    def batches(self, samples: Sequence[Sample]) -> list[MicroBatch]:
+        """Pack samples for this scorer."""
+        ...
+
+    def score(self, model: Model, batch: MicroBatch, *, entropy: bool = True) -> Scores:
+        """Return log-probabilities and entropies, one an occurrence."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TreeScorer:
+    """Scores tries under ancestor masks: every distinct prefix is computed once."""
+
+    config: ForestConfig
+    form: MaskForm = "by layer type"
+    reason: str = "tree: not measured"
+    layout: Layout = "tree"
+
+    def batches(self, samples: Sequence[Sample]) -> list[MicroBatch]:
+        """Pack samples as tries."""
+        return micro_batches(samples, self.config, self.layout)
+
+    def score(self, model: Model, batch: MicroBatch, *, entropy: bool = True) -> Scores:
+        """Return log-probabilities and entropies, one an occurrence."""
+        parts = parts_of(model)
+        device = parts.body.device
+        batch = replace(batch, end=batch.end.to(device), positions=batch.positions.to(device))
+        window = sliding_window(parts.config)
+        hidden = parts.body(
+            input_ids=batch.token_ids.to(device),
+            attention_mask=tree_masks(batch, self.form, window, parts.attention, parts.body.dtype),
+            position_ids=batch.positions,
+            use_cache=False,
+        ).last_hidden_state
+        chunk_rows = max(1, self.config.head_chunk // parts.vocab)
+        return _at_occurrences(hidden, parts.logits, batch, chunk_rows, entropy)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FlatScorer:
+    """Scores right-padded rows, for any causal model: what follows a token never changes it."""
+
+    config: ForestConfig
+    head: HeadPath = "logits"
+    reason: str = "flat: not measured"
+    layout: Layout = "flat"
+
+    def batches(self, samples: Sequence[Sample]) -> list[MicroBatch]:
+        """Pack samples as rows."""
+        return micro_batches(samples, self.config, self.layout)
+
+    def score(self, model: Model, batch: MicroBatch, *, entropy: bool = True) -> Scores:
+        """Return log-probabilities and entropies, one an occurrence.
+
+        Raises:
+            ModelError: if the model returns other positions than those it was given.
+        """
+        device = base_of(model).device
+        taken = torch.arange(batch.token_ids.shape[1]) < batch.sizes[:, None]
+        inputs = {
+            "input_ids": batch.token_ids.to(device),
+            "attention_mask": taken.long().to(device),
+            "use_cache": False,
+        }
+        if self.head == "hidden":
+            parts = parts_of(model)
+            states, logits = parts.body(**inputs).last_hidden_state, parts.logits
+            chunk_rows = max(1, self.config.head_chunk // parts.vocab)
+        else:
+            states, logits = model(**inputs).logits, _as_they_are
+            chunk_rows = max(1, self.config.head_chunk // states.shape[-1])
+        if states.shape[:2] != batch.token_ids.shape:
+            raise ModelError(
+                f"the model returned {tuple(states.shape[:2])} positions for rows of "
+                f"{tuple(batch.token_ids.shape)}: adapters that add virtual tokens (prompt or "
+                "prefix tuning) cannot be trained, use LoRA"
+            )
+        return _at_occurrences(states, logits, batch, chunk_rows, entropy)
+
+
+def _as_they_are(logits: Tensor) -> Tensor:
+    return logits
+
+
+def _at_occurrences(
+    states_BND: Tensor, logits: Logits, batch: MicroBatch, chunk_rows: int, entropy: bool
+) -> Scores:
+    """Make logits where a target needs them, and gather the results back to occurrences."""
+    device = states_BND.device
+    needed = states_BND.flatten(0, 1)[batch.head_node.to(device)]
+    logprobs, entropies = score_heads(needed, logits, batch, chunk_rows, entropy)
+    edge = batch.edge.to(device)
+    if not entropy:
+        return Scores(logprobs=logprobs[edge], entropy=entropies)
+    return Scores(logprobs=logprobs[edge], entropy=entropies[batch.edge_head.to(device)[edge]])
