@@ -32,7 +32,7 @@ class CreditConfig(Settings):
 
     scheme: str = "grpo"
     """One of reinforce, reinforce++, rloo, grpo, dr_grpo, maxrl, gigpo."""
-    rewards: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = {}
+    rewards: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
     """Weight of each reward component in the return; the others do not count."""
     std: Std | None = None
     """What advantages are divided by (ddof = 1); None is the scheme's default."""
@@ -44,7 +44,7 @@ class CreditConfig(Settings):
     """gigpo: weight of the turn-level part; None is 1."""
     own_episode: Literal["exclude", "include"] | None = None
     """gigpo: whether a state's baseline holds the episode's own visits; None leaves them out."""
-    segments: dict[str, str] = {}
+    segments: dict[str, str] = Field(default_factory=dict)
     """Span -> "return" or a reward component it answers for; empty: all tokens, the return."""
     filter_zero_variance: bool = False
     """Zero every advantage, segments' too, of a group whose returns are all equal."""

@@ -1,0 +1,75 @@
+"""The other parts of the loss: cross-entropy, distance to a reference, entropy; and their weights.
+
+Owns one small function each, all on [tokens]. Sources: k1, k2, k3 estimators, Schulman 2020,
+"Approximating KL divergence"; truncated importance sampling, Yao et al. 2025, "Your efficient RL
+framework secretly brings you off-policy RL training".
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def cross_entropy(logprobs: Tensor, weight: Tensor) -> Tensor:
+    """Return `-sum(weight * log pi)`, a scalar."""
+    return -(weight * logprobs).sum()
+
+
+def k2(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
+    """Return `(log pi - log ref)^2 / 2`; on samples of pi its gradient is KL(pi, ref)'s."""
+    return 0.5 * (logprobs - ref_logprobs) ** 2
+
+
+def k3(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
+    """Return `ref / pi - 1 - log(ref / pi)`, never negative.
+
+    On samples of pi its mean is KL(pi, ref), but its gradient is that of KL(ref, pi).
+
+    Example:
+        >>> k3(torch.zeros(1), torch.zeros(1)).item()
+        0.0
+    """
+    difference = ref_logprobs - logprobs
+    return difference.exp() - 1 - difference
+
+
+def importance(log_ratio: Tensor) -> Tensor:
+    """Return the ratio current / proximal as a weight without gradient.
+
+    After the first update the tokens are samples of an older policy; with this weight the k2 and k3
+    gradients stay those of the current one.
+    """
+    return log_ratio.detach().exp()
+
+
+def k1_to_go(logprobs: Tensor, ref_logprobs: Tensor, turn: Tensor, sampled: Tensor) -> Tensor:
+    """Return, for every sampled token, the sum of `log pi - log ref` from it to its turn's end.
+
+    This is what `reward_k1` takes off the advantage: a token answers for what it leads to, so the
+    expected gradient is that of the KL of whole completions. Tokens not sampled get 0.
+
+    Example:
+        >>> zero, turn = torch.zeros(3), torch.tensor([0, 0, 1])
+        >>> k1_to_go(torch.tensor([1.0, 2.0, 4.0]), zero, turn, turn >= 0).tolist()
+        [3.0, 2.0, 4.0]
+    """
+    difference = torch.where(sampled, logprobs - ref_logprobs, torch.zeros_like(logprobs)).detach()
+    order = torch.argsort(turn, stable=True)
+    sums = difference[order].double().cumsum(0)
+    # Up to and including each turn's last token; then less what came before the token itself.
+    last = torch.searchsorted(turn[order], turn[order], right=True) - 1
+    to_go = sums[last] - sums + difference[order]
+    out = torch.zeros_like(difference)
+    out[order] = to_go.to(difference.dtype)
+    return torch.where(sampled, out, torch.zeros_like(out))
+
+
+def truncated_weight(proximal: Tensor, behaviour: Tensor, cap: float) -> Tensor:
+    """Return `min(proximal / behaviour, cap)`, without gradient.
+
+    Example:
+        >>> truncated_weight(torch.tensor([2.0]).log(), torch.zeros(1), cap=1.5).item()
+        1.5
+    """
+    return (proximal - behaviour).detach().exp().clamp(max=cap)

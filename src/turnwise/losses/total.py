@@ -1,0 +1,152 @@
+"""The loss of a micro-batch: `rl + ce + ref_kl - entropy bonus`, and what it looked like.
+
+Owns `total_loss`, the table of policy-gradient losses and `combine_metrics`. Knows nothing of rows
+or models: supervised, hindsight and policy-gradient training differ in weights only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from turnwise.errors import TrainingError
+from turnwise.losses import parts
+from turnwise.losses.cispo import cispo_loss
+from turnwise.losses.clipped import clipped_loss
+from turnwise.losses.config import LossConfig
+from turnwise.losses.gspo import gspo_loss
+from turnwise.losses.inputs import LossInputs
+from turnwise.losses.terms import Clip, RlTerm
+
+MAX_SUFFIX = "_max"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class LossOutput:
+    """The scalar loss with gradient, and detached scalars that add up over micro-batches.
+
+    A metric whose name ends in `_max` combines by maximum instead (`combine_metrics`).
+    """
+
+    loss: Tensor
+    metrics: Mapping[str, Tensor]
+
+
+def _clip(config: LossConfig) -> Clip:
+    assert config.clip_low is not None and config.clip_high is not None, "resolved by LossConfig"
+    return Clip(config.clip_low, config.clip_high, config.dual_clip)
+
+
+def _cap(config: LossConfig) -> float:
+    assert config.cispo_cap is not None, "resolved by LossConfig"
+    return config.cispo_cap
+
+
+RlLoss = Callable[[LossInputs, Tensor, LossConfig], RlTerm]
+LOSSES: dict[str, RlLoss] = {
+    "clipped": lambda inputs, advantages, config: clipped_loss(inputs, advantages, _clip(config)),
+    "gspo": lambda inputs, advantages, config: gspo_loss(inputs, advantages, _clip(config)),
+    "cispo": lambda inputs, advantages, config: cispo_loss(inputs, advantages, _cap(config)),
+}
+
+
+def total_loss(inputs: LossInputs, config: LossConfig) -> LossOutput:
+    """Return the loss of one micro-batch; summed over micro-batches it is the batch's.
+
+    Raises:
+        TrainingError: if the config needs a reference and `inputs.ref_logprobs` is None.
+    """
+    if config.needs_reference and inputs.ref_logprobs is None:
+        raise TrainingError(
+            f"kl = {config.kl!r} needs the reference's log-probabilities, got none: score the "
+            "batch with the reference policy, or set kl = 'none'"
+        )
+    term = LOSSES[config.kind](inputs, _advantages(inputs, config), config)
+    rl = (inputs.rl_weight * _truncated(inputs, config) * term.loss).sum()
+    ce = parts.cross_entropy(inputs.logprobs, inputs.ce_weight)
+    kl = _kl(inputs, config)
+    bonus = config.entropy_weight * (inputs.entropy_weight * inputs.entropy).sum()
+    loss = rl + ce + kl - bonus
+    contributions = {"total": loss, "rl": rl, "ce": ce, "kl": kl, "entropy": -bonus}
+    with torch.no_grad():
+        metrics = {f"loss/{name}": value.detach() for name, value in contributions.items()}
+        metrics |= _policy_metrics(inputs, term) | _engine_metrics(inputs, config)
+    return LossOutput(loss=loss, metrics=metrics)
+
+
+def combine_metrics(batches: Sequence[Mapping[str, Tensor]]) -> dict[str, float]:
+    """Return a batch's metrics from those of its micro-batches: sums, or maxima for `..._max`.
+
+    Example:
+        >>> one, two = torch.tensor(1.0), torch.tensor(2.0)
+        >>> combine_metrics([{"a": one, "b_max": one}, {"a": two, "b_max": two}])
+        {'a': 3.0, 'b_max': 2.0}
+    """
+    names = dict.fromkeys(name for metrics in batches for name in metrics)
+    return {
+        name: (max if name.endswith(MAX_SUFFIX) else sum)(
+            metrics[name].item() for metrics in batches if name in metrics
+        )
+        for name in names
+    }
+
+
+def _advantages(inputs: LossInputs, config: LossConfig) -> Tensor:
+    """Return the advantages, less the weighted k1 to go where the KL is taken off the reward."""
+    if config.kl != "reward_k1":
+        return inputs.advantages
+    assert inputs.ref_logprobs is not None and config.kl_weight is not None
+    penalty = parts.k1_to_go(
+        inputs.proximal_logprobs, inputs.ref_logprobs, inputs.turn, inputs.sampled
+    )
+    return inputs.advantages - config.kl_weight * penalty
+
+
+def _truncated(inputs: LossInputs, config: LossConfig) -> Tensor:
+    """Return the importance weight of proximal over behaviour, 1 where there is none."""
+    if config.tis_cap is None:
+        return torch.ones_like(inputs.logprobs)
+    weight = parts.truncated_weight(
+        inputs.proximal_logprobs, inputs.behaviour_logprobs, config.tis_cap
+    )
+    return torch.where(inputs.sampled, weight, torch.ones_like(weight))
+
+
+def _kl(inputs: LossInputs, config: LossConfig) -> Tensor:
+    """Return the weighted distance to the reference as a part of the loss, 0 without one."""
+    if not config.has_kl_loss:
+        return inputs.logprobs.new_zeros(())
+    assert inputs.ref_logprobs is not None and config.kl_weight is not None
+    estimator = parts.k2 if config.kl == "loss_k2" else parts.k3
+    distance = estimator(inputs.logprobs, inputs.ref_logprobs) * parts.importance(inputs.log_ratio)
+    return config.kl_weight * (inputs.ref_kl_weight * distance).sum()
+
+
+def _policy_metrics(inputs: LossInputs, term: RlTerm) -> dict[str, Tensor]:
+    """Return means over the batch's trained tokens (this micro-batch's share of them)."""
+    weight, zero = inputs.metric_weight, inputs.logprobs.new_zeros(())
+    ratio = torch.where(inputs.has_rl, term.ratio, torch.zeros_like(term.ratio))
+    metrics = {
+        "policy/ratio_mean": (weight * ratio).sum(),
+        "policy/ratio_max": ratio.max() if len(ratio) else zero,
+        "policy/entropy": (weight * inputs.entropy).sum(),
+    }
+    sides = {f"policy/clip_fraction_{k}": (weight * v).sum() for k, v in term.clipped.items()}
+    metrics["policy/clip_fraction"] = sum(sides.values(), start=zero)
+    if inputs.ref_logprobs is not None:
+        metrics["policy/ref_k3"] = (weight * parts.k3(inputs.logprobs, inputs.ref_logprobs)).sum()
+    return metrics | sides
+
+
+def _engine_metrics(inputs: LossInputs, config: LossConfig) -> dict[str, Tensor]:
+    """Return how far the engine's log-probabilities are from the trainer's at batch start."""
+    weight = inputs.metric_weight
+    behaviour, proximal = inputs.behaviour_logprobs, inputs.proximal_logprobs
+    metrics = {"engine/mismatch_k3": (weight * parts.k3(behaviour, proximal)).sum()}
+    if config.tis_cap is not None:
+        capped = (proximal - behaviour).exp() > config.tis_cap
+        metrics["engine/tis_cap_fraction"] = (weight * capped).sum()
+    return metrics
