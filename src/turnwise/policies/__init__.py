@@ -1,8 +1,31 @@
-"""Policies: the weights that answer, how they are loaded, saved and moved.
+"""Policies: the weights that answer, how they are made, loaded, saved and moved.
 
 Knows tokenizers only through the renderer. Must not know environments, episodes or losses.
 """
 
+from turnwise.policies.config import LoraSettings, PolicyConfig
+from turnwise.policies.loading import load_policies, load_policy
 from turnwise.policies.nano import PRESETS, NanoConfig, make_nano, nano_preset
+from turnwise.policies.optimizer import (
+    OptimizerConfig,
+    PolicyOptimizer,
+    learning_rate,
+    make_optimizer,
+)
+from turnwise.policies.policy import Policy
 
-__all__ = ["PRESETS", "NanoConfig", "make_nano", "nano_preset"]
+__all__ = [
+    "PRESETS",
+    "LoraSettings",
+    "NanoConfig",
+    "OptimizerConfig",
+    "Policy",
+    "PolicyConfig",
+    "PolicyOptimizer",
+    "learning_rate",
+    "load_policies",
+    "load_policy",
+    "make_nano",
+    "make_optimizer",
+    "nano_preset",
+]

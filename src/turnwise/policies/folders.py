@@ -1,4 +1,4 @@
-"""Folders that appear only when complete, and Hugging Face calls that draw no progress bars.
+"""Folders that appear only when complete, and Hugging Face calls that keep quiet.
 
 Owns two context managers used by whatever writes a model to disk. Knows nothing of models.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,11 +46,17 @@ def replaced_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep transformers from drawing progress bars inside the block."""
+    """Keep transformers from drawing progress bars and announcing renamings inside the block.
+
+    The renamings concern whoever calls the old name, which here is PEFT or, for the sake of
+    transformers 5.0, us; never the user.
+    """
     shown = hf_logging.is_progress_bar_enabled()
     hf_logging.disable_progress_bar()
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
+            yield
     finally:
         if shown:
             hf_logging.enable_progress_bar()

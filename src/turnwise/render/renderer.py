@@ -71,7 +71,8 @@ class Renderer:
         self._end_text = self._find_end_of_turn([str(token) for token in added.values()])
         self._end_id = self._ids(self._end_text)[-1]
         eos = tokenizer.eos_token_id
-        self.stop_ids = frozenset([self._end_id, *([] if eos is None else [eos]), *extra_stop_ids])
+        own = (self._end_id, eos) if isinstance(eos, int) else (self._end_id,)
+        self.stop_ids: frozenset[int] = frozenset((*own, *extra_stop_ids))
         self._prompt_ids = lru_cache(_PROMPTS_KEPT)(self._render_prompt)
         self._decode = lru_cache(_COMPLETIONS_KEPT)(self._decode_ids)
         self._spans = lru_cache(_COMPLETIONS_KEPT)(self._find_spans)

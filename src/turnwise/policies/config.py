@@ -1,0 +1,84 @@
+"""Settings of a policy: which weights, what of them is trained, in which precision, where.
+
+Owns `PolicyConfig` and `LoraSettings` and refuses combinations that cannot work. No torch.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from turnwise.errors import ConfigError
+from turnwise.policies.nano import PRESETS, NanoConfig
+from turnwise.settings import Settings
+
+DType = Literal["auto", "float32", "bfloat16", "float16"]
+Device = Literal["auto", "cpu", "cuda", "mps"]
+Attention = Literal["auto", "sdpa", "eager"]
+
+
+class LoraSettings(Settings):
+    """A low-rank adapter (Hu et al. 2021, arXiv:2106.09685); the base stays frozen.
+
+    Example:
+        >>> LoraSettings(rank=8).alpha
+        32.0
+    """
+
+    rank: int = Field(default=16, ge=1)
+    """Rank of the two factors."""
+    alpha: float = Field(default=32.0, gt=0)
+    """Scale: the adapter's output is multiplied by alpha / rank."""
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Dropout on the adapter's input; acts in supervised training only."""
+    targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
+    """Names of the linear layers that get an adapter; "all-linear" is all but the output layer."""
+
+
+class PolicyConfig(Settings):
+    """Where a policy's weights come from and how they are held.
+
+    Example:
+        >>> PolicyConfig(model="Qwen/Qwen3-0.6B", lora=LoraSettings()).lora.rank
+        16
+    """
+
+    model: str = "nano"
+    """A model directory, a saved adapter's directory, a hub name, or "nano", "micro", "small"."""
+    lora: LoraSettings | None = None
+    """An adapter to train instead of the full weights."""
+    trainable: bool = True
+    """Whether training changes it."""
+    dtype: DType = "auto"
+    """Precision; "auto" is float32, but on CUDA bfloat16 from 50 million parameters upwards."""
+    device: Device = "auto"
+    """"auto" is CUDA if there is a card, else the CPU; "mps" only if asked for."""
+    attention: Attention = "auto"
+    """"auto" is SDPA, but eager for models with soft-capped logits (Gemma 2)."""
+    trust_remote_code: bool = False
+    """Whether code that comes with the model may run."""
+    template_options: dict[str, bool | int | str] = Field(default_factory=dict)
+    """Variables for the chat template, such as `enable_thinking`."""
+    gradient_checkpointing: bool = False
+    """Whether activations are computed again in the backward pass instead of kept."""
+    nano: NanoConfig | None = None
+    """Sizes instead of the preset's, where `model` is one that is made on the spot."""
+
+    @model_validator(mode="after")
+    def _check(self) -> PolicyConfig:
+        if self.nano is not None and self.model not in PRESETS:
+            raise ConfigError(
+                f"`nano` gives sizes of a model made on the spot, but model = {self.model!r}: "
+                f"remove `nano`, or set model to one of {', '.join(PRESETS)}"
+            )
+        if self.dtype == "float16" and self.trainable and self.lora is None:
+            raise ConfigError(
+                "dtype = 'float16' underflows when all weights are trained: use 'bfloat16' or "
+                "'float32', or train an adapter (`lora`)"
+            )
+        if self.gradient_checkpointing and not self.trainable:
+            raise ConfigError(
+                "gradient_checkpointing = true does nothing for trainable = false: remove one"
+            )
+        return self

@@ -1,0 +1,224 @@
+"""The optimizer of one policy: AdamW with a schedule, clipping, and guarded steps.
+
+Owns learning rates, weight-decay groups, the float32 masters of low-precision weights and the
+rule for non-finite gradients. Must not know losses: gradients are there when `step` is called.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from turnwise.errors import ConfigError, TrainingError
+from turnwise.policies.policy import Policy
+from turnwise.settings import Settings
+
+Schedule = Literal["constant", "linear", "cosine"]
+MAX_SKIPS = 3
+"""How many steps in a row may have non-finite gradients before training stops (DESIGN 6)."""
+
+
+class OptimizerConfig(Settings):
+    """AdamW (Loshchilov & Hutter 2017, arXiv:1711.05101) and its schedule."""
+
+    lr: float = Field(default=1e-4, gt=0)
+    """Peak learning rate."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    """Decay of the two running moments."""
+    eps: float = Field(default=1e-8, gt=0)
+    """Added to the root of the second moment."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """Decoupled decay of matrices; norms, embeddings and biases are never decayed."""
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    """The gradient is scaled down to this norm if it is longer; infinity for never."""
+    schedule: Schedule = "constant"
+    """How the rate goes after warm-up: stays, or falls to 0 just after the last step."""
+    warmup_steps: int = Field(default=0, ge=0)
+    """Steps over which the rate rises linearly to its peak."""
+
+
+def learning_rate(config: OptimizerConfig, step: int, total_steps: int) -> float:
+    """Return the rate of step number `step`, counted from 0.
+
+    Step k of the warm-up has (k + 1) / warmup_steps of the peak; the last of `total_steps` is the
+    last with a rate above 0.
+
+    Example:
+        >>> config = OptimizerConfig(lr=1.0, schedule="linear", warmup_steps=2)
+        >>> [learning_rate(config, step, 6) for step in range(7)]
+        [0.5, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0]
+    """
+    if step < config.warmup_steps:
+        return config.lr * (step + 1) / config.warmup_steps
+    done = (step - config.warmup_steps) / max(1, total_steps - config.warmup_steps)
+    done = min(1.0, done)
+    factors = {
+        "constant": 1.0,
+        "linear": 1.0 - done,
+        "cosine": 0.5 * (1.0 + math.cos(math.pi * done)),
+    }
+    return config.lr * factors[config.schedule]
+
+
+class PolicyOptimizer:
+    """Steps one policy's trainable weights and no others.
+
+    Weights in bfloat16 or float16 are stepped in float32 masters and rounded afterwards: at usual
+    rates an update is smaller than half a unit in the last place and would be lost.
+
+    Attributes:
+        steps: how often `step` was called, skipped steps included; the schedule's clock.
+        skipped: how many of them had non-finite gradients.
+    """
+
+    def __init__(self, policy: Policy, config: OptimizerConfig, total_steps: int) -> None:
+        self._policy = policy.name
+        self._config = config
+        self._total_steps = total_steps
+        decayed, plain = _decay_groups(policy.model)
+        self._weights = [*decayed, *plain]
+        self._masters = [_master(weight) for weight in self._weights]
+        groups = [
+            {"params": self._masters[: len(decayed)], "weight_decay": config.weight_decay},
+            {"params": self._masters[len(decayed) :], "weight_decay": 0.0},
+        ]
+        self._adamw = torch.optim.AdamW(
+            [group for group in groups if group["params"]],
+            lr=config.lr,
+            betas=config.betas,
+            eps=config.eps,
+        )
+        self.steps = 0
+        self.skipped = 0
+        self._skipped_in_a_row = 0
+
+    def zero(self) -> None:
+        """Forget all gradients."""
+        for weight, master in zip(self._weights, self._masters, strict=True):
+            weight.grad = None
+            master.grad = None
+
+    def step(self) -> dict[str, float]:
+        """Take one step along the gradients there are, and return its metrics.
+
+        `optim/grad_norm` is the norm before clipping; it is absent from a skipped step.
+
+        Raises:
+            TrainingError: if this is the third step in a row with a non-finite gradient. The
+                message names the policy; whoever knows the batch adds its samples.
+        """
+        rate = learning_rate(self._config, self.steps, self._total_steps)
+        self.steps += 1
+        self._fill_masters()
+        gradients = [master.grad for master in self._masters if master.grad is not None]
+        norm = nn.utils.get_total_norm(gradients)
+        metrics = {"optim/lr": rate, "optim/skipped": 0.0}
+        if not torch.isfinite(norm):
+            self._skip()
+            return metrics | {"optim/skipped": 1.0}
+        self._skipped_in_a_row = 0
+        nn.utils.clip_grads_with_norm_(self._masters, self._config.max_grad_norm, norm)
+        for group in self._adamw.param_groups:
+            group["lr"] = rate
+        self._adamw.step()
+        self._round_masters()
+        return metrics | {"optim/grad_norm": float(norm)}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that a resumed run needs to continue to the same numbers."""
+        return {
+            "adamw": self._adamw.state_dict(),
+            "masters": [
+                None if master is weight else master.detach()
+                for weight, master in zip(self._weights, self._masters, strict=True)
+            ],
+            "steps": self.steps,
+            "skipped": self.skipped,
+            "skipped_in_a_row": self._skipped_in_a_row,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned for the same policy and config."""
+        self._adamw.load_state_dict(state["adamw"])
+        with torch.no_grad():
+            for master, saved in zip(self._masters, state["masters"], strict=True):
+                if saved is not None:
+                    master.copy_(saved)
+        self.steps = state["steps"]
+        self.skipped = state["skipped"]
+        self._skipped_in_a_row = state["skipped_in_a_row"]
+
+    def _skip(self) -> None:
+        """Count a step with a non-finite gradient; stop at the third in a row."""
+        self.zero()
+        self.skipped += 1
+        self._skipped_in_a_row += 1
+        if self._skipped_in_a_row >= MAX_SKIPS:
+            raise TrainingError(
+                f"policy {self._policy!r}: the gradient was not finite {MAX_SKIPS} steps in a row "
+                f"(step {self.steps}); expected finite losses: lower the learning rate, or look "
+                "for extreme advantages or log-probabilities in the batch"
+            )
+
+    def _fill_masters(self) -> None:
+        """Give the masters their gradients, and new values where weights were loaded meanwhile."""
+        with torch.no_grad():
+            for weight, master in zip(self._weights, self._masters, strict=True):
+                if master is not weight:
+                    loaded = weight != master.to(weight.dtype)
+                    master.copy_(torch.where(loaded, weight.float(), master))
+                    master.grad = None if weight.grad is None else weight.grad.float()
+
+    def _round_masters(self) -> None:
+        """Copy the float32 masters into low-precision weights."""
+        with torch.no_grad():
+            for weight, master in zip(self._weights, self._masters, strict=True):
+                if master is not weight:
+                    weight.copy_(master)
+
+
+def make_optimizer(policy: Policy, config: OptimizerConfig, total_steps: int) -> PolicyOptimizer:
+    """Return the optimizer of a policy's trainable weights.
+
+    Raises:
+        ConfigError: if the policy has nothing to train, or warm-up outlasts the training.
+    """
+    if not policy.trainable_parameters():
+        raise ConfigError(
+            f"policy {policy.name!r} has nothing to train: set trainable = true, or give it no "
+            "optimizer"
+        )
+    if config.warmup_steps > total_steps:
+        raise ConfigError(
+            f"warmup_steps = {config.warmup_steps} outlasts the {total_steps} steps of training: "
+            "lower it"
+        )
+    return PolicyOptimizer(policy, config, total_steps)
+
+
+def _decay_groups(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """Return the trainable weights that decay (matrices), and those that do not."""
+    embeddings = {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, nn.Embedding)
+        for parameter in module.parameters()
+    }
+    decayed: list[nn.Parameter] = []
+    plain: list[nn.Parameter] = []
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            matrix = parameter.ndim > 1 and id(parameter) not in embeddings
+            (decayed if matrix else plain).append(parameter)
+    return decayed, plain
+
+
+def _master(weight: nn.Parameter) -> nn.Parameter:
+    """Return the tensor that is stepped: the weight itself, or a float32 copy of a shorter one."""
+    if weight.dtype in (torch.bfloat16, torch.float16):
+        return nn.Parameter(weight.detach().float())
+    return weight

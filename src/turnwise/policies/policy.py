@@ -1,0 +1,255 @@
+"""A policy: weights, their tokenizer and renderer, under one name and version.
+
+Owns what may be done to weights as a whole: digest, save, load, a frozen copy, and when dropout
+acts. Must not know samples, losses or engines. Every change of weights goes through an optimizer
+or `load_weights`; whoever changes them raises `version`.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from peft import PeftModel
+from peft.utils.save_and_load import (
+    get_peft_model_state_dict,
+    load_peft_weights,
+    set_peft_model_state_dict,
+)
+from torch import nn
+from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from turnwise.errors import ModelError
+from turnwise.policies.config import PolicyConfig
+from turnwise.policies.folders import quiet, replaced_folder
+from turnwise.policies.sources import ADAPTER_FILE
+from turnwise.render import Renderer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class Policy:
+    """Weights that answer, with everything needed to speak to them.
+
+    The model is in eval mode except inside `dropout(True)`, and its gradients work in eval mode.
+
+    Attributes:
+        name: the policy's name in recipes, turns and metrics.
+        version: how often its weights changed; raised by whoever trains it.
+        model: the Hugging Face model, wrapped by PEFT where there is an adapter.
+        tokenizer: its tokenizer, for the renderer's use.
+        renderer: messages to ids and back.
+        config: what was asked for.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        model: PreTrainedModel | PeftModel,
+        tokenizer: PreTrainedTokenizerBase,
+        renderer: Renderer,
+        config: PolicyConfig,
+        version: int = 0,
+    ) -> None:
+        self.name = name
+        self.version = version
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.renderer = renderer
+        self.config = config
+        self._frozen_digests: dict[str, tuple[int, int, bytes]] = {}
+
+    def __repr__(self) -> str:
+        kind = "adapter" if isinstance(self.model, PeftModel) else "full"
+        return f"Policy({self.name!r}, version={self.version}, {kind}, {self.device})"
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """The ids that end a completion."""
+        return self.renderer.stop_ids
+
+    @property
+    def context(self) -> int:
+        """The longest sequence of prompt and completion, in tokens."""
+        sizes = self.base.config.get_text_config().to_dict()
+        if "max_position_embeddings" in sizes:
+            return int(sizes["max_position_embeddings"])
+        return int(self.tokenizer.model_max_length)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.model.parameters()).device
+
+    @property
+    def base(self) -> PreTrainedModel:
+        """The Hugging Face model itself, inside the adapter's wrapper if there is one."""
+        inner = self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
+        assert isinstance(inner, PreTrainedModel)
+        return inner
+
+    def trainable_parameters(self) -> list[nn.Parameter]:
+        """Return the parameters that training changes; none if the policy is frozen."""
+        return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+
+    def digest(self) -> str:
+        """Return a hash of the weights in use: every tensor, and the active adapter's name.
+
+        Equal digests mean equal bits. Frozen tensors are hashed again only after they changed.
+        """
+        whole = hashlib.blake2b(digest_size=16)
+        if isinstance(self.model, PeftModel):
+            status = self.model.get_model_status()
+            whole.update(f"{status.active_adapters} {status.enabled}".encode())
+        seen: set[int] = set()
+        for name, tensor in self.model.state_dict(keep_vars=True).items():
+            if id(tensor) not in seen:  # tied weights appear twice
+                seen.add(id(tensor))
+                whole.update(self._tensor_digest(name, tensor))
+        return whole.hexdigest()
+
+    def save(self, directory: str | Path) -> None:
+        """Write weights, tokenizer and template to `directory`, which appears only when complete.
+
+        Full weights become an ordinary Hugging Face directory, adapters one in PEFT's format.
+        """
+        with replaced_folder(Path(directory)) as folder, quiet():
+            if isinstance(self.model, PeftModel):
+                self.model.save_pretrained(str(folder), save_embedding_layers=False)
+            else:
+                self.model.save_pretrained(folder)
+            self.tokenizer.save_pretrained(folder)
+
+    def load_weights(self, directory: str | Path) -> None:
+        """Copy saved weights into this policy's own tensors, so that its optimizer stays valid.
+
+        Raises:
+            ModelError: if `directory` is not what `save` of a like policy writes.
+        """
+        folder = Path(directory)
+        is_adapter = (folder / ADAPTER_FILE).is_file()
+        if not folder.is_dir() or is_adapter != isinstance(self.model, PeftModel):
+            found = "an adapter" if is_adapter else "full weights" if folder.is_dir() else "nothing"
+            wanted = "an adapter" if isinstance(self.model, PeftModel) else "full weights"
+            raise ModelError(
+                f"{folder} holds {found}, but policy {self.name!r} expects {wanted}: give a "
+                "directory that this policy saved"
+            )
+        if isinstance(self.model, PeftModel):
+            self._load_adapter(self.model, folder)
+        else:
+            self._load_full(folder)
+
+    def reference(self) -> Policy:
+        """Return a frozen copy of the policy as it is now, for the KL (MATH 4).
+
+        Frozen tensors are shared with it, so an adapter's reference costs an adapter's memory, and
+        it is the weights at the start of RL, not the bare base.
+        """
+        twin = Policy(
+            name=f"{self.name}-reference",
+            model=fork(self.model),
+            tokenizer=self.tokenizer,
+            renderer=self.renderer,
+            config=self.config.model_copy(
+                update={"trainable": False, "gradient_checkpointing": False}
+            ),
+            version=self.version,
+        )
+        twin.model.requires_grad_(False)
+        for parameter in twin.model.parameters():
+            parameter.grad = None
+        return twin
+
+    @contextmanager
+    def dropout(self, enabled: bool) -> Iterator[None]:
+        """Prepare the model for a forward and backward pass inside the block.
+
+        `True` is for supervised training: all dropout acts. `False` is for everything with an `rl`
+        part: eval mode with gradients. Gradient checkpointing acts inside the block in both cases
+        and nowhere else, as it would switch off the cache that sampling needs.
+        """
+        self.model.train(enabled)
+        if self.config.gradient_checkpointing:
+            for module in self.model.modules():
+                if isinstance(module, GradientCheckpointingLayer):
+                    module.training = True  # this layer's switch only: its children keep theirs
+        try:
+            yield
+        finally:
+            self.model.eval()
+
+    def _tensor_digest(self, name: str, tensor: torch.Tensor) -> bytes:
+        """Return the hash of one tensor's name, type, shape and bytes."""
+        state = (tensor.data_ptr(), tensor._version)
+        known = self._frozen_digests.get(name)
+        if known is not None and known[:2] == state and not tensor.requires_grad:
+            return known[2]
+        header = f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode()
+        raw = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        value = hashlib.blake2b(header, digest_size=16)
+        value.update(raw.data)
+        self._frozen_digests[name] = (*state, value.digest())
+        return value.digest()
+
+    def _load_adapter(self, model: PeftModel, folder: Path) -> None:
+        """Copy an adapter's tensors after checking names and shapes."""
+        saved = load_peft_weights(str(folder), device=str(self.device))
+        own = get_peft_model_state_dict(model, save_embedding_layers=False)
+        self._check_like(
+            {name: tensor.shape for name, tensor in saved.items()},
+            {name: tensor.shape for name, tensor in own.items()},
+            folder,
+        )
+        set_peft_model_state_dict(model, saved)
+
+    def _load_full(self, folder: Path) -> None:
+        """Copy full weights after checking names and shapes."""
+        own = dict(self.base.named_parameters())
+        dtype = next(iter(own.values())).dtype
+        with quiet():
+            saved_model = AutoModelForCausalLM.from_pretrained(
+                folder,
+                dtype=dtype,
+                use_safetensors=True,
+                trust_remote_code=self.config.trust_remote_code,
+            )
+        saved = dict(saved_model.named_parameters())
+        self._check_like(
+            {name: tensor.shape for name, tensor in saved.items()},
+            {name: tensor.shape for name, tensor in own.items()},
+            folder,
+        )
+        with torch.no_grad():
+            for name, parameter in own.items():
+                parameter.copy_(saved[name])
+
+    def _check_like(
+        self, saved: dict[str, torch.Size], own: dict[str, torch.Size], folder: Path
+    ) -> None:
+        """Refuse tensors of other names or shapes than this policy's."""
+        differing = sorted(name for name in saved | own if saved.get(name) != own.get(name))
+        if differing:
+            name = differing[0]
+            raise ModelError(
+                f"{folder} does not fit policy {self.name!r}: {len(differing)} tensors differ, "
+                f"first {name} with saved shape {saved.get(name)} and expected {own.get(name)}; "
+                "give a directory saved with the same model and adapter settings"
+            )
+
+
+def fork(model: PreTrainedModel | PeftModel) -> PreTrainedModel | PeftModel:
+    """Return a copy of `model` with modules of its own that shares the frozen parameters.
+
+    Policies on one base each have their own adapters and never switch each other's.
+    """
+    shared = {id(tensor): tensor for tensor in model.parameters() if not tensor.requires_grad}
+    return copy.deepcopy(model, shared)
