@@ -1,0 +1,146 @@
+"""Every scheme of MATH 2 against numbers worked out by hand."""
+
+import pytest
+
+from turnwise.credit import SCHEMES, CreditConfig, assign_advantages
+from turnwise.errors import TrainingError
+
+A, B = [1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 1.0]  # batch: mean 1/2, variance 8/4 / 7 = 2/7
+GOLDEN = {
+    "reinforce": ({}, A, B),
+    "reinforce++": ({}, [0.935414, *[-0.935414] * 3], [0.935414, 0.935414, -0.935414, 0.935414]),
+    "rloo": ({}, [1, -1 / 3, -1 / 3, -1 / 3], [1 / 3, 1 / 3, -1, 1 / 3]),
+    "grpo batch": ({}, [1.403122, *[-0.467707] * 3], [0.467707, 0.467707, -1.403122, 0.467707]),
+    "grpo group": ({"std": "group"}, [1.5, -0.5, -0.5, -0.5], [0.5, 0.5, -1.5, 0.5]),
+    "grpo none": ({"std": "none"}, [0.75, -0.25, -0.25, -0.25], [0.25, 0.25, -0.75, 0.25]),
+    "dr_grpo": ({}, [0.75, -0.25, -0.25, -0.25], [0.25, 0.25, -0.75, 0.25]),
+    "maxrl": ({}, [3, -1, -1, -1], [1 / 3, 1 / 3, -1, 1 / 3]),
+}
+
+
+def values(credit):
+    return {(t.visit, t.sample, t.turn): spans[""] for t, spans in credit.advantages.items()}
+
+
+def config(name, **options):
+    return CreditConfig(scheme=name.split()[0], rewards={"goal": 1.0}, **options)
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_scheme_equals_numbers_by_hand(name, one_turn_groups):
+    options, first, second = GOLDEN[name]
+    got = values(assign_advantages(one_turn_groups(A, B), config(name, **options)))
+    for visit, expected in enumerate((first, second)):
+        for sample, value in enumerate(expected):
+            assert got[visit, sample, 0] == pytest.approx(value, abs=1e-6)
+
+
+def test_every_scheme_has_a_golden_test():
+    assert {name.split()[0] for name in GOLDEN} | {"gigpo"} == set(SCHEMES)
+
+
+def test_std_has_ddof_1_and_a_floor_under_it(one_turn_groups):
+    close = one_turn_groups([1.0, 1.0 - 1e-6])  # std 7e-7
+    assert values(assign_advantages(close, config("grpo"))) == pytest.approx(
+        {(0, 0, 0): 0.005, (0, 1, 0): -0.005}, rel=1e-6
+    )
+    wide = values(assign_advantages(close, config("grpo", std="group", std_floor=1e-2)))
+    assert wide[0, 0, 0] == pytest.approx(5e-5, rel=1e-6)
+
+
+def test_maxrl_group_with_mean_0_gives_nothing(one_turn_groups):
+    got = values(assign_advantages(one_turn_groups([0.0, 0.0], [0.0, 1.0]), config("maxrl")))
+    assert got == {(0, 0, 0): 0.0, (0, 1, 0): 0.0, (1, 0, 0): -1.0, (1, 1, 0): 1.0}
+
+
+def test_maxrl_refuses_negative_returns(one_turn_groups):
+    with pytest.raises(TrainingError, match="returns must be 0 or more; got -1"):
+        assign_advantages(one_turn_groups([-1.0, 1.0]), config("maxrl"))
+
+
+def test_r_is_the_weighted_sum_of_the_roles_turns(episode):
+    episodes = [
+        episode([{"goal": 0.0, "steps": 1.0}, {"goal": 1.0, "steps": 1.0, "other": 9.0}]),
+        episode([{"steps": 1.0}], sample=1),
+    ]
+    credit = assign_advantages(
+        episodes, CreditConfig(scheme="reinforce", rewards={"goal": 2.0, "steps": -0.25})
+    )
+    assert values(credit) == {(0, 0, 0): 1.5, (0, 0, 1): 1.5, (0, 1, 0): -0.25}
+
+
+GIGPO = {  # own_episode, std -> the five turns' advantages; see the returns-to-go below
+    ("exclude", "none"): [0.75, 1.0, 1.5, -1.125, -1.0],
+    ("include", "none"): [1 / 3, 0.75, 13 / 12, -11 / 12, -0.75],
+    ("exclude", "group"): [1.187491, 2.121320, 2.628645, -1.908068, -2.121320],
+    ("exclude", "batch"): [1.304721, 1.902336, 3.097564, -2.201143, -1.902336],
+}
+
+
+@pytest.mark.parametrize(("own", "std"), GIGPO)
+def test_gigpo_equals_numbers_by_hand(own, std, episode):
+    """gamma 1/2: returns-to-go 1/4, 1/2, 1 and 0, 0; s0 holds 1/4, 1, 0; s1 holds 1/2, 0.
+
+    Squared std: episodes 1/2; s0 13/48, s1 1/8; the batch of turns 7/40.
+    """
+    episodes = [
+        episode([0.0, 0.0, 1.0], sample=0, states=["s0", "s1", "s0"]),
+        episode([0.0, 0.0], sample=1, states=["s0", "s1"]),
+    ]
+    options = {"gamma": 0.5, "own_episode": own, "std": std}
+    got = values(assign_advantages(episodes, config("gigpo", **options)))
+    expected = GIGPO[own, std]
+    assert [got[key] for key in sorted(got)] == pytest.approx(expected, abs=1e-6)
+
+
+def test_gigpo_weight_scales_the_turn_part_only(episode):
+    episodes = [episode([1.0], sample=0, states=["s"]), episode([0.0], sample=1, states=["s"])]
+    got = values(assign_advantages(episodes, config("gigpo", weight=3.0)))
+    assert got == {(0, 0, 0): 3.5, (0, 1, 0): -3.5}  # 1/2 + 3 x 1
+
+
+def test_gigpo_state_seen_by_one_episode_only_has_no_turn_part(episode):
+    episodes = [episode([1.0], sample=0, states=["a"]), episode([0.0], sample=1, states=["b"])]
+    assert values(assign_advantages(episodes, config("gigpo"))) == {(0, 0, 0): 0.5, (0, 1, 0): -0.5}
+
+
+def test_gigpo_compares_states_within_one_visit_only(episode):
+    episodes = [
+        episode([float(visit)], visit=visit, sample=sample, states=["s"])
+        for visit in range(2)
+        for sample in range(2)
+    ]
+    assert set(values(assign_advantages(episodes, config("gigpo"))).values()) == {0.0}
+
+
+def test_gigpo_without_state_keys_is_refused(episode):
+    with pytest.raises(TrainingError, match="has no state key"):
+        assign_advantages([episode([1.0])], config("gigpo"))
+
+
+def test_segments_standardise_their_own_component_over_the_batch_of_turns(episode):
+    """Seeing 1, 0, 1, 1 over turns: mean 3/4, std 1/2."""
+    both = [["think", "answer"], ["think", "answer"]]
+    episodes = [
+        episode([{"seeing": 1.0, "goal": 1.0}, {"seeing": 0.0}], sample=0, spans=both),
+        episode([{"seeing": 1.0}, {"seeing": 1.0}], sample=1, spans=both, visit=0),
+    ]
+    segments = {"think": "seeing", "answer": "return"}
+    credit = assign_advantages(episodes, config("grpo", std="none", segments=segments))
+    got = {(t.sample, t.turn): spans for t, spans in credit.advantages.items()}
+    assert got[0, 0] == pytest.approx({"think": 0.5, "answer": 0.5})
+    assert got[0, 1] == pytest.approx({"think": -1.5, "answer": 0.5})
+    assert got[1, 0] == pytest.approx({"think": 0.5, "answer": -0.5})
+
+
+def test_a_reply_without_the_span_that_carries_the_return_answers_with_all_its_tokens(episode):
+    episodes = [
+        episode([1.0], sample=0, spans=[["think", "answer"]]),
+        episode([0.0], sample=1, spans=[["think"]]),
+    ]
+    segments = {"think": "seeing", "answer": "return"}
+    credit = assign_advantages(episodes, config("rloo", segments=segments))
+    assert [credit.advantages[t] for t in sorted(credit.advantages)] == [
+        {"think": 0.0, "answer": 1.0},
+        {"": -1.0},
+    ]
