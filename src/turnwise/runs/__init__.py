@@ -1,1 +1,36 @@
-"""The run folder: metrics, episodes, checkpoints, resume, report."""
+"""The run folder: metrics, episodes, checkpoints, resume, report. No torch, no training code."""
+
+from turnwise.runs.checkpoints import Checkpoint, Checkpoints, Latest
+from turnwise.runs.episodes import (
+    EpisodeLog,
+    Recorded,
+    episode_file,
+    read_episodes,
+    recorded_iterations,
+)
+from turnwise.runs.folder import Run
+from turnwise.runs.metrics import MetricsLog, Record, comparable, read_metrics
+from turnwise.runs.report import write_report
+from turnwise.runs.results import RunScores, read_scores, write_scores
+from turnwise.runs.signals import StopSignal
+
+__all__ = [
+    "Checkpoint",
+    "Checkpoints",
+    "EpisodeLog",
+    "Latest",
+    "MetricsLog",
+    "Record",
+    "Recorded",
+    "Run",
+    "RunScores",
+    "StopSignal",
+    "comparable",
+    "episode_file",
+    "read_episodes",
+    "read_metrics",
+    "read_scores",
+    "recorded_iterations",
+    "write_report",
+    "write_scores",
+]

@@ -1,1 +1,140 @@
-"""The report of a run."""
+"""The report of a run: what was run, what came of it beside the baselines, what it cost.
+
+Owns `report.md` and asks for its picture. Reads the run folder and nothing else, so a report can be
+written again at any time. A score never stands without its error and the baselines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from turnwise.runs import names
+from turnwise.runs.checkpoints import Checkpoints
+from turnwise.runs.curve import draw_curve
+from turnwise.runs.diagnosis import warnings
+from turnwise.runs.files import write_atomically
+from turnwise.runs.folder import Run
+from turnwise.runs.metrics import Record, read_metrics
+from turnwise.runs.results import RunScores, read_scores
+from turnwise.runs.series import series
+
+Row = tuple[str, float, float | None]
+"""A line of the result table: who, score, standard error."""
+
+
+def write_report(run: Run, *, command: str = "") -> str:
+    """Write `report.md` and `curve.png` of a run, whole or partial, and return the text.
+
+    Args:
+        run: the run folder.
+        command: the command line that made the run, as a person would repeat it.
+
+    Raises:
+        RunError: if a file of the run is damaged.
+    """
+    records, scores = read_metrics(run.metrics), read_scores(run.evaluation)
+    draw_curve(run.curve, run.name, records, scores)
+    parts = (
+        [f"# {run.name}"],
+        _how(command),
+        _results(records, scores),
+        [f"![score, return, entropy and groups]({run.curve.name})"],
+        _costs(records),
+        _warnings(records, scores),
+        _next(run),
+    )
+    text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    write_atomically(run.report, text)
+    return text
+
+
+def _how(command: str) -> list[str]:
+    recipe = "The resolved recipe is in [recipe.toml](recipe.toml)."
+    return [f"```\n{command}\n```", "", recipe] if command else [recipe]
+
+
+def _results(records: Sequence[Record], scores: RunScores | None) -> list[str]:
+    lines = ["## Result", ""]
+    if scores is None:
+        return [*lines, *_partial(records)]
+    best = [("**trained, greedy**", scores.score, scores.stderr)]
+    best += [
+        ("trained, at training temperature", scores.score_sampled, scores.score_sampled_stderr)
+    ]
+    rows: list[tuple[str, float, float | None]] = [*best, *_warmup(records, scores)]
+    ranked = sorted(scores.baselines.items(), key=lambda item: -item[1])
+    rows += [
+        (f"baseline: {name}", level, scores.baselines_stderr.get(name)) for name, level in ranked
+    ]
+    what = f"{scores.env}: {scores.tasks} test tasks, run seed {scores.seed}"
+    lines += [f"{what}. The error is the standard error over tasks; one run is one seed.", ""]
+    lines += ["| policy | score | error |", "|---|---:|---:|"]
+    return lines + [f"| {name} | {score:.3f} | {_error(error)} |" for name, score, error in rows]
+
+
+def _warmup(records: Sequence[Record], scores: RunScores) -> list[Row]:
+    """Return the row of the weights that training began with; the first iteration stands in."""
+    if scores.warmup_score is not None:
+        return [("after warm-up", scores.warmup_score, scores.warmup_stderr)]
+    first = series(records, names.TRAIN, names.SCORE)
+    if not len(first):
+        return []
+    label = "before training (its first iteration, on training tasks)"
+    return [(label, float(first.values[0]), None)]
+
+
+def _partial(records: Sequence[Record]) -> list[str]:
+    """Say how far a run came that was not tested."""
+    played = series(records, names.TRAIN, names.SCORE)
+    checked = series(records, names.TRAIN, names.VALIDATION)
+    if not len(played):
+        return ["Not tested, and no training iteration is finished."]
+    said = f"Not tested. After {played.steps[-1]} iterations training episodes score "
+    said += f"{played.end():.3f} (mean of the last tenth)"
+    if len(checked):
+        best = int(checked.values.argmax())
+        said += f"; the best validation is {checked.values[best]:.3f} at {checked.steps[best]}"
+    return [said + "."]
+
+
+def _costs(records: Sequence[Record]) -> list[str]:
+    """Return the table of MATH 6; totals count from the run's start, so phases are differences."""
+    if not records:
+        return []
+    warmups = [record for record in records if record["phase"] == names.WARMUP]
+    lines = ["## Cost", "", "| | warm-up | training | in all |", "|---|---:|---:|---:|"]
+    for label, metrics in names.COSTS.items():
+        if not any(name in records[-1] for name in metrics):
+            continue
+        total = _total(records[-1], metrics)
+        before = _total(warmups[-1], metrics) if warmups else 0.0
+        cells = " | ".join(f"{value:,.0f}" for value in (before, total - before, total))
+        lines.append(f"| {label} | {cells} |")
+    return [*lines, "", "Validation during training is counted in; the test at the end is not."]
+
+
+def _total(record: Record, metrics: Sequence[str]) -> float:
+    return sum(record[name] for name in metrics if record.get(name) is not None)
+
+
+def _warnings(records: Sequence[Record], scores: RunScores | None) -> list[str]:
+    found = warnings(records, scores)
+    return ["## Warnings", "", *(f"- {sentence}" for sentence in found)] if found else []
+
+
+def _next(run: Run) -> list[str]:
+    best = Checkpoints(run.checkpoints).best()
+    lines = ["## Where to look next", ""]
+    if best is not None:
+        where = f"`checkpoints/{best.path.name}`"
+        lines.append(f"- {where} validated best, {best.score:.3f}: `turnwise eval {run.path}`")
+    return [
+        *lines,
+        "- `episodes/`: what was said in the last iterations, with rewards and advantages",
+        "- `metrics.jsonl`: every number of every step; as curves with "
+        f"`tensorboard --logdir {run.tensorboard}`",
+    ]
+
+
+def _error(error: float | None) -> str:
+    return "" if error is None else f"± {error:.3f}"

@@ -1,0 +1,223 @@
+"""The picture of a run: score against the baselines, return, entropy, groups without variance.
+
+Owns `curve.png`. The warm-up stands left of step 0 on a shaded ground, squeezed to a fixed width,
+because its steps are of another kind than training iterations. Knows nothing of how a run went.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from turnwise.runs import names
+from turnwise.runs.files import write_atomically
+from turnwise.runs.metrics import Record
+from turnwise.runs.results import RunScores
+from turnwise.runs.series import Series, series
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BLUE, ORANGE, GREEN, GREY, SHADE = "#0072B2", "#D55E00", "#009E73", "#666666", "#F0F0F0"
+WARMUP_WIDTH = 0.16
+LABEL_GAP = 0.062
+BOTTOM, TOP = -0.03, 1.03
+
+
+def draw_curve(path: Path, title: str, records: Sequence[Record], scores: RunScores | None) -> None:
+    """Write the picture of a run to `path` as PNG; panels without data say so."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.6, 6.4), dpi=130, layout="constrained")
+    figure.suptitle(title, fontsize=11, x=0.01, ha="left", weight="bold")
+    grid = figure.add_gridspec(2, 3, height_ratios=(1.7, 1.0))
+    time = _TimeAxis(records)
+    main = figure.add_subplot(grid[0, :])
+    _draw_score(main, time, records, scores)
+    small = (
+        (names.RETURN, "mean return", None),
+        (names.ENTROPY, "entropy (nats a token)", 0.0),
+        (names.ZERO_VARIANCE, "groups without variance (share)", 0.0),
+    )
+    for column, (name, label, floor) in enumerate(small):
+        axes = figure.add_subplot(grid[1, column])
+        _draw_small(axes, time, records, name, label, floor)
+    write_atomically(path, _png(figure))
+
+
+class _TimeAxis:
+    """Where steps stand: training at its own numbers, warm-up on a strip left of the first."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        steps = {
+            phase: [r["step"] for r in records if r["phase"] == phase]
+            for phase in (names.WARMUP, names.TRAIN)
+        }
+        self.warmup_steps = max(steps[names.WARMUP], default=0)
+        self.last = max(max(steps[names.TRAIN], default=0), 1)
+        self.width = WARMUP_WIDTH * self.last if self.warmup_steps else 0.0
+
+    def place(self, phase: str, steps: np.ndarray) -> np.ndarray:
+        """Return the x of a phase's steps."""
+        if phase == names.TRAIN:
+            return steps.astype(np.float64)
+        return steps / max(self.warmup_steps, 1) * self.width - self.width
+
+    def prepare(self, axes: Axes, *, labelled: bool) -> None:
+        """Set limits, shade the warm-up, keep ticks on training steps."""
+        from matplotlib.ticker import MaxNLocator
+
+        axes.set_xlim(-self.width - 0.01 * self.last, 1.01 * self.last)
+        ticks = MaxNLocator(6 if labelled else 4, integer=True).tick_values(0, self.last)
+        axes.set_xticks([tick for tick in ticks if 0 <= tick <= self.last])
+        if not self.width:
+            return
+        axes.axvspan(-self.width - 0.01 * self.last, 0, color=SHADE, lw=0, zorder=0)
+        if labelled:
+            text = f"{self.warmup_steps:,} steps\nof warm-up"
+            axes.text(
+                -self.width / 2, -0.025, text, transform=axes.get_xaxis_transform(),
+                ha="center", va="top", fontsize=8, color=GREY,
+            )  # fmt: skip
+
+
+def _draw_score(
+    axes: Axes, time: _TimeAxis, records: Sequence[Record], scores: RunScores | None
+) -> None:
+    time.prepare(axes, labelled=True)
+    played = series(records, names.TRAIN, names.SCORE)
+    checked = series(records, names.TRAIN, names.VALIDATION)
+    seen = series(records, names.WARMUP, names.SEEING)
+    _draw_line(axes, time, names.WARMUP, seen, GREY, "warm-up: exact descriptions")
+    _draw_line(axes, time, names.TRAIN, played, BLUE, "training episodes")
+    if len(checked):
+        x = time.place(names.TRAIN, checked.steps)
+        axes.plot(x, checked.values, color=ORANGE, marker="o", ms=4, lw=1.4, label="validation")
+    if scores is not None:
+        axes.errorbar(
+            [time.last], [scores.score], yerr=[2 * scores.stderr], color=GREEN, marker="D", ms=6,
+            capsize=3, lw=1.5, ls="none", label=f"test, greedy: {scores.score:.3f}",
+            zorder=5, clip_on=False,
+        )  # fmt: skip
+        _draw_baselines(axes, scores.baselines)
+    axes.set_ylim(BOTTOM, TOP)
+    axes.set_ylabel("score", fontsize=9)
+    axes.set_xlabel("training iteration", fontsize=9)
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(
+            loc="lower left", bbox_to_anchor=(0, 1.0), ncols=4, frameon=False, fontsize=8.5,
+            borderaxespad=0.2, handlelength=1.6,
+        )  # fmt: skip
+    else:
+        _say_nothing(axes)
+    _tidy(axes)
+
+
+def _draw_small(
+    axes: Axes,
+    time: _TimeAxis,
+    records: Sequence[Record],
+    name: str,
+    label: str,
+    floor: float | None,
+) -> None:
+    time.prepare(axes, labelled=False)
+    found = {phase: series(records, phase, name) for phase in (names.WARMUP, names.TRAIN)}
+    for phase, values in found.items():
+        _draw_line(axes, time, phase, values, BLUE if phase == names.TRAIN else GREY, None)
+    if not any(len(values) for values in found.values()):
+        _say_nothing(axes)
+    if floor is not None:
+        top = max((values.values.max() for values in found.values() if len(values)), default=1.0)
+        axes.set_ylim(floor - 0.03 * max(top, 1e-3), 1.08 * max(top, 1e-3))
+    if name == names.ZERO_VARIANCE:
+        axes.set_ylim(BOTTOM, TOP)
+    axes.set_title(label, fontsize=9, loc="left")
+    _tidy(axes)
+
+
+def _draw_line(
+    axes: Axes, time: _TimeAxis, phase: str, found: Series, color: str, label: str | None
+) -> None:
+    """Draw the values thin and their running mean thick."""
+    if not len(found):
+        return
+    x = time.place(phase, found.steps)
+    smooth = found.smooth()
+    marker = "o" if len(found) == 1 else None
+    if not np.array_equal(smooth, found.values):
+        axes.plot(x, found.values, color=color, lw=0.8, alpha=0.3)
+    axes.plot(x, smooth, color=color, lw=1.8, label=label, marker=marker, ms=4)
+
+
+def _draw_baselines(axes: Axes, baselines: Mapping[str, float]) -> None:
+    """Draw a level for each baseline, named at the right edge; equal levels share a name."""
+    levels: dict[float, list[str]] = {}
+    for name, level in sorted(baselines.items(), key=lambda item: item[1]):
+        levels.setdefault(round(level, 3), []).append(name)
+    heights = _spread([_height(level) for level in levels], LABEL_GAP)
+    for (level, who), height in zip(levels.items(), heights, strict=True):
+        axes.axhline(level, color=GREY, lw=0.9, ls=(0, (4, 3)), zorder=1)
+        axes.plot(
+            [1.0, 1.018], [_height(level), height], transform=axes.transAxes, color=GREY, lw=0.7,
+            clip_on=False,
+        )  # fmt: skip
+        axes.text(
+            1.023, height, f"{_listed(who)}  {level:.3f}", transform=axes.transAxes, va="center",
+            fontsize=8, color=GREY,
+        )  # fmt: skip
+
+
+def _height(score: float) -> float:
+    """Return where a score stands in the panel, as a share of its height."""
+    return (score - BOTTOM) / (TOP - BOTTOM)
+
+
+def _listed(who: Sequence[str]) -> str:
+    most = 2
+    more = f" +{len(who) - most}" if len(who) > most else ""
+    return ", ".join(who[:most]) + more
+
+
+def _spread(heights: Sequence[float], gap: float) -> list[float]:
+    """Return ascending heights moved apart to `gap`, as little as one pass up and one down can.
+
+    Example:
+        >>> [round(h, 2) for h in _spread([0.0, 0.01, 0.98, 0.99], 0.1)]
+        [0.0, 0.1, 0.9, 1.0]
+    """
+    placed: list[float] = []
+    for height in heights:
+        placed.append(max(height, placed[-1] + gap) if placed else height)
+    ceiling = 1.0
+    for index in reversed(range(len(placed))):
+        placed[index] = min(placed[index], ceiling)
+        ceiling = placed[index] - gap
+    return placed
+
+
+def _say_nothing(axes: Axes) -> None:
+    axes.text(
+        0.5, 0.5, "not logged", transform=axes.transAxes, ha="center", va="center",
+        fontsize=9, color=GREY,
+    )  # fmt: skip
+
+
+def _tidy(axes: Axes) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8, length=3)
+    axes.grid(axis="y", color="#E4E4E4", lw=0.6)
+    axes.set_axisbelow(True)
+
+
+def _png(figure: Figure) -> bytes:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    buffer = io.BytesIO()
+    FigureCanvasAgg(figure).print_png(buffer)
+    return buffer.getvalue()

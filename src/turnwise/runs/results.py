@@ -1,0 +1,71 @@
+"""The scores of a run on test tasks: the shape of `eval.json`, and reading and writing it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from turnwise.errors import RunError
+from turnwise.runs.files import write_atomically
+from turnwise.settings import Settings, parse
+
+
+class RunScores(Settings):
+    """What `eval.json` holds. No score stands there without its error and the baselines beside it.
+
+    Example:
+        >>> scores = RunScores(env="frozen-lake", tasks=500, seed=0, score=0.74, stderr=0.01,
+        ...                     score_sampled=0.71, score_sampled_stderr=0.01,
+        ...                     baselines={"random": 0.02}, baselines_stderr={"random": 0.001})
+        >>> scores.best_baseline
+        ('random', 0.02)
+    """
+
+    env: str
+    """The env's name."""
+    tasks: int
+    """How many test tasks were played."""
+    seed: int
+    """The run's seed."""
+    score: float
+    """Mean score of the most probable tokens."""
+    stderr: float
+    """Its standard error over tasks."""
+    score_sampled: float
+    """Mean score at the training temperature."""
+    score_sampled_stderr: float
+    """Its standard error over tasks."""
+    baselines: dict[str, float]
+    """Policies without a model on the same tasks: name -> mean score."""
+    baselines_stderr: dict[str, float]
+    """Their standard errors."""
+    warmup_score: float | None = None
+    """Mean score at the training temperature of the weights that training began with."""
+    warmup_stderr: float | None = None
+    """Its standard error over tasks."""
+
+    @property
+    def best_baseline(self) -> tuple[str, float] | None:
+        """The baseline with the highest score."""
+        return max(self.baselines.items(), key=lambda item: item[1], default=None)
+
+
+def write_scores(path: Path, scores: RunScores) -> None:
+    """Write `eval.json` whole."""
+    write_atomically(path, json.dumps(scores.model_dump(), indent=2) + "\n")
+
+
+def read_scores(path: Path) -> RunScores | None:
+    """Return the scores in `eval.json`, or None if the run was not tested.
+
+    Raises:
+        RunError: if the file is not JSON.
+        ConfigError: if a key is missing or unknown.
+    """
+    if not path.is_file():
+        return None
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise RunError(f"{path} is not JSON: delete it and run `turnwise eval` again") from None
+    return parse(RunScores, data, str(path))

@@ -1,0 +1,156 @@
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnwise.errors import ConfigError, RunError
+from turnwise.runs.checkpoints import Checkpoints
+from turnwise.runs.curve import LABEL_GAP, _spread
+from turnwise.runs.diagnosis import warnings
+from turnwise.runs.folder import Run
+from turnwise.runs.metrics import MetricsLog
+from turnwise.runs.report import write_report
+from turnwise.runs.results import RunScores, read_scores, write_scores
+
+HEALTHY = {
+    "rollout/score": 0.5,
+    "policy/entropy": 0.3,
+    "credit/zero_variance_share": 0.4,
+    "credit/mixed_share": 0.6,
+    "rollout/cut_share": 0.0,
+    "rollout/failed_share": 0.0,
+    "optim/skipped": 0.0,
+}
+
+
+def scores(**changes) -> RunScores:
+    values = {
+        "env": "frozen-lake",
+        "tasks": 500,
+        "seed": 3,
+        "score": 0.735,
+        "stderr": 0.0123,
+        "score_sampled": 0.701,
+        "score_sampled_stderr": 0.0131,
+        "baselines": {"random": 0.016, "always DOWN": 0.04, "optimal": 0.74},
+        "baselines_stderr": {"random": 0.004, "always DOWN": 0.006, "optimal": 0.012},
+    }
+    return RunScores(**(values | changes))
+
+
+def played(steps=20, **changes) -> list[dict]:
+    return [{"phase": "train", "step": step, **HEALTHY, **changes} for step in range(1, steps + 1)]
+
+
+@pytest.fixture
+def run(tmp_path) -> Run:
+    run = Run.create(tmp_path, "frozen-lake", "seed = 3\n", tmp_path / "lake")
+    log = MetricsLog(run.metrics)
+    costs = {"total/sampled_tokens": 0.0, "total/trained_tokens": 5000.0, "time/total": 20.0}
+    log.append("warmup", 25, {"warmup/seeing": 0.9, **costs, "total/warmup_optimizer_steps": 25.0})
+    for step in range(1, 13):
+        costs["total/sampled_tokens"] += 1000
+        costs["time/total"] += 10
+        steps = {"total/warmup_optimizer_steps": 25.0, "total/optimizer_steps": float(step)}
+        log.append("train", step, HEALTHY | costs | steps | {"rollout/score": step / 16})
+    log.close()
+    return run
+
+
+def test_the_report_has_results_costs_curve_and_the_way_on(run):
+    write_scores(run.evaluation, scores(warmup_score=0.021, warmup_stderr=0.005))
+    store = Checkpoints(run.checkpoints)
+    store.save("train", 12, lambda folder: None, {}, score=0.75)
+    text = write_report(run, command="turnwise train frozen-lake")
+    assert run.report.read_text() == text
+    for line in (
+        "turnwise train frozen-lake",
+        "| **trained, greedy** | 0.735 | ± 0.012 |",
+        "| trained, at training temperature | 0.701 | ± 0.013 |",
+        "| after warm-up | 0.021 | ± 0.005 |",
+        "| baseline: optimal | 0.740 | ± 0.012 |",
+        "| tokens sampled | 0 | 12,000 | 12,000 |",
+        "| optimizer steps | 25 | 12 | 37 |",
+        "| seconds | 20 | 120 | 140 |",
+        "`checkpoints/000001-train-12` validated best, 0.750",
+        "](curve.png)",
+    ):
+        assert line in text
+    assert text.index("optimal") < text.index("always DOWN") < text.index("random")
+    assert "Warnings" not in text
+    assert "tokens prefilled" not in text
+    assert run.curve.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_run_that_was_not_tested_says_how_far_it_came(run):
+    text = write_report(run)
+    assert "Not tested. After 12 iterations training episodes score 0.750" in text
+
+
+def test_an_empty_run_has_a_report_and_a_picture(tmp_path):
+    run = Run.create(tmp_path, "lake", "")
+    assert "no training iteration is finished" in write_report(run)
+    assert run.curve.read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_a_warmup_score_the_first_iteration_stands_in(run):
+    write_scores(run.evaluation, scores())
+    assert "| before training (its first iteration, on training tasks) | 0.062 |" in write_report(
+        run
+    )
+
+
+def test_scores_survive_the_file_and_a_wrong_file_is_refused(tmp_path):
+    path = tmp_path / "eval.json"
+    assert read_scores(path) is None
+    write_scores(path, scores())
+    assert read_scores(path) == scores()
+    path.write_text(json.dumps(scores().model_dump() | {"scor": 1}))
+    with pytest.raises(ConfigError, match="unknown key 'scor', did you mean 'score'"):
+        read_scores(path)
+    path.write_text("{")
+    with pytest.raises(RunError, match="is not JSON"):
+        read_scores(path)
+
+
+def test_a_healthy_run_has_no_warnings():
+    assert warnings(played(), scores()) == []
+    assert warnings([], None) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"policy/entropy": 0.001}, "Entropy is gone: 0.001 nats"),
+        ({"credit/mixed_share": 0.05}, "Only 5% of the groups"),
+        ({"rollout/cut_share": 0.5}, "50% of the completions were cut"),
+        ({"rollout/failed_share": 0.2}, "20% of the episodes failed"),
+        ({"optim/skipped": 1.0}, "20 optimizer steps were skipped"),
+    ],
+)
+def test_each_sickness_is_one_warning_with_its_number(change, words):
+    found = warnings(played(**change), scores())
+    assert len(found) == 1
+    assert found[0].startswith(words)
+
+
+def test_a_score_no_better_than_a_constant_is_the_first_warning():
+    found = warnings(played(**{"policy/entropy": 0.0}), scores(score=0.05, stderr=0.01))
+    assert "not clearly above the baseline 'always DOWN' at 0.040" in found[0]
+    assert len(found) == 2
+
+
+def test_a_fall_after_the_best_validation_is_a_warning():
+    records = played()
+    records[4]["validation/score"], records[-1]["validation/score"] = 0.8, 0.6
+    (found,) = warnings(records, scores())
+    assert found.startswith("Validation fell by 0.200 after its best at iteration 5")
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12).map(sorted))
+def test_labels_keep_their_order_and_distance(heights):
+    placed = _spread(heights, LABEL_GAP)
+    assert all(b - a >= LABEL_GAP - 1e-9 for a, b in pairwise(placed))
+    assert placed[-1] <= 1.0
