@@ -8,6 +8,7 @@ Knows nothing of tensors; ids and log-probabilities are copied from the engine, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -26,6 +27,7 @@ def samples_from_episodes(
     *,
     on_length: LengthRule = "penalise",
     entropy_span: str | None = None,
+    reference: bool = False,
 ) -> list[Sample]:
     """Return the training rows of all turns that have advantages, episode by episode.
 
@@ -37,31 +39,35 @@ def samples_from_episodes(
             are, `mask` gives them no loss (they stay in the baseline), `exclude` was applied before
             the credit was assigned and leaves nothing to do here.
         entropy_span: the span whose tokens count for the entropy bonus; None is all of them.
+        reference: whether the tokens that carry policy gradient also carry a reference-KL weight.
 
     Raises:
         TrainingError: if a sampled token would be in no row, or in two.
     """
+    rules = _Rules(on_length=on_length, entropy_span=entropy_span, reference=reference)
     rows = [
         row
         for episode in episodes
         for trajectory in episode.trajectories
-        for row in _rows(trajectory, advantages, on_length, entropy_span)
+        for row in _rows(trajectory, advantages, rules)
     ]
     _check_token_truth(episodes, advantages, rows)
     return rows
 
 
 def without_cut(episodes: Sequence[Episode]) -> list[Episode]:
-    """Return the episodes in which no completion was cut at max_tokens (`on_length = "exclude"`)."""
+    """Return the episodes without a completion cut at max_tokens (`on_length = "exclude"`)."""
     return [e for e in episodes if all(turn.finish_reason != "length" for turn in e.turns)]
 
 
-def _rows(
-    trajectory: Trajectory,
-    advantages: Advantages,
-    on_length: LengthRule,
-    entropy_span: str | None,
-) -> list[Sample]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Rules:
+    on_length: LengthRule
+    entropy_span: str | None
+    reference: bool
+
+
+def _rows(trajectory: Trajectory, advantages: Advantages, rules: _Rules) -> list[Sample]:
     """Cut one role's turns into rows; a turn whose prompt extends the row so far continues it."""
     rows: list[Sample] = []
     open_turns: list[Turn] = []
@@ -70,21 +76,16 @@ def _rows(
         if turn.id not in advantages or not turn.completion_ids:
             continue
         if open_turns and turn.prompt_ids[: len(ids)] != ids:
-            rows.append(_row(open_turns, advantages, on_length, entropy_span))
+            rows.append(_row(open_turns, advantages, rules))
             open_turns = []
         open_turns.append(turn)
         ids = turn.prompt_ids + turn.completion_ids
     if open_turns:
-        rows.append(_row(open_turns, advantages, on_length, entropy_span))
+        rows.append(_row(open_turns, advantages, rules))
     return rows
 
 
-def _row(
-    turns: Sequence[Turn],
-    advantages: Advantages,
-    on_length: LengthRule,
-    entropy_span: str | None,
-) -> Sample:
+def _row(turns: Sequence[Turn], advantages: Advantages, rules: _Rules) -> Sample:
     last = turns[-1]
     length = len(last.prompt_ids) + len(last.completion_ids)
     index = np.full(length, -1, dtype=np.int64)
@@ -99,13 +100,15 @@ def _row(
         index[here] = number
         streams["logprobs"][here] = turn.logprobs
         streams["temperature"][here] = 1.0 if turn.sampling.greedy else turn.sampling.temperature
-        if turn.finish_reason == "length" and on_length == "mask":
+        if turn.finish_reason == "length" and rules.on_length == "mask":
             continue
         for begin, end, value in _pieces(turn, advantages[turn.id]):
             streams["rl_weight"][start + begin : start + end] = 1.0
             streams["advantages"][start + begin : start + end] = value
-        for begin, end in _entropy_pieces(turn, entropy_span):
+        for begin, end in _entropy_pieces(turn, rules.entropy_span):
             streams["entropy_weight"][start + begin : start + end] = 1.0
+    if rules.reference:
+        streams["ref_kl_weight"] = streams["rl_weight"]
     return Sample.of(
         policy=last.policy,
         policy_version=last.policy_version,

@@ -96,7 +96,7 @@ class RolloutSeat:
         action = parse_answer(text, observation.legal)
         rewards = {"format": float(isinstance(action, str))}
         if observation.description:
-            rewards["seeing"] = float(_thought(text) == observation.description)
+            rewards["seeing"] = float(thought_of(text) == observation.description)
         recorded = {
             "identity": identity,
             "prompt_ids": prompt_ids,
@@ -184,7 +184,7 @@ class RolloutSeat:
         )
 
 
-def _thought(text: str) -> str:
+def thought_of(text: str) -> str:
     """Return what stands in the first thought block of `text`, blanks trimmed; empty if none."""
     _, _, rest = text.partition("<think>")
     return rest.partition("</think>")[0].strip()

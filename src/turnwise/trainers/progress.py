@@ -1,4 +1,4 @@
-"""How a loop tells whoever watches: a protocol of three calls, and the watcher that is not there."""
+"""How a loop tells whoever watches: a protocol of three calls, and a watcher who ignores them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,352 @@
+"""The library's front: from a recipe to a run, from a run to its scores.
+
+Owns the putting together of parts and the phases of a run: make or load the policy, warm up, train,
+evaluate, report. The command line is a thin face on these functions.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from turnwise.agents import demonstration, messages_for
+from turnwise.curriculum import UniformCurriculum
+from turnwise.engines import LocalEngine
+from turnwise.envs import score_baselines
+from turnwise.envs.base import Env
+from turnwise.errors import ModelError, RunError
+from turnwise.forest import choose
+from turnwise.policies import (
+    PRESETS,
+    Policy,
+    PolicyConfig,
+    load_policy,
+    make_nano,
+    nano_preset,
+)
+from turnwise.recipe import Recipe, load_recipe
+from turnwise.rollout import Runner, clustered_stderr, evaluate
+from turnwise.runs import (
+    Checkpoint,
+    Checkpoints,
+    EpisodeLog,
+    MetricsLog,
+    Run,
+    StopSignal,
+    write_report,
+)
+from turnwise.tasks import GeneratedTasks
+from turnwise.trainers import START, Plan, Progress, Session, Silent, resume, train_grpo, warm_up
+from turnwise.types import Episode, Split, Task
+from turnwise.workflows import get_workflow
+
+BIG = 50_000_000
+"""Parameters from which on checkpoints are written every 10 iterations by default."""
+RUNS = Path("runs")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What `train` returns: the run, whether it is finished, and its scores if it is.
+
+    Example:
+        >>> Outcome(run=Path("runs/lake"), finished=False, scores=None).finished
+        False
+    """
+
+    run: Path
+    finished: bool
+    scores: Mapping[str, Any] | None
+
+
+def train(
+    recipe: Recipe,
+    *,
+    run: Path | None = None,
+    resume_run: bool = False,
+    root: Path = RUNS,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Train what `recipe` describes, evaluate it on the test split once, and write the report.
+
+    Args:
+        recipe: from `load_recipe` or made in Python.
+        run: the run folder; None makes `root/<recipe>-<time>`.
+        resume_run: go on with the run in `run` from its latest checkpoint; its own recipe counts.
+        root: where new run folders go.
+        progress: who watches; nobody by default.
+
+    Returns:
+        The run and its scores; `finished` is False if a signal (SIGTERM, SIGUSR1, Ctrl-C) stopped
+        it after saving.
+
+    Raises:
+        TurnwiseError: for anything the user can mend; the message says how.
+    """
+    watcher = progress or Silent()
+    if resume_run:
+        if run is None:
+            raise RunError("resume needs the run's folder: give --run DIR")
+        folder = Run.open(run)
+        recipe = load_recipe(str(folder.recipe))
+    else:
+        folder = Run.create(root, recipe.name, recipe.to_toml(), run)
+    with ExitStack() as stack:
+        stack.enter_context(folder.lock())
+        stop = stack.enter_context(StopSignal())
+        session = assemble(recipe, folder, stop, watcher)
+        stack.callback(session.metrics.close)
+        finished = _phases(session, recipe, resumed=resume_run)
+        if not finished:
+            watcher.note(
+                f"stopped by {stop.requested} after saving: go on with "
+                f"`turnwise train {recipe.name} --run {folder.path} --resume`"
+            )
+            return Outcome(run=folder.path, finished=False, scores=None)
+        watcher.begin("evaluation", done=0, total=1)
+        scores = evaluate_run(folder.path, tasks=recipe.evaluation.test_tasks, seed=recipe.seed)
+        folder.evaluation.write_text(json.dumps(scores, indent=2), encoding="utf-8")
+        write_report(folder)
+        watcher.advance(1, {"test/score": scores["score"]})
+    return Outcome(run=folder.path, finished=True, scores=scores)
+
+
+def _phases(session: Session, recipe: Recipe, *, resumed: bool) -> bool:
+    """Run the phases that are left; return False if the run was asked to stop."""
+    back = resume(session) if resumed else None
+    if back is None or back.phase == "warmup":
+        if recipe.warmup is not None and not warm_up(session, recipe.warmup, back):
+            return False
+        session.policy.save(session.start_folder)
+        back = None
+    plan = Plan(
+        trainer=recipe.trainer,
+        optimizer=recipe.optimizer,
+        credit=recipe.credit,
+        loss=recipe.loss,
+        validate_every=recipe.evaluation.every,
+        validation_tasks=recipe.evaluation.validation_tasks,
+        target=recipe.evaluation.target,
+    )
+    return train_grpo(session, plan, back)
+
+
+def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) -> Session:
+    """Build the parts that `recipe` names, for the run in `folder`."""
+    policy = make_policy(recipe, folder.path)
+    training, warmup = recipe.env.make("training"), recipe.env.make("warmup")
+    judged = recipe.env.make("evaluation")
+    engine = LocalEngine({policy.name: policy}, recipe.engine, recipe.seed)
+    scorer = choose(policy.model, recipe.forest, recipe.seed)
+    parameters = count_parameters(policy)
+    progress.note(f"{policy.name}: {parameters:,} parameters, {policy.device}")
+    progress.note(f"forest {scorer.reason}; engine {engine.reason(policy.name)}")
+    tasks = GeneratedTasks(training, "train", recipe.seed)
+    big = parameters >= BIG
+    (agent,) = recipe.agents.values()
+    return Session(
+        seed=recipe.seed,
+        run=folder,
+        policy=policy,
+        agent=agent,
+        engine=engine,
+        scorer=scorer,
+        runner=_runner(recipe, training, policy, engine),
+        judge=_runner(recipe, judged, policy, engine),
+        warmup_env=warmup,
+        warmup_tasks=GeneratedTasks(warmup, "train", recipe.seed),
+        curriculum=UniformCurriculum(tasks.task, recipe.trainer.tasks_per_iteration),
+        validation=GeneratedTasks(judged, "validation", recipe.seed),
+        validation_states=GeneratedTasks(training, "validation", recipe.seed),
+        metrics=MetricsLog(folder.metrics, tensorboard=folder.tensorboard),
+        episodes=EpisodeLog(
+            folder.episodes,
+            keep=recipe.episodes.keep,
+            per_iteration=recipe.episodes.per_iteration,
+            decode=policy.renderer.decode,
+        ),
+        checkpoints=Checkpoints(folder.checkpoints, keep=recipe.checkpoint.keep),
+        checkpoint_every=recipe.checkpoint.every or (10 if big else 1),
+        progress=progress,
+        stop=stop,
+    )
+
+
+def count_parameters(policy: Policy) -> int:
+    """Return how many numbers the policy's model has, frozen ones included."""
+    return sum(parameter.numel() for parameter in policy.model.parameters())
+
+
+def _runner(recipe: Recipe, env: Env[Any], policy: Policy, engine: LocalEngine) -> Runner:
+    return Runner(
+        env=env,
+        workflow=get_workflow(recipe.workflow),
+        agents=recipe.agents,
+        renderers={policy.name: policy.renderer},
+        engine=engine,
+        seed=recipe.seed,
+        noise=recipe.trainer.noise,
+    )
+
+
+def make_policy(recipe: Recipe, folder: Path) -> Policy:
+    """Load the recipe's policy; one made on the spot is kept in `folder/models`, and made once."""
+    ((name, config),) = recipe.policies.items()
+    if config.device == "auto":
+        config = config.model_copy(update={"device": recipe.device})
+    models = folder / "models"
+    if config.model in PRESETS and (models / name).is_dir():
+        config = config.model_copy(update={"model": str(models / name), "nano": None})
+    return load_policy(
+        name,
+        config,
+        directory=models,
+        transcripts=transcripts_of(recipe),
+        words=recipe.env.make("evaluation").words(),
+        seed=recipe.seed,
+    )
+
+
+def transcripts_of(recipe: Recipe, tasks: int = 16) -> list[str]:
+    """Return texts as the recipe's agent reads and writes them, for a nano model's tokenizer."""
+    env = recipe.env.make("evaluation")
+    (agent,) = recipe.agents.values()
+    source = GeneratedTasks(env, "train", recipe.seed)
+    transcripts: list[str] = []
+    for index in range(tasks):
+        seen = env.observe(env.reset(source.task(index)), agent.role)
+        transcripts += [m.content for m in messages_for(agent, (), seen.text)]
+        transcripts += [demonstration(seen.description, action) for action in seen.legal]
+    return transcripts
+
+
+def init_model(recipe: Recipe, size: str, directory: Path) -> int:
+    """Make a nano model for the recipe's env in `directory`; return its number of parameters."""
+    if directory.exists():
+        raise ModelError(f"'{directory}' exists: give a directory that does not")
+    words = recipe.env.make("evaluation").words()
+    make_nano(directory, transcripts_of(recipe), words, nano_preset(size), recipe.seed)
+    return count_parameters(load_policy("model", PolicyConfig(model=str(directory), device="cpu")))
+
+
+def play_run(run: Path, env: Env[Any], task: Task) -> Episode:
+    """Let a run's best policy play one task greedily and return the episode."""
+    loaded = load_run(run)
+    loaded.use(loaded.checkpoint.path / "policy")
+    judge = _runner(loaded.recipe, env, loaded.policy, loaded.engine)
+    (episode,) = evaluate(judge, [task], greedy=True).episodes
+    return episode
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadedRun:
+    """A run read back: its recipe, its chosen checkpoint, and an engine to play with."""
+
+    folder: Run
+    recipe: Recipe
+    checkpoint: Checkpoint
+    policy: Policy
+    engine: LocalEngine
+
+    def use(self, weights: Path) -> None:
+        """Play with the weights in `weights` from now on."""
+        self.policy.load_weights(weights)
+        self.policy.version += 1
+        self.engine.hand_over(self.policy.name)
+
+
+def load_run(run: Path, *, overrides: Sequence[str] = (), seed: int | None = None) -> LoadedRun:
+    """Read a run back with its best checkpoint, or its latest where none was validated.
+
+    Raises:
+        RunError: if there is no run, or it has no checkpoint yet.
+    """
+    folder = Run.open(run)
+    recipe = load_recipe(str(folder.recipe), overrides)
+    checkpoints = Checkpoints(folder.checkpoints, keep=recipe.checkpoint.keep)
+    chosen = checkpoints.best() or checkpoints.latest().checkpoint
+    if chosen is None:
+        raise RunError(f"run '{folder.path}' has no checkpoint yet: let it train first")
+    policy = make_policy(recipe, folder.path)
+    engine = LocalEngine(
+        {policy.name: policy}, recipe.engine, recipe.seed if seed is None else seed
+    )
+    return LoadedRun(folder=folder, recipe=recipe, checkpoint=chosen, policy=policy, engine=engine)
+
+
+def evaluate_run(
+    run: Path,
+    *,
+    tasks: int = 500,
+    seed: int = 0,
+    split: Split = "test",
+    overrides: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Score a run's best checkpoint, its warm-up and every baseline on the same unseen tasks.
+
+    Args:
+        run: the run folder.
+        tasks: how many tasks are drawn.
+        seed: draws them.
+        split: the split they are drawn from.
+        overrides: settings of the run's recipe to replace, as "section.key=value".
+
+    Returns:
+        `env, tasks, seed, score, stderr, score_sampled, baselines` and more, JSON-able. `score` is
+        greedy, `score_sampled` at the training temperature; `baselines` holds `warmup` too.
+
+    Raises:
+        RunError: if there is no run, or it has no checkpoint yet.
+    """
+    loaded = load_run(run, overrides=overrides, seed=seed)
+    env = loaded.recipe.env.make("evaluation")
+    judge = _runner(loaded.recipe, env, loaded.policy, loaded.engine)
+    drawn = GeneratedTasks(env, split, seed).take(tasks)
+    began = time.perf_counter()
+    loaded.use(loaded.checkpoint.path / "policy")
+    greedy = evaluate(judge, drawn, greedy=True, number=0)
+    sampled = evaluate(judge, drawn, greedy=False, number=0)
+    baselines = score_baselines(env, drawn, seed)
+    means = {name: found.mean for name, found in baselines.items()}
+    errors = {name: found.stderr for name, found in baselines.items()}
+    paired = {
+        name: _paired(env, drawn, greedy.scores, found.scores) for name, found in baselines.items()
+    }
+    start = loaded.folder.path / START
+    if start.is_dir():
+        loaded.use(start)
+        before = evaluate(judge, drawn, greedy=True, number=0)
+        means["warmup"], errors["warmup"] = before.score, before.stderr
+        paired["warmup"] = _paired(env, drawn, greedy.scores, before.scores)
+    return {
+        "env": env.name,
+        "tasks": tasks,
+        "seed": seed,
+        "split": split,
+        "checkpoint": {"phase": loaded.checkpoint.phase, "step": loaded.checkpoint.step},
+        "score": greedy.score,
+        "stderr": greedy.stderr,
+        "score_sampled": sampled.score,
+        "score_sampled_stderr": sampled.stderr,
+        "baselines": means,
+        "baselines_stderr": errors,
+        "paired": paired,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def _paired(
+    env: Env[Any], tasks: Sequence[Task], ours: Sequence[float], theirs: Sequence[float]
+) -> dict[str, float]:
+    """Return the mean difference on the same tasks and its standard error (MATH 6)."""
+    differences = [a - b for a, b in zip(ours, theirs, strict=True)]
+    problems = [env.canonical(task.data) for task in tasks]
+    error = clustered_stderr(differences, problems)
+    return {"difference": float(np.mean(differences)), "stderr": error}

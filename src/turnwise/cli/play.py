@@ -1,0 +1,96 @@
+"""Playing an env at the terminal: a person, a baseline, or the policy of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from turnwise.cli.options import console
+from turnwise.envs import ENVS, make_env
+from turnwise.envs.base import Env
+from turnwise.errors import ConfigError, unknown_name
+from turnwise.noise import generator
+from turnwise.recipe import parse_override
+from turnwise.tasks import GeneratedTasks
+from turnwise.types import Task
+
+
+def env_with(name: str, sets: Sequence[str]) -> Env[Any]:
+    """Return the env called `name` with its options from "key=value" pairs."""
+    if name not in ENVS:
+        raise unknown_name("env", name, ENVS)
+    return make_env(name, **dict(parse_override(pair) for pair in sets))
+
+
+def play_env(
+    name: str, *, baseline: str | None, run: Path | None, seed: int, sets: Sequence[str]
+) -> None:
+    """Play one episode of a random task of the test split and show every step."""
+    if baseline is not None and run is not None:
+        raise ConfigError("give --baseline or --run, not both: one of them plays")
+    env = env_with(name, sets)
+    task = GeneratedTasks(env, "test", seed).task(0)
+    if run is not None:
+        _watch_policy(env, task, run)
+        return
+    if baseline is not None and baseline not in env.baselines():
+        raise unknown_name("baseline", baseline, env.baselines())
+    _play_by_hand(env, task, baseline, seed)
+
+
+def _play_by_hand(env: Env[Any], task: Task, baseline: str | None, seed: int) -> None:
+    (role,) = env.roles
+    state, total = env.reset(task), 0
+    while True:
+        observation = env.observe(state, role)
+        console.print(env.render(state), highlight=False, markup=False)
+        rng = generator(seed, "play", total)
+        if baseline is not None:
+            action = env.baselines()[baseline](state, rng)
+            console.print(f"{baseline}: {action}", highlight=False)
+        else:
+            action = _ask(observation.legal)
+        if action is None:
+            return
+        step = env.step(state, role, action, rng)
+        state, total = step.state, total + 1
+        if step.terminated or step.truncated:
+            console.print(env.render(state), highlight=False, markup=False)
+            how = "the end" if step.terminated else "the step limit"
+            console.print(f"{how} after {total} steps, score {env.score(state):g}")
+            return
+
+
+def _ask(legal: Sequence[str]) -> str | None:
+    """Return the action a person chooses by word or first letters; None to stop."""
+    while True:
+        console.print(f"[bold]{' / '.join(legal)}[/] (or quit): ", end="")
+        try:
+            typed = input().strip().casefold()
+        except EOFError:
+            return None
+        if typed in ("q", "quit"):
+            return None
+        found = [action for action in legal if typed and action.casefold().startswith(typed)]
+        if len(found) == 1:
+            return found[0]
+        console.print(f"{typed!r} is none of {', '.join(legal)}", highlight=False)
+
+
+def _watch_policy(env: Env[Any], task: Task, run: Path) -> None:
+    from turnwise import api
+
+    episode = api.play_run(run, env, task)
+    (role,) = env.roles
+    state = env.reset(task)
+    for turn in episode.turns:
+        console.print(env.render(state), highlight=False, markup=False)
+        console.print(turn.text, highlight=False, markup=False)
+        if turn.action is None:
+            break
+        state = env.step(state, role, turn.action, np.random.default_rng(0)).state
+    console.print(env.render(state), highlight=False, markup=False)
+    console.print(f"score {episode.score:g} after {len(episode.turns)} turns")

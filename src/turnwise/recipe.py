@@ -1,0 +1,250 @@
+"""A recipe: the packages' configs composed, read from TOML, with dotted overrides and presets.
+
+Owns the composition and the checks that concern more than one package: a combination that cannot
+work fails here, before anything is built. Knows how to build nothing.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+from pydantic import Field, model_validator
+
+from turnwise.agents import AgentConfig
+from turnwise.credit import CreditConfig, check_components
+from turnwise.engines import EngineConfig
+from turnwise.envs import ENVS, make_env
+from turnwise.envs.base import Env
+from turnwise.errors import ConfigError, unknown_name
+from turnwise.forest import ForestConfig
+from turnwise.losses import LossConfig
+from turnwise.policies import OptimizerConfig, PolicyConfig
+from turnwise.settings import Settings, parse
+from turnwise.trainers.config import GrpoConfig, SftConfig
+from turnwise.workflows import WORKFLOWS
+
+RUNNER_COMPONENTS = ("format", "seeing")
+Phase = Literal["evaluation", "training", "warmup"]
+
+
+class EnvChoice(Settings):
+    """Which env, with which options in evaluation, and what differs in training and warm-up."""
+
+    name: str
+    """The env's name in the table of envs."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """The env's options; evaluation plays with exactly these."""
+    training: dict[str, Any] = Field(default_factory=dict)
+    """Options that differ in training episodes."""
+    warmup: dict[str, Any] = Field(default_factory=dict)
+    """Options that differ in warm-up demonstrations."""
+
+    @model_validator(mode="after")
+    def _check(self) -> EnvChoice:
+        if self.name not in ENVS:
+            raise unknown_name("env", self.name, ENVS)
+        for phase in ("evaluation", "training", "warmup"):
+            self.make(phase)
+        return self
+
+    def make(self, phase: Phase) -> Env[Any]:
+        """Return the env as `phase` plays it."""
+        extra = {"evaluation": {}, "training": self.training, "warmup": self.warmup}[phase]
+        return make_env(self.name, **(self.options | extra))
+
+
+class EvaluationConfig(Settings):
+    """Validation during training, and the test that the report makes once."""
+
+    every: int = Field(default=10, ge=1)
+    """Iterations between two validations; the best checkpoint is chosen by them."""
+    validation_tasks: int = Field(default=64, ge=1)
+    """Tasks of the validation split in each."""
+    test_tasks: int = Field(default=500, ge=1)
+    """Tasks of the test split in the report."""
+    target: float | None = Field(default=None, gt=0, le=1)
+    """Stop training at this validation score; None trains to the last iteration."""
+
+
+class CheckpointConfig(Settings):
+    """How often and how many checkpoints are kept."""
+
+    every: int | None = Field(default=None, ge=1)
+    """Iterations between two; None is 1 below 50 M parameters and 10 above."""
+    keep: int = Field(default=2, ge=1)
+    """How many of the latest are kept, the best one apart."""
+
+
+class EpisodeConfig(Settings):
+    """What is kept of played episodes."""
+
+    keep: int = Field(default=20, ge=-1)
+    """Iterations whose episodes are kept on disk; 0 is none, -1 all."""
+    per_iteration: int = Field(default=64, ge=1)
+    """The most episodes kept of one iteration."""
+
+
+class Recipe(Settings):
+    """All that decides a run."""
+
+    name: str
+    """The recipe's name; run folders begin with it."""
+    seed: int = Field(default=0, ge=0)
+    """Decides weights, tasks, tokens and the world's chance."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Where policies live that do not say otherwise."""
+    env: EnvChoice
+    """The world."""
+    workflow: str = "solo"
+    """Who speaks when."""
+    agents: dict[str, AgentConfig] = Field(default_factory=lambda: {"player": AgentConfig()})
+    """Role -> agent."""
+    policies: dict[str, PolicyConfig]
+    """Policy name -> weights."""
+    warmup: SftConfig | None = None
+    """Supervised warm-up before training; None starts training at once."""
+    trainer: GrpoConfig = GrpoConfig()
+    """The policy-gradient loop."""
+    optimizer: OptimizerConfig = OptimizerConfig()
+    """The optimizer of the policy-gradient loop."""
+    credit: CreditConfig
+    """Groups and advantages."""
+    loss: LossConfig = LossConfig()
+    """The loss."""
+    engine: EngineConfig = EngineConfig()
+    """The sampler."""
+    forest: ForestConfig = ForestConfig()
+    """How training rows are laid out."""
+    evaluation: EvaluationConfig = EvaluationConfig()
+    """Validation and test."""
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    """Checkpoints."""
+    episodes: EpisodeConfig = EpisodeConfig()
+    """Recorded episodes."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Recipe:
+        env = self.env.make("training")
+        if set(self.agents) != set(env.roles):
+            raise ValueError(
+                f"agents are {sorted(self.agents)}, env {env.name!r} has the roles "
+                f"{sorted(env.roles)}: give one [agents.<role>] section for each role"
+            )
+        for role, agent in self.agents.items():
+            if agent.policy not in self.policies:
+                raise ValueError(
+                    f"agents.{role}.policy = {agent.policy!r} is none of the policies "
+                    f"{sorted(self.policies)}"
+                )
+        if self.workflow not in WORKFLOWS:
+            raise unknown_name("workflow", self.workflow, WORKFLOWS)
+        if len(self.policies) != 1:
+            raise ValueError(f"one policy is trained at present, got {sorted(self.policies)}")
+        check_components(self.credit, (*env.components, *RUNNER_COMPONENTS))
+        return self
+
+    def to_toml(self) -> str:
+        """Return the resolved recipe as TOML that loads to an equal recipe."""
+        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True, exclude_unset=False))
+
+
+def recipe_names() -> list[str]:
+    """Return the names of the shipped recipes."""
+    folder = resources.files("turnwise") / "recipes"
+    return sorted(
+        p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml")
+    )
+
+
+def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
+    """Return a shipped recipe by name, or one from a .toml file, with overrides applied.
+
+    Args:
+        name_or_path: "frozen-lake", or a path that ends in .toml.
+        overrides: "a.b=c" in order; "preset=fast" applies the recipe's own `[presets.fast]` first.
+
+    Raises:
+        ConfigError: if the name, a key or a value is wrong; the message says the cure.
+
+    Example:
+        >>> load_recipe("frozen-lake", ["trainer.iterations=3"]).trainer.iterations
+        3
+    """
+    data = _read(name_or_path)
+    presets = data.pop("presets", {})
+    pairs = [parse_override(override) for override in overrides]
+    for _, preset in (pair for pair in pairs if pair[0] == "preset"):
+        if preset not in presets:
+            raise unknown_name("preset", str(preset), presets)
+        data = _merge(data, presets[preset])
+    for key, value in pairs:
+        if key != "preset":
+            data = _merge(data, _nest(key, value))
+    return parse(Recipe, data, f"recipe {data.get('name', name_or_path)!r}")
+
+
+def recipe_summary(name: str) -> dict[str, Any]:
+    """Return a recipe's name, env, model and presets, for listings."""
+    data = _read(name)
+    recipe = load_recipe(name)
+    return {
+        "name": recipe.name,
+        "env": recipe.env.name,
+        "models": {key: policy.model for key, policy in recipe.policies.items()},
+        "scheme": recipe.credit.scheme,
+        "iterations": recipe.trainer.iterations,
+        "presets": sorted(data.get("presets", {})),
+    }
+
+
+def parse_override(override: str) -> tuple[str, Any]:
+    """Return the key and the value of "section.key=value"; values are TOML, or else plain text.
+
+    Example:
+        >>> parse_override("env.options.size=6"), parse_override("device=cuda")
+        (('env.options.size', 6), ('device', 'cuda'))
+    """
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"override {override!r} must look like section.key=value")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    return key.strip(), value
+
+
+def _read(name_or_path: str) -> dict[str, Any]:
+    if name_or_path.endswith(".toml"):
+        path = Path(name_or_path)
+        if not path.is_file():
+            raise ConfigError(f"no recipe file at {name_or_path!r}: give a .toml file that exists")
+        text = path.read_text(encoding="utf-8")
+    else:
+        if name_or_path not in recipe_names():
+            raise unknown_name("recipe", name_or_path, recipe_names())
+        file = resources.files("turnwise") / "recipes" / f"{name_or_path}.toml"
+        text = file.read_text(encoding="utf-8")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"recipe {name_or_path!r} is not valid TOML: {error}") from None
+
+
+def _nest(key: str, value: Any) -> dict[str, Any]:
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    return value
+
+
+def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = _merge(merged[key], value) if both else value
+    return merged

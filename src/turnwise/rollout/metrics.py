@@ -1,0 +1,38 @@
+"""What an iteration's episodes say about themselves, as flat `rollout/...` floats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from turnwise.types import Episode
+
+
+def rollout_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
+    """Return means over episodes and turns; shares of every way an episode or a reply can end."""
+    turns = [turn for episode in episodes for turn in episode.turns]
+    many, calls = max(len(episodes), 1), max(len(turns), 1)
+    metrics = {
+        "rollout/episodes": float(len(episodes)),
+        "rollout/turns": float(len(turns)),
+        "rollout/env_steps": float(sum(turn.action is not None for turn in turns)),
+        "rollout/score": _mean([episode.score for episode in episodes]),
+        "rollout/terminated_share": sum(e.terminated for e in episodes) / many,
+        "rollout/truncated_share": sum(e.truncated for e in episodes) / many,
+        "rollout/failed_share": sum(e.error is not None for e in episodes) / many,
+        "rollout/completion_tokens": _mean([len(turn.completion_ids) for turn in turns]),
+        "rollout/prompt_tokens": _mean([len(turn.prompt_ids) for turn in turns]),
+        "rollout/cut_share": sum(t.finish_reason == "length" for t in turns) / calls,
+    }
+    for name in sorted({name for turn in turns for name in turn.rewards}):
+        total = sum(turn.rewards.get(name, 0.0) for turn in turns)
+        per = calls if name in ("format", "seeing") else many
+        metrics[f"reward/{name}"] = total / per
+    for action in sorted({turn.action for turn in turns if turn.action is not None}):
+        metrics[f"action/{action}"] = sum(turn.action == action for turn in turns) / calls
+    return metrics
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else 0.0

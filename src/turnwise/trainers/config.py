@@ -1,0 +1,75 @@
+"""What the two loops can be told: the warm-up by supervision, and the policy-gradient loop."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from turnwise.policies import OptimizerConfig
+from turnwise.rollout.runner import NoiseRule
+from turnwise.rollout.samples import LengthRule
+from turnwise.settings import Settings
+
+
+class SftConfig(Settings):
+    """Supervised fine-tuning: on demonstrations that the env generates, or on a file of rows."""
+
+    data: str = "demonstrations"
+    """`demonstrations` (true descriptions, uniformly random actions) or a .jsonl or .csv file."""
+    steps: int = Field(default=600, ge=0)
+    """The most optimizer steps; 0 skips the phase."""
+    batch_size: int = Field(default=64, ge=1)
+    """Rows in one optimizer step."""
+    round: int = Field(default=25, ge=1)
+    """Steps between two logged records, checks of seeing and checkpoints."""
+    seeing_tasks: int = Field(default=128, ge=1)
+    """Unseen states on which the exactness of seeing is measured after each round."""
+    enough: float = Field(default=0.995, gt=0, le=1)
+    """Stop once this share of descriptions of unseen states is exact, in two rounds running."""
+    optimizer: OptimizerConfig = OptimizerConfig(lr=1e-3)
+    """The phase's own optimizer."""
+
+
+class GrpoConfig(Settings):
+    """Policy gradients on played episodes; the scheme and the loss have sections of their own."""
+
+    iterations: int = Field(default=100, ge=0)
+    """Iterations of play and update."""
+    tasks_per_iteration: int = Field(default=16, ge=1)
+    """Task visits, each one group, in an iteration."""
+    group_size: int = Field(default=8, ge=1)
+    """Episodes of one visit."""
+    noise: NoiseRule = "common"
+    """Whether a group's episodes share the world's chance (`common`) or not (`independent`)."""
+    on_length: LengthRule = "penalise"
+    """Completions cut at max_tokens: trained as failures, without loss, or left out."""
+    minibatches: int = Field(default=1, ge=1)
+    """Into how many optimizer steps an iteration's groups are divided; a group stays whole."""
+    epochs: int = Field(default=1, ge=1)
+    """How often each iteration's batch is gone through."""
+    dynamic_sampling: bool = False
+    """Refill an iteration with fresh tasks until it has `tasks_per_iteration` mixed groups."""
+    max_refills: int = Field(default=2, ge=1, le=16)
+    """The cap on refills of one iteration; only with `dynamic_sampling`."""
+    proximal: Literal["auto", "behaviour", "recompute"] = "auto"
+    """Where the ratio's denominator comes from: the engine's own log-probabilities, or one pass of
+    the trainer at batch start. `auto` recomputes below fp32 and for GSPO (MATH 4)."""
+    mismatch: Literal["stop", "ignore"] = "stop"
+    """What a sampler that disagrees with the trainer beyond MATH 4's tolerance does to the run."""
+
+    @model_validator(mode="after")
+    def _check(self) -> GrpoConfig:
+        if "max_refills" in self.model_fields_set and not self.dynamic_sampling:
+            raise ValueError("max_refills needs dynamic_sampling = true")
+        if self.minibatches > self.tasks_per_iteration:
+            raise ValueError(
+                f"minibatches = {self.minibatches} exceeds tasks_per_iteration = "
+                f"{self.tasks_per_iteration}: a group stays in one mini-batch; lower minibatches"
+            )
+        return self
+
+    @property
+    def updates_per_batch(self) -> int:
+        """Optimizer steps an iteration takes; with 1 the ratio is 1 and clipping does nothing."""
+        return self.minibatches * self.epochs

@@ -1,0 +1,99 @@
+"""Rows to imitate: what the env's states look like, or what a file says.
+
+Owns the making of supervised rows. Demonstrations show how to see and how to speak, never what to
+do: their actions are drawn uniformly, so whatever a later curve shows is reinforcement learning.
+Every row is a function of (seed, step, number), so a resumed warm-up sees the same ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from turnwise.agents import AgentConfig, demonstration, messages_for
+from turnwise.envs.base import Env
+from turnwise.errors import DataError
+from turnwise.noise import generator
+from turnwise.render import Renderer
+from turnwise.tasks import GeneratedTasks, SftRow, sft_rows
+from turnwise.types import Sample
+
+
+class Rows(Protocol):
+    """A source of supervised rows."""
+
+    def batch(self, step: int, count: int) -> list[Sample]:
+        """Return the `count` rows of an optimizer step."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Demonstrations:
+    """States of fresh tasks, truly described, each with a uniformly random legal action."""
+
+    env: Env[Any]
+    tasks: GeneratedTasks
+    agent: AgentConfig
+    renderer: Renderer
+    policy: str
+    seed: int
+
+    def batch(self, step: int, count: int) -> list[Sample]:
+        """Return the rows of an optimizer step."""
+        return [self._row(step * count + number) for number in range(count)]
+
+    def _row(self, index: int) -> Sample:
+        rng = generator(self.seed, "demonstration", index)
+        state = self.env.reset(self.tasks.task(index))
+        observation = self.env.observe(state, self.agent.role)
+        action = observation.legal[rng.integers(len(observation.legal))]
+        messages = messages_for(self.agent, (), observation.text)
+        reply = demonstration(observation.description, action)
+        prompt_ids = self.renderer.prompt_ids(messages)
+        return supervised_row(self.policy, prompt_ids, self.renderer.completion_ids(reply))
+
+
+class FileRows:
+    """The rows of a JSONL or CSV file, in a new order every pass."""
+
+    def __init__(self, path: Path, renderer: Renderer, policy: str, seed: int) -> None:
+        rows: list[SftRow] = sft_rows(path)
+        if not rows:
+            raise DataError(f"'{path}' has no rows: expected prompt and completion, or messages")
+        self._rows = [
+            supervised_row(
+                policy, renderer.prompt_ids(row.messages), renderer.completion_ids(row.completion)
+            )
+            for row in rows
+        ]
+        self._seed = seed
+
+    def batch(self, step: int, count: int) -> list[Sample]:
+        """Return the rows of an optimizer step; passes over the file follow one another."""
+        size = len(self._rows)
+        places = range(step * count, (step + 1) * count)
+        orders = {p // size: self._order(p // size) for p in (places[0], places[-1])}
+        orders |= {n: self._order(n) for n in range(min(orders), max(orders))}
+        return [self._rows[orders[place // size][place % size]] for place in places]
+
+    def _order(self, number: int) -> np.ndarray:
+        return generator(self._seed, "pass", number).permutation(len(self._rows))
+
+
+def supervised_row(
+    policy: str, prompt_ids: tuple[int, ...], completion_ids: tuple[int, ...]
+) -> Sample:
+    """Return a row whose completion is imitated (`ce_weight` 1); nothing of it was sampled."""
+    length = len(prompt_ids) + len(completion_ids)
+    weight = np.zeros(length, dtype=np.float32)
+    weight[len(prompt_ids) :] = 1.0
+    return Sample.of(
+        policy=policy,
+        turns=(),
+        token_ids=prompt_ids + completion_ids,
+        turn_index=np.full(length, -1),
+        ce_weight=weight,
+    )

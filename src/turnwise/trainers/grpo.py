@@ -1,0 +1,222 @@
+"""Group-relative policy optimisation on played episodes: the whole algorithm, top to bottom.
+
+    task --> rollout --> turns --> groups --> advantages --> samples --> forest --> loss --> policy
+     ^                                                                                       |
+     +----------------------------- new weights, new version -------------------------------+
+
+A task is played `group_size` times, what answered the same question is compared, and what did
+better becomes more likely. The scheme (grpo, rloo, gigpo, ...) is `turnwise.credit`'s, the loss
+`turnwise.losses`'s; this file only says what follows what. Around it, called by name: refilling
+(dynamic sampling), validation, checkpoints, stopping.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from turnwise.credit import Credit, CreditConfig, assign_advantages
+from turnwise.curriculum import Visit
+from turnwise.losses import LossConfig
+from turnwise.noise import generator
+from turnwise.policies import OptimizerConfig, Policy, PolicyOptimizer, make_optimizer
+from turnwise.rollout import (
+    Play,
+    evaluate,
+    rollout_metrics,
+    samples_from_episodes,
+    without_cut,
+)
+from turnwise.trainers.config import GrpoConfig
+from turnwise.trainers.session import Resumed, Session
+from turnwise.trainers.update import Batch, check_hand_over, make_batch, optimise, score_column
+from turnwise.types import Episode, Sample
+
+PHASE = "train"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What decides the loop: its own settings and those of the packages it calls."""
+
+    trainer: GrpoConfig
+    optimizer: OptimizerConfig
+    credit: CreditConfig
+    loss: LossConfig
+    validate_every: int
+    validation_tasks: int
+    target: float | None
+
+
+def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
+    """Play and update for `iterations`; return False if the run was asked to stop before that."""
+    updates = plan.trainer.iterations * plan.trainer.updates_per_batch
+    optimizer = make_optimizer(session.policy, plan.optimizer, max(updates, 1))
+    reference = reference_policy(session, plan.loss)
+    iteration = 0
+    if resumed is not None:
+        resumed.restore(optimizer)
+        iteration = resumed.step
+    session.progress.begin("training", done=iteration, total=plan.trainer.iterations)
+
+    while iteration < plan.trainer.iterations:
+        if session.stop.requested:
+            return False
+        began = time.perf_counter()
+        visits = session.curriculum.visits(iteration)
+        episodes = play_groups(session, plan, visits)
+        credit = assign_advantages(episodes, plan.credit)
+        if plan.trainer.dynamic_sampling:
+            episodes, credit = refill(session, plan, iteration, episodes, credit)
+        metrics = rollout_metrics(episodes) | dict(credit.metrics)
+        samples = samples_from_episodes(
+            episodes,
+            credit.advantages,
+            on_length=plan.trainer.on_length,
+            entropy_span=plan.loss.entropy_span,
+            reference=reference is not None,
+        )
+        if credit.has_signal:
+            batch = batch_of(session, plan, samples, credit, reference)
+            metrics |= update(session, plan, optimizer, batch, iteration)
+            session.new_weights()
+        metrics["train/skipped"] = float(not credit.has_signal)
+        session.episodes.write(iteration, episodes, credit=credit)
+
+        iteration += 1
+        score = validate(session, plan, iteration)
+        if score is not None:
+            metrics["validation/score"] = score
+        session.record(PHASE, iteration, metrics, began)
+        session.progress.advance(iteration, metrics)
+        done = plan.target is not None and score is not None and score >= plan.target
+        last = done or iteration == plan.trainer.iterations or bool(session.stop.requested)
+        if score is not None or last or iteration % session.checkpoint_every == 0:
+            session.save(PHASE, iteration, optimizer, score=score)
+        if done:
+            break
+    return True
+
+
+def play_groups(session: Session, plan: Plan, visits: Sequence[Visit]) -> list[Episode]:
+    """Play every visit `group_size` times, all side by side."""
+    plays = [
+        Play(iteration=visit.iteration, visit=visit.number, task=visit.task, sample=sample)
+        for visit in visits
+        for sample in range(plan.trainer.group_size)
+    ]
+    episodes = session.runner.collect(plays, "train")
+    session.engine.end_iteration()
+    session.count_engine()
+    session.count(env_steps=rollout_metrics(episodes)["rollout/env_steps"])
+    return without_cut(episodes) if plan.trainer.on_length == "exclude" else episodes
+
+
+def refill(
+    session: Session, plan: Plan, iteration: int, episodes: list[Episode], credit: Credit
+) -> tuple[list[Episode], Credit]:
+    """Replace groups without a difference by fresh tasks' until enough are mixed, or the cap.
+
+    Dynamic sampling (DAPO, arXiv:2503.14476). Refilling with the same task would weigh it by
+    1 / P(mixed), so fresh tasks are drawn (MATH 2).
+    """
+    wanted = plan.trainer.tasks_per_iteration
+    for round_number in range(1, plan.trainer.max_refills + 1):
+        mixed = mixed_visits(credit)
+        if len(mixed) >= wanted:
+            break
+        fresh = session.curriculum.visits(iteration, first=round_number * wanted)
+        episodes = episodes + play_groups(session, plan, fresh)
+        credit = assign_advantages(episodes, plan.credit)
+    chosen = set(mixed_visits(credit)[:wanted]) or {episode.visit for episode in episodes}
+    episodes = [episode for episode in episodes if episode.visit in chosen]
+    return episodes, assign_advantages(episodes, plan.credit)
+
+
+def mixed_visits(credit: Credit) -> list[int]:
+    """Return the visits whose episodes did not all do equally well, in order."""
+    mixed = (group for group in credit.groups if not group.zero_variance and not group.singleton)
+    return sorted({unit.turns[0].visit for group in mixed for unit in group.units})
+
+
+def batch_of(
+    session: Session,
+    plan: Plan,
+    samples: Sequence[Sample],
+    credit: Credit,
+    reference: Policy | None,
+) -> Batch:
+    """Fix every token's weight, proximal and reference log-probability before any step (MATH 4)."""
+    recompute = plan.trainer.proximal == "recompute" or (
+        plan.trainer.proximal == "auto"
+        and (session.low_precision or plan.loss.kind == "gspo" or plan.loss.tis_cap is not None)
+    )
+    model, scorer = session.policy.model, session.scorer
+    return make_batch(
+        samples,
+        plan.loss,
+        counted=credit.counted,
+        proximal=score_column(model, scorer, samples) if recompute else None,
+        reference=score_column(reference.model, scorer, samples) if reference else None,
+        scale=plan.trainer.minibatches,
+    )
+
+
+def update(
+    session: Session, plan: Plan, optimizer: PolicyOptimizer, batch: Batch, iteration: int
+) -> dict[str, float]:
+    """Take the batch's optimizer steps; return the first one's metrics, and what differs later."""
+    metrics: dict[str, float] = {}
+    last: dict[str, float] = {}
+    for epoch in range(plan.trainer.epochs):
+        order = generator(session.seed, "minibatches", iteration, epoch)
+        for rows in minibatches(batch.samples, plan.trainer.minibatches, order):
+            last = optimise(session.policy, optimizer, session.scorer, batch, plan.loss, rows=rows)
+            session.count(trained_tokens=last["forest/tokens_distinct"], optimizer_steps=1)
+            if not metrics:
+                metrics = dict(last)
+                if plan.trainer.mismatch == "stop":
+                    check_hand_over(
+                        metrics["engine/furthest_max"],
+                        metrics["engine/mismatch_k3"],
+                        session.policy,
+                        low_precision=session.low_precision,
+                    )
+    for name in ("policy/clip_fraction", "policy/ratio_max", "optim/grad_norm", "optim/lr"):
+        if name in last:
+            metrics[name] = last[name]
+    return metrics
+
+
+def minibatches(samples: Sequence[Sample], count: int, order) -> list[list[int]]:
+    """Return the rows of each mini-batch: whole groups, in a random order of groups."""
+    if count == 1:
+        return [list(range(len(samples)))]
+    visits = sorted({sample.turns[0].visit for sample in samples})
+    places = {visits[v]: i % count for i, v in enumerate(order.permutation(len(visits)))}
+    parts: list[list[int]] = [[] for _ in range(count)]
+    for row, sample in enumerate(samples):
+        parts[places[sample.turns[0].visit]].append(row)
+    return [part for part in parts if part]
+
+
+def reference_policy(session: Session, loss: LossConfig) -> Policy | None:
+    """Return the frozen policy of the start of RL, where the loss has a KL part (MATH 4)."""
+    if not loss.needs_reference:
+        return None
+    reference = session.policy.reference()
+    reference.load_weights(session.start_folder)
+    return reference
+
+
+def validate(session: Session, plan: Plan, iteration: int) -> float | None:
+    """Return the greedy score on validation tasks if one is due after `iteration` iterations."""
+    due = iteration % plan.validate_every == 0 or iteration == plan.trainer.iterations
+    if not due:
+        return None
+    tasks = [session.validation.task(index) for index in range(plan.validation_tasks)]
+    score = evaluate(session.judge, tasks, greedy=True, number=iteration).score
+    session.engine.end_iteration()
+    session.count_engine()
+    return score

@@ -1,0 +1,88 @@
+"""Supervised fine-tuning: the warm-up that teaches a policy to see and to speak the format.
+
+Owns the supervised loop. It imitates rows, checks after each round how exactly unseen states are
+described, and stops when that is enough. Knows nothing of rewards.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from turnwise.losses import LossConfig
+from turnwise.policies import make_optimizer
+from turnwise.rollout import exactness_of_seeing
+from turnwise.trainers.config import SftConfig
+from turnwise.trainers.demonstrations import Demonstrations, FileRows, Rows
+from turnwise.trainers.session import Resumed, Session
+from turnwise.trainers.update import make_batch, optimise
+
+PHASE = "warmup"
+IMITATION = LossConfig(aggregation="token")
+
+
+def warm_up(session: Session, config: SftConfig, resumed: Resumed | None) -> bool:
+    """Imitate until it is enough; return False if the run was asked to stop before that.
+
+    One round is `config.round` optimizer steps, a record of metrics and a checkpoint.
+    """
+    optimizer = make_optimizer(session.policy, config.optimizer, max(config.steps, 1))
+    step, enough = 0, 0
+    if resumed is not None:
+        resumed.restore(optimizer)
+        step, enough = resumed.step, int(resumed.meta["enough"])
+    rows = rows_for(session, config)
+    session.progress.begin("warm-up", done=step, total=config.steps)
+    while step < config.steps and enough < 2:
+        if session.stop.requested:
+            return False
+        began, end = time.perf_counter(), min(step + config.round, config.steps)
+        metrics: dict[str, float] = {}
+        while step < end:
+            samples = rows.batch(step, config.batch_size)
+            batch = make_batch(samples, IMITATION)
+            with session.policy.dropout(True):
+                metrics = optimise(session.policy, optimizer, session.scorer, batch, IMITATION)
+            session.count(
+                trained_tokens=metrics["forest/tokens_distinct"], warmup_optimizer_steps=1
+            )
+            step += 1
+        session.new_weights()
+        metrics = {name: metrics[name] for name in ("loss/ce", "optim/grad_norm", "optim/lr")}
+        metrics["warmup/seeing"] = seeing(session, config, step)
+        enough = enough + 1 if metrics["warmup/seeing"] >= config.enough else 0
+        session.record(PHASE, step, metrics, began)
+        session.progress.advance(step, metrics)
+        session.save(PHASE, step, optimizer, extra={"enough": enough})
+    return True
+
+
+def rows_for(session: Session, config: SftConfig) -> Rows:
+    """Return the source of rows that `config.data` names."""
+    policy = session.policy
+    if config.data != "demonstrations":
+        return FileRows(Path(config.data), policy.renderer, policy.name, session.seed)
+    return Demonstrations(
+        env=session.warmup_env,
+        tasks=session.warmup_tasks,
+        agent=session.agent,
+        renderer=policy.renderer,
+        policy=policy.name,
+        seed=session.seed,
+    )
+
+
+def seeing(session: Session, config: SftConfig, step: int) -> float:
+    """Return how exactly states of the validation split are described, in [0, 1]."""
+    tasks = [session.validation_states.task(index) for index in range(config.seeing_tasks)]
+    found = exactness_of_seeing(
+        session.runner.env,
+        tasks,
+        session.agent,
+        session.policy.renderer,
+        session.engine,
+        number=step,
+    )
+    session.count_engine()
+    session.engine.end_iteration()
+    return found

@@ -1,0 +1,177 @@
+"""One batch of rows becomes optimizer steps: forest, loss, gradient, step.
+
+Owns the passage from samples to new weights, shared by every loop. Everything with a policy
+gradient runs the model in eval mode with gradients; the caller decides about dropout. Knows nothing
+of episodes or rewards. Per-token values of a batch live in flat columns [tokens of all rows].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from turnwise.errors import EngineError
+from turnwise.forest import MicroBatch, Model, Scorer, forest_metrics
+from turnwise.losses import LossConfig, LossInputs, combine_metrics, token_weights, total_loss
+from turnwise.policies import Policy, PolicyOptimizer
+from turnwise.types import FloatArray, Sample, TurnId
+
+SAMPLE_STREAMS = ("advantages", "logprobs")
+WEIGHT_STREAMS = ("rl", "ce", "ref_kl", "entropy", "metric")
+FP32_TOLERANCE = 1e-4
+"""Largest difference of sampler and trainer in float32, in nats (MATH 4)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Batch:
+    """The rows of one optimizer batch and all their per-token values, denominators included.
+
+    `columns`: name -> [tokens of all rows]; `offsets`: where each row begins, [rows].
+    """
+
+    samples: Sequence[Sample]
+    columns: dict[str, FloatArray]
+    offsets: np.ndarray
+
+    def at(self, batch: MicroBatch) -> dict[str, Tensor]:
+        """Return the columns at a micro-batch's occurrences, each [T] float32."""
+        where = self.offsets[batch.sample.numpy()] + batch.position.numpy()
+        return {name: torch.from_numpy(column[where]) for name, column in self.columns.items()}
+
+
+def make_batch(
+    samples: Sequence[Sample],
+    loss: LossConfig,
+    *,
+    counted: Collection[TurnId] | None = None,
+    proximal: FloatArray | None = None,
+    reference: FloatArray | None = None,
+    scale: float = 1.0,
+) -> Batch:
+    """Fix every token's weight before anything is split (MATH 4, 5).
+
+    Args:
+        samples: all rows of the batch.
+        loss: its aggregation decides the denominators.
+        counted: the turns that denominators of the policy gradient count; None is all.
+        proximal: the trainer's log-probabilities at batch start; None takes the behaviour's.
+        reference: the reference policy's log-probabilities, where the loss has a KL part.
+        scale: factor of all weights; the number of mini-batches, so that their mean is the batch.
+    """
+    weights = token_weights(samples, loss, counted=counted)
+    columns = {name: _joined([getattr(s, name) for s in samples]) for name in SAMPLE_STREAMS}
+    for name in WEIGHT_STREAMS:
+        columns[name] = _joined([getattr(row, name) for row in weights]) * np.float32(scale)
+    columns["sampled"] = _joined([sample.sampled_mask for sample in samples])
+    columns["proximal"] = columns["logprobs"] if proximal is None else proximal
+    if reference is not None:
+        columns["reference"] = reference
+    return Batch(samples=samples, columns=columns, offsets=row_offsets(samples))
+
+
+def row_offsets(samples: Sequence[Sample]) -> np.ndarray:
+    """Return where each row begins in a flat column, [rows]."""
+    lengths = [len(sample.token_ids) for sample in samples]
+    return np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
+
+
+def score_column(model: Model, scorer: Scorer, samples: Sequence[Sample]) -> FloatArray:
+    """Return the model's log-probability of every target, without gradient, as a flat column."""
+    offsets = row_offsets(samples)
+    column = np.zeros(sum(len(sample.token_ids) for sample in samples), dtype=np.float32)
+    with torch.no_grad():
+        for batch in scorer.batches(samples):
+            found = scorer.score(model, batch, entropy=False).logprobs
+            column[offsets[batch.sample.numpy()] + batch.position.numpy()] = found.cpu().numpy()
+    return column
+
+
+def optimise(
+    policy: Policy,
+    optimizer: PolicyOptimizer,
+    scorer: Scorer,
+    batch: Batch,
+    loss: LossConfig,
+    *,
+    rows: Sequence[int] | None = None,
+) -> dict[str, float]:
+    """Take one optimizer step on `rows` of a batch (all of them by default); return its metrics.
+
+    Gradients add up over micro-batches whose weights were fixed before, so the step does not depend
+    on how they were cut.
+
+    Raises:
+        TrainingError: if gradients were not finite three times in a row.
+    """
+    chosen = range(len(batch.samples)) if rows is None else rows
+    samples = [batch.samples[row] for row in chosen]
+    part = Batch(samples=samples, columns=batch.columns, offsets=batch.offsets[list(chosen)])
+    micro_batches = scorer.batches(samples)
+    optimizer.zero()
+    pieces: list[Mapping[str, Tensor]] = []
+    furthest = span_entropy = 0.0
+    for micro_batch in micro_batches:
+        scores = scorer.score(policy.model, micro_batch)
+        inputs = _inputs(part.at(micro_batch), micro_batch, scores.logprobs, scores.entropy)
+        output = total_loss(inputs, loss)
+        output.loss.backward()
+        pieces.append(output.metrics)
+        furthest = max(furthest, _furthest(inputs))
+        span_entropy += float((inputs.entropy_weight * inputs.entropy.detach()).sum())
+    metrics = combine_metrics(pieces) | forest_metrics(micro_batches) | optimizer.step()
+    own = {"engine/furthest_max": furthest, "policy/span_entropy": span_entropy}
+    return {name: float(value) for name, value in metrics.items()} | own
+
+
+def check_hand_over(
+    furthest: float, mean_k3: float, policy: Policy, *, low_precision: bool
+) -> None:
+    """Raise if the sampler's log-probabilities are not the trainer's (MATH 4).
+
+    Every first mini-batch scores what was sampled by the same weights, so each batch is a check of
+    the last hand-over.
+    """
+    wrong = mean_k3 > 1e-3 if low_precision else furthest > FP32_TOLERANCE
+    if wrong:
+        raise EngineError(
+            f"policy {policy.name!r}: the engine's log-probabilities differ from the trainer's by "
+            f"up to {furthest:.1e} nats (mean k3 {mean_k3:.1e}): the engine did not sample from "
+            f"the weights {policy.digest()[:12]}; set trainer.mismatch = 'ignore' to go on"
+        )
+
+
+def _inputs(
+    at: dict[str, Tensor], batch: MicroBatch, logprobs: Tensor, entropy: Tensor
+) -> LossInputs:
+    device = logprobs.device
+    at = {name: value.to(device) for name, value in at.items()}
+    return LossInputs(
+        logprobs=logprobs,
+        proximal_logprobs=at["proximal"],
+        behaviour_logprobs=at["logprobs"],
+        ref_logprobs=at.get("reference"),
+        entropy=entropy,
+        advantages=at["advantages"],
+        rl_weight=at["rl"],
+        ce_weight=at["ce"],
+        ref_kl_weight=at["ref_kl"],
+        entropy_weight=at["entropy"],
+        metric_weight=at["metric"],
+        sampled=at["sampled"] != 0,
+        turn=batch.turn.to(device),
+    )
+
+
+def _furthest(inputs: LossInputs) -> float:
+    """Return the largest |current - behaviour| among tokens that the engine drew."""
+    drawn = inputs.metric_weight != 0
+    gap = (inputs.logprobs.detach() - inputs.behaviour_logprobs).abs()
+    return float(torch.where(drawn, gap, torch.zeros_like(gap)).max()) if len(gap) else 0.0
+
+
+def _joined(parts: Sequence[np.ndarray]) -> FloatArray:
+    return np.concatenate(parts).astype(np.float32) if parts else np.zeros(0, np.float32)
