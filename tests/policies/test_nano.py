@@ -132,6 +132,13 @@ def test_presets_have_their_size(name, millions):
     assert count / 1e6 == pytest.approx(millions, rel=0.05)
 
 
+def test_a_preset_is_made_by_its_name(tmp_path):
+    model = AutoModelForCausalLM.from_pretrained(
+        make_nano(tmp_path / "m", TRANSCRIPTS, (), "micro")
+    )
+    assert model.config.hidden_size == 256
+
+
 def test_initial_weights_have_the_asked_scale():
     model = make_model(make_tokenizer(TRANSCRIPTS, ()), NanoConfig(init_std=0.05), seed=0)
     for name, parameter in model.named_parameters():

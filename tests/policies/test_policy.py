@@ -39,8 +39,8 @@ def test_a_policy_knows_its_limits_and_speaks(tiny_dir):
 def test_what_is_trained(tiny_dir):
     full, adapter = load(tiny_dir), load(tiny_dir, LORA)
     frozen = load(tiny_dir, trainable=False)
-    count = sum(p.numel() for p in full.trainable_parameters())
-    assert count == sum(p.numel() for p in full.model.parameters())
+    assert sum(p.numel() for p in full.trainable_parameters()) == full.parameters
+    assert adapter.parameters > full.parameters == frozen.parameters
     trained = {n for n, p in adapter.model.named_parameters() if p.requires_grad}
     assert trained and all("lora_" in name for name in trained)
     assert not any("lm_head" in name for name in trained)

@@ -5,7 +5,7 @@ Knows tokenizers only through the renderer. Must not know environments, episodes
 
 from turnwise.policies.config import LoraSettings, PolicyConfig
 from turnwise.policies.loading import load_policies, load_policy
-from turnwise.policies.nano import PRESETS, NanoConfig, make_nano, nano_preset
+from turnwise.policies.nano import PRESETS, NanoConfig, is_nano, make_nano, nano_preset
 from turnwise.policies.optimizer import (
     OptimizerConfig,
     PolicyOptimizer,
@@ -22,6 +22,7 @@ __all__ = [
     "Policy",
     "PolicyConfig",
     "PolicyOptimizer",
+    "is_nano",
     "learning_rate",
     "load_policies",
     "load_policy",

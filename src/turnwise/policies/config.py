@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from turnwise.errors import ConfigError
-from turnwise.policies.nano import PRESETS, NanoConfig
+from turnwise.policies.nano import PRESETS, NanoConfig, is_nano
 from turnwise.settings import Settings
 
 DType = Literal["auto", "float32", "bfloat16", "float16"]
@@ -67,7 +67,7 @@ class PolicyConfig(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> PolicyConfig:
-        if self.nano is not None and self.model not in PRESETS:
+        if self.nano is not None and not is_nano(self.model):
             raise ConfigError(
                 f"`nano` gives sizes of a model made on the spot, but model = {self.model!r}: "
                 f"remove `nano`, or set model to one of {', '.join(PRESETS)}"

@@ -21,7 +21,7 @@ from turnwise.noise import generator
 from turnwise.policies.adapters import adapter_base, with_adapter
 from turnwise.policies.config import PolicyConfig
 from turnwise.policies.folders import quiet
-from turnwise.policies.nano import PRESETS, NanoConfig, make_nano
+from turnwise.policies.nano import PRESETS, NanoConfig, is_nano, make_nano
 from turnwise.policies.policy import Policy, fork
 from turnwise.policies.resolve import resolve_attention, resolve_device, resolve_dtype
 from turnwise.policies.sources import (
@@ -88,7 +88,7 @@ def load_policies(
     with tempfile.TemporaryDirectory() as scratch:
         for name, config in configs.items():
             key = (config.model, config.nano)
-            if config.model not in PRESETS:
+            if not is_nano(config.model):
                 source = existing_source(config.model)
             else:
                 folder = _nano_folder(name, config, directory, scratch)

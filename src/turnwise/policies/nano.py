@@ -98,11 +98,21 @@ def nano_preset(name: str) -> NanoConfig:
     return PRESETS[name]
 
 
+def is_nano(model: str) -> bool:
+    """Whether a policy's `model` names a preset that is made on the spot.
+
+    Example:
+        >>> is_nano("nano"), is_nano("Qwen/Qwen3-0.6B")
+        (True, False)
+    """
+    return model in PRESETS
+
+
 def make_nano(
     directory: str | Path,
     transcripts: Sequence[str] = (),
     words: Sequence[str] = (),
-    config: NanoConfig | None = None,
+    config: NanoConfig | str | None = None,
     seed: int = 0,
 ) -> Path:
     """Write a randomly initialised model and its tokenizer to `directory`, and return its path.
@@ -113,9 +123,11 @@ def make_nano(
         directory: where to write; replaced if it exists.
         transcripts: texts as the model will read and write them; their words become tokens.
         words: further texts whose words become tokens even if no transcript shows them.
-        config: sizes; those of "nano" by default.
+        config: sizes, or a preset's name; "nano" by default.
         seed: of the initial weights.
     """
+    if isinstance(config, str):
+        config = nano_preset(config)
     config = config or NanoConfig()
     tokenizer = make_tokenizer(transcripts, words, config)
     model = make_model(tokenizer, config, seed)

@@ -90,6 +90,11 @@ class Policy:
         return next(self.model.parameters()).device
 
     @property
+    def parameters(self) -> int:
+        """How many weights there are, frozen ones and the adapter's included."""
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+    @property
     def base(self) -> PreTrainedModel:
         """The Hugging Face model itself, inside the adapter's wrapper if there is one."""
         inner = self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model

@@ -108,9 +108,9 @@ class Renderer:
             return whole[len(prompt) :]
         return self._ids(said)
 
-    def decode(self, completion_ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int]) -> str:
         """Return the text of a completion, without its end token and other special tokens."""
-        return self._decode(tuple(completion_ids))
+        return self._decode(tuple(ids))
 
     def spans(self, completion_ids: Sequence[int]) -> tuple[Span, ...]:
         """Return the spans "think", "answer" and "action" of a completion (see `find_spans`)."""
