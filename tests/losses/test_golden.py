@@ -36,13 +36,13 @@ def test_dual_clip_bounds_negative_advantages_only(ratio, advantage, value, slop
 
 
 def test_gspo_by_hand(make_inputs):
-    """Turn 0: ratios 2 and 1, so s = sqrt 2, with A = -1; turn 1: ratio 0.9, with A = 1."""
-    inputs = make_inputs([2.0, 0.9, 1.0], [-1.0, 1.0, -1.0], turn=[0, 1, 0])
+    """Turn 7: ratios 2 and 1, so s = sqrt 2, with A = -1; turn 300: ratio 0.9, with A = 1."""
+    inputs = make_inputs([2.0, 0.9, 1.0], [-1.0, 1.0, -1.0], turn=[7, 300, 7])
     config = LossConfig(kind="gspo", clip_low=0.2, clip_high=0.28)
     value, gradient = loss_and_gradient(inputs, config)
     root = 2**0.5
     assert value == pytest.approx((2 * root - 0.9) / 3)
-    # Each of turn 0's two losses moves with the mean of two log-ratios.
+    # Each of turn 7's two losses moves with the mean of two log-ratios.
     assert gradient == pytest.approx([root / 3, -0.9 / 3, root / 3])
 
 

@@ -167,6 +167,11 @@ def test_policy_metrics_by_hand(make_inputs):
     assert metrics["engine/mismatch_k3"] == 0.0
 
 
+def test_tokens_without_advantage_have_nothing_to_clip(make_inputs):
+    metrics = total_loss(make_inputs([1.5, 0.5], [0.0, 0.0]), LossConfig()).metrics
+    assert metrics["policy/clip_fraction"].item() == 0.0
+
+
 def test_engine_metrics_by_hand(make_inputs):
     """proximal / behaviour is 2 and 1: k3 = 2 - 1 - log 2; one of two weights is capped."""
     proximal = torch.tensor([-1.0, -1.0]).double()

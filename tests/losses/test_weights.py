@@ -139,25 +139,32 @@ def test_neither_rows_nor_micro_batches_change_the_gradient(kind, aggregation, t
 
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 def test_reward_k1_does_not_see_rows_either(aggregation, turn_id):
-    """The penalty takes the place of the reference's part of the loss."""
     config = config_of("clipped", aggregation, kl="reward_k1", kl_weight=0.3)
-
-    def bare(rows):
-        names = ("advantages", "entropy_weight")
-        return [
-            Sample.of(
-                policy=row.policy,
-                turns=row.turns,
-                token_ids=row.token_ids,
-                turn_index=row.turn_index,
-                **{name: getattr(row, name) for name in names},
-            )
-            for row in rows
-        ]
-
-    expected, _ = gradient_and_metrics(bare(one_row_an_episode(turn_id)), config, [])
-    got, _ = gradient_and_metrics(bare(one_row_a_turn(turn_id)), config, [2])
+    expected, _ = gradient_and_metrics(one_row_an_episode(turn_id), config, [])
+    got, _ = gradient_and_metrics(one_row_a_turn(turn_id), config, [2])
     assert (got - expected).norm() <= 1e-6 * expected.norm()
+
+
+def test_inputs_hold_every_target_occurrence_of_the_rows_in_order(make_row, turn_id):
+    """Two drawn tokens and a first, taught one, which was not drawn and is of no turn."""
+    taught = Sample.of(
+        policy="main", turns=(), token_ids=[1, 2], turn_index=[-1, -1], ce_weight=[0, 1]
+    )
+    drawn = make_row((turn_id(1, 0), 2), logprobs=[0, -0.25, -0.5], advantages=[0, 2, 3])
+    rows = [taught, drawn]
+    current = torch.tensor([-1.0, -2.0, -3.0])
+    inputs = inputs_from_rows(
+        rows, token_weights(rows, LossConfig()), logprobs=current, entropy=torch.zeros(3)
+    )
+    assert inputs.sampled.tolist() == [False, True, True]
+    assert inputs.turn.tolist() == [-1, 0, 0]
+    assert inputs.advantages.tolist() == [0, 2, 3]
+    assert inputs.ce_weight.tolist() == [1, 0, 0]
+    assert inputs.rl_weight.tolist() == [0, 0.5, 0.5]
+    assert inputs.behaviour_logprobs.tolist() == [0, -0.25, -0.5]
+    assert inputs.proximal_logprobs.tolist() == [0, -0.25, -0.5]
+    assert inputs.log_ratio.tolist() == [0, -1.75, -2.5]
+    assert inputs.ref_logprobs is None
 
 
 def test_weights_by_hand(make_row, turn_id):
@@ -220,7 +227,7 @@ def test_rows_of_two_policies_are_refused(make_row, turn_id):
 
 def test_a_reference_weight_the_loss_would_ignore_is_refused(make_row, turn_id):
     row = make_row((turn_id(0, 0), 1), ref_kl_weight=[0, 1])
-    with pytest.raises(TrainingError, match="kl = 'none' has no such part"):
+    with pytest.raises(TrainingError, match="kl = 'none' never looks at a reference"):
         token_weights([row], LossConfig())
 
 

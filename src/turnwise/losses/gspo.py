@@ -25,9 +25,8 @@ def mean_by_turn(values: Tensor, turn: Tensor, mask: Tensor) -> Tensor:
         [2.0, 2.0, 5.0]
     """
     one = mask.to(values.dtype)
-    where = turn.clamp(min=0)
-    # Turns are no more than tokens: [tokens] bins are enough, without asking the device how many.
-    bins = torch.zeros_like(values)
+    numbers, where = torch.unique(turn, return_inverse=True)
+    bins = values.new_zeros(len(numbers))
     sums = bins.index_add(0, where, values * one)
     counts = bins.index_add(0, where, one)
     return (sums / counts.clamp(min=1))[where] * one

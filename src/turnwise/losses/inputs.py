@@ -25,8 +25,7 @@ class LossInputs:
     `logprobs` (current) and `entropy` carry gradients; `proximal_logprobs` are the trainer's at
     batch start, `behaviour_logprobs` the engine's; both mean something where `sampled` is true.
     The weights are divided by their global denominators already (`losses.weights`), so losses and
-    metrics of micro-batches add up. `turn` numbers the turns within this micro-batch from 0, -1 for
-    none.
+    metrics of micro-batches add up. `turn` tells turns apart by any numbers from 0 up, -1 for none.
     """
 
     logprobs: Tensor
