@@ -142,6 +142,13 @@ def test_a_score_no_better_than_a_constant_is_the_first_warning():
     assert len(found) == 2
 
 
+def test_reaching_the_optimum_is_no_warning_even_if_a_heuristic_reaches_it_too():
+    levels = {"random": 0.1, "shortest-path": 0.99, "optimal": 1.0}
+    assert warnings(played(), scores(score=0.99, stderr=0.01, baselines=levels)) == []
+    (found,) = warnings(played(), scores(score=0.9, stderr=0.01, baselines=levels))
+    assert "'shortest-path' at 0.990" in found
+
+
 def test_a_fall_after_the_best_validation_is_a_warning():
     records = played()
     records[4]["validation/score"], records[-1]["validation/score"] = 0.8, 0.6
