@@ -24,15 +24,21 @@ SMALL = {
 }
 WINDOW = {"sliding_window": 6}
 GEMMA2 = SMALL | WINDOW | {"final_logit_softcapping": 3.0, "query_pre_attn_scalar": 8}
-GEMMA3 = SMALL | WINDOW | {
-    "layer_types": ["sliding_attention", "full_attention"],
-    "final_logit_softcapping": 4.0,
-}
+GEMMA3 = (
+    SMALL
+    | WINDOW
+    | {
+        "layer_types": ["sliding_attention", "full_attention"],
+        "final_logit_softcapping": 4.0,
+    }
+)
 
 
-def causal(config, attention, seed=0):
+def causal(config, attention, seed=0, fresh=False):
     torch.manual_seed(seed)
     model = hf.AutoModelForCausalLM.from_config(config, attn_implementation=attention)
+    if fresh:
+        return model.eval()
     # Larger weights than a fresh model's: a wrong mask must show.
     with torch.no_grad():
         for parameter in model.parameters():
@@ -104,6 +110,19 @@ HYBRIDS = {
         hf.BloomConfig(vocab_size=VOCAB, hidden_size=32, n_layer=2, n_head=4), "eager"
     ),
 }  # fmt: skip
+FRESH = {
+    "fresh-qwen3": lambda: causal(hf.Qwen3Config(**SMALL), "sdpa", fresh=True),
+    "fresh-gemma3": lambda: causal(hf.Gemma3TextConfig(**GEMMA3), "sdpa", fresh=True),
+    "fresh-mistral": lambda: causal(hf.MistralConfig(**SMALL, **WINDOW), "sdpa", fresh=True),
+    "fresh-lfm2": lambda: causal(
+        hf.Lfm2Config(**SMALL, layer_types=["conv", "full_attention"], block_multiple_of=8),
+        "sdpa",
+        fresh=True,
+    ),
+    "fresh-bloom": lambda: causal(
+        hf.BloomConfig(vocab_size=VOCAB, hidden_size=32, n_layer=2, n_head=4), "eager", fresh=True
+    ),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -113,7 +132,7 @@ def models():
 
     def get(name):
         if name not in made:
-            made[name] = (TREES | HYBRIDS)[name]()
+            made[name] = (TREES | HYBRIDS | FRESH)[name]()
         return made[name]
 
     return get

@@ -1,25 +1,120 @@
 """Which layout is chosen, and what the reason says."""
 
-import pytest
+import copy
+import dataclasses
 
-from turnwise.forest import ForestConfig, choose
+import pytest
+import torch
+from peft import PromptTuningConfig, get_peft_model
+
+from turnwise.errors import ModelError
+from turnwise.forest import ForestConfig, TreeScorer, choose
 
 TREES = (
     "qwen3-sdpa", "qwen3-eager", "qwen3-window", "qwen3-lora", "llama", "gemma", "gemma2-eager",
     "gemma3-sdpa", "gemma3-eager", "mistral", "gpt2", "granite",
+    "fresh-qwen3", "fresh-gemma3", "fresh-mistral",
 )  # fmt: skip
+FLAT = ("lfm2", "falcon-h1", "qwen3-next", "mamba", "bloom", "fresh-lfm2", "fresh-bloom")
 
 
 @pytest.mark.parametrize("name", TREES)
 def test_attention_models_are_scored_as_trees(models, name):
     scorer = choose(models(name), ForestConfig())
-    print(name, scorer.reason)
     assert scorer.layout == "tree", scorer.reason
+    assert scorer.reason.startswith("tree: ")
     assert "max difference" in scorer.reason
+    assert scorer.config == ForestConfig()
 
 
-@pytest.mark.parametrize("name", ["lfm2", "falcon-h1", "qwen3-next", "mamba", "bloom"])
+@pytest.mark.parametrize("name", FLAT)
 def test_models_that_no_mask_serves_are_scored_flat(models, name):
     scorer = choose(models(name), ForestConfig())
-    print(name, scorer.reason)
     assert scorer.layout == "flat", scorer.reason
+    assert "full mask" in scorer.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("gemma2-eager", "by layer type"),
+        ("qwen3-window", "by layer type"),
+        ("mistral", "windowed"),
+        ("llama", "full"),
+        ("gpt2", "full"),
+    ],
+)
+def test_the_form_of_the_mask_is_found(models, name, form):
+    scorer = choose(models(name), ForestConfig())
+    assert isinstance(scorer, TreeScorer)
+    assert scorer.form == form
+
+
+@pytest.mark.parametrize("name", ["gemma2-eager", "gemma3-sdpa", "mistral"])
+def test_one_full_mask_loses_the_window_silently(models, make_row, name):
+    model, row = models(name), make_row(list(range(4, 30)), range(1, 26))
+    scorer = choose(model, ForestConfig())
+    (batch,) = scorer.batches([row])
+    with torch.no_grad():
+        right = scorer.score(model, batch).logprobs
+        blind = dataclasses.replace(scorer, form="full").score(model, batch).logprobs
+    assert (right - blind)[:5].abs().max() < 1e-4
+    assert (right - blind).abs().max() > 0.1
+
+
+def test_a_layout_that_is_asked_for(models):
+    flat = choose(models("llama"), ForestConfig(layout="flat"))
+    assert flat.layout == "flat"
+    assert flat.reason.startswith("flat: asked for (rows by LM head at targets")
+    with pytest.raises(ModelError, match=r"forest.layout = 'tree', but .* set forest.layout"):
+        choose(models("lfm2"), ForestConfig(layout="tree"))
+
+
+def test_a_window_too_long_to_cross_is_said(models):
+    model = copy.deepcopy(models("mistral"))
+    model.config.sliding_window = 100
+    assert "not crossed" in choose(model, ForestConfig(probe_tokens=64)).reason
+    assert "not crossed" not in choose(model, ForestConfig()).reason
+
+
+def test_a_model_that_ignores_its_input_proves_nothing(models):
+    model = copy.deepcopy(models("llama"))
+    torch.nn.init.zeros_(model.lm_head.weight)
+    scorer = choose(model, ForestConfig())
+    assert scorer.layout == "flat"
+    assert "proves nothing" in scorer.reason
+
+
+def test_a_scale_that_only_the_forward_knows_is_kept(models):
+    model = copy.deepcopy(models("lfm2"))
+    forward = model.forward
+
+    def doubled(*args, **kwargs):
+        out = forward(*args, **kwargs)
+        out.logits = out.logits * 2
+        return out
+
+    model.forward = doubled
+    scorer = choose(model, ForestConfig())
+    assert "the model's own logits" in scorer.reason
+
+
+def test_bfloat16_is_measured_by_its_own_tolerance(models):
+    model = copy.deepcopy(models("fresh-qwen3")).to(torch.bfloat16)
+    scorer = choose(model, ForestConfig())
+    assert "mean difference" in scorer.reason
+
+
+def test_prompt_tuning_is_refused(models):
+    config = PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
+    model = get_peft_model(copy.deepcopy(models("llama")), config)
+    with pytest.raises(ModelError, match="virtual tokens"):
+        choose(model, ForestConfig())
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_mode_and_the_gradients_are_left_alone(models, training):
+    model = copy.deepcopy(models("gpt2")).train(training)
+    assert choose(model, ForestConfig()).layout == "tree"
+    assert model.training is training
+    assert all(parameter.grad is None for parameter in model.parameters())

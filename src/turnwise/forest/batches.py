@@ -86,8 +86,8 @@ def micro_batches(
     targets are in none. How rows are cut and packed changes no log-probability and no gradient.
 
     Raises:
-        TrainingError: if one row exceeds a budget, a first token is a target, or a target's
-            temperature is not positive.
+        TrainingError: if one row exceeds a budget, a first token is a target, a target's
+            temperature is not positive, or the samples are of several policies.
 
     Example:
         >>> from turnwise.types import TurnId
@@ -98,6 +98,12 @@ def micro_batches(
         >>> batch.token_ids.tolist(), batch.edge_token.tolist(), batch.sample.tolist()
         ([[5, 6, 7, 8]], [7, 8, 2, 2], [0, 0, 1, 1])
     """
+    policies = sorted({sample.policy for sample in samples})
+    if len(policies) > 1:
+        raise TrainingError(
+            f"one call packs the rows of one policy, got those of policies {', '.join(policies)}: "
+            "pack each policy's samples on their own"
+        )
     columns = columns_of(samples)
     table = sort_rows(samples, columns)
     forest = grow(table, plan_cuts(table, config, layout))

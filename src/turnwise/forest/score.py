@@ -130,8 +130,8 @@ class FlatScorer:
         if states.shape[:2] != batch.token_ids.shape:
             raise ModelError(
                 f"the model returned {tuple(states.shape[:2])} positions for rows of "
-                f"{tuple(batch.token_ids.shape)}: adapters that add virtual tokens (prompt or "
-                "prefix tuning) cannot be trained, use LoRA"
+                f"{tuple(batch.token_ids.shape)}: adapters that add virtual tokens (prompt "
+                "tuning) cannot be scored, use LoRA"
             )
         return _at_occurrences(states, logits, batch, chunk_rows, entropy)
 

@@ -1,0 +1,253 @@
+"""Trees against one row at a time: log-probabilities, entropies, and every tensor's gradient."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from turnwise.forest import ForestConfig, choose, micro_batches
+from turnwise.types import Sample
+
+TREES = (
+    "qwen3-sdpa", "qwen3-eager", "qwen3-window", "qwen3-lora", "llama", "gemma", "gemma2-eager",
+    "gemma3-sdpa", "gemma3-eager", "mistral", "gpt2", "granite",
+)  # fmt: skip
+HYBRIDS = ("lfm2", "falcon-h1", "qwen3-next", "mamba", "bloom")
+WHOLE = ForestConfig(break_even=100_000)
+
+
+def naive(model, samples):
+    """Log-probabilities and entropies of all targets: row by row, full forward, no padding."""
+    logprobs, entropies = [], []
+    for sample in samples:
+        ids = torch.from_numpy(sample.token_ids)[None]
+        targets = torch.from_numpy(sample.targets)
+        heat = torch.from_numpy(sample.temperature)[targets]
+        logits = model(input_ids=ids, use_cache=False).logits[0, targets - 1]
+        every = (logits / heat[:, None]).log_softmax(-1)
+        logprobs.append(every.gather(1, ids[0, targets, None])[:, 0])
+        entropies.append(-(every.exp() * every).sum(-1))
+    return torch.cat(logprobs), torch.cat(entropies)
+
+
+def naive_places(samples):
+    return [(i, int(t)) for i, sample in enumerate(samples) for t in sample.targets]
+
+
+def weights(count):
+    """Two random numbers for every occurrence, in the order of the samples."""
+    return torch.from_numpy(np.random.default_rng(7).normal(size=(2, count))).float()
+
+
+def gradients(model, loss):
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    names = [n for n, p in model.named_parameters() if p.requires_grad]
+    found = torch.autograd.grad(loss, parameters, allow_unused=True)
+    return {n: g for n, g in zip(names, found, strict=True) if g is not None}
+
+
+def reference(model, samples):
+    logprobs, entropies = naive(model, samples)
+    w = weights(len(logprobs))
+    grads = gradients(model, (w[0] * logprobs + w[1] * entropies).sum())
+    return logprobs.detach(), entropies.detach(), grads
+
+
+def scored(model, scorer, samples, batches=None, entropy=True):
+    """The same three, by a scorer, summed over its micro-batches."""
+    place = {where: i for i, where in enumerate(naive_places(samples))}
+    logprobs, entropies = torch.full((2, len(place)), torch.nan)
+    w, total = weights(len(place)), {}
+    for batch in scorer.batches(samples) if batches is None else batches:
+        at = [place[w] for w in zip(batch.sample.tolist(), batch.position.tolist(), strict=True)]
+        scores = scorer.score(model, batch)
+        loss = (w[0, at] * scores.logprobs + w[1, at] * scores.entropy).sum()
+        for name, gradient in gradients(model, loss).items():
+            total[name] = total[name] + gradient if name in total else gradient
+        logprobs[at], entropies[at] = scores.logprobs.detach(), scores.entropy.detach()
+    return logprobs, entropies, total
+
+
+def differences(found, expected):
+    """Largest difference of values, and of gradients in units of each tensor's norm."""
+    values = max(float((f - e).abs().max()) for f, e in zip(found[:2], expected[:2], strict=True))
+    assert found[2].keys() == expected[2].keys()
+    largest = max(float(gradient.norm()) for gradient in expected[2].values())
+    # Gradients that cancel to nothing (of GPT-2's key biases, say) hold only rounding. A float32's
+    # is 1e-7 of the largest gradient, that is 1e-5 of a hundredth of it.
+    slopes = [
+        float((found[2][name] - gradient).norm()) / max(float(gradient.norm()), largest / 100)
+        for name, gradient in expected[2].items()
+    ]
+    return values, max(slopes)
+
+
+def assert_equal(found, expected):
+    values, slopes = differences(found, expected)
+    assert values <= 1e-4, values
+    assert slopes <= 1e-5, slopes
+
+
+@st.composite
+def forests(draw):
+    """Rows that grow out of each other: shared prompts, nested turns, twins, temperatures."""
+    seeds = st.integers(0, 10_000)
+    rng = np.random.default_rng(draw(seeds))
+    rows: list[list[int]] = [rng.integers(4, 41, draw(st.integers(8, 16))).tolist()]
+    for _ in range(draw(st.integers(1, 6))):
+        parent = rows[draw(st.integers(0, len(rows) - 1))]
+        kept = draw(st.integers(0, len(parent)))
+        rows.append(parent[:kept] + rng.integers(4, 41, draw(st.integers(0, 8))).tolist())
+    samples = []
+    for ids in rows:
+        if len(ids) < 2:
+            continue
+        wanted = rng.random(len(ids)) < draw(st.sampled_from([0.15, 0.6, 1.0]))
+        wanted[0], wanted[-1] = False, True
+        samples.append(
+            Sample.of(
+                policy="main", turns=(), token_ids=ids, turn_index=[-1] * len(ids),
+                sampled_mask=wanted,
+                temperature=rng.choice([0.7, 1.0], len(ids)),
+            )
+        )  # fmt: skip
+    return samples
+
+
+@pytest.mark.parametrize("name", TREES)
+@given(samples=forests())
+@settings(max_examples=20, deadline=None, derandomize=True)
+def test_trees_equal_rows_one_by_one(models, name, samples):
+    model = models(name)
+    scorer = choose(model, WHOLE)
+    assert scorer.layout == "tree"
+    assert_equal(scored(model, scorer, samples), reference(model, samples))
+
+
+@pytest.mark.parametrize("name", [*HYBRIDS, "gemma2-eager", "qwen3-lora"])
+@given(samples=forests())
+@settings(max_examples=5, deadline=None, derandomize=True)
+def test_flat_rows_equal_rows_one_by_one(models, name, samples):
+    model = models(name)
+    scorer = choose(model, ForestConfig(layout="auto" if name in HYBRIDS else "flat"))
+    assert scorer.layout == "flat"
+    assert_equal(scored(model, scorer, samples), reference(model, samples))
+    own = dataclasses.replace(scorer, head="logits")
+    assert_equal(scored(model, own, samples), reference(model, samples))
+
+
+SPLITS = (
+    {"token_budget": 40},
+    {"mask_budget": 700},
+    {"head_chunk": 41 * 5},
+    {"head_chunk": 1},
+    {"break_even": 1},
+)
+
+
+@pytest.mark.parametrize("split", SPLITS, ids=str)
+@pytest.mark.parametrize("layout", ["tree", "flat"])
+def test_splits_change_no_gradient(models, make_siblings, split, layout):
+    model, samples = models("gemma2-eager"), make_siblings()
+    whole = choose(model, ForestConfig(layout=layout, break_even=100_000))
+    cut = dataclasses.replace(whole, config=ForestConfig(layout=layout, **split))
+    expected = reference(model, samples)
+    assert_equal(scored(model, whole, samples), expected)
+    assert_equal(scored(model, cut, samples), expected)
+    if set(split) & {"token_budget"} or (layout == "tree" and "head_chunk" not in split):
+        nodes = [sum(int(b.sizes.sum()) for b in s.batches(samples)) for s in (whole, cut)]
+        parts = [len(s.batches(samples)) for s in (whole, cut)]
+        assert nodes[1] > nodes[0] or parts[1] > parts[0]
+
+
+def one_batch(samples):
+    (batch,) = micro_batches(samples, WHOLE)
+    return batch
+
+
+def test_a_wrong_ancestor_bit_is_seen(models, make_siblings):
+    model, samples = models("qwen3-sdpa"), make_siblings(prompts=1)
+    scorer, batch, expected = choose(model, WHOLE), one_batch(samples), reference(model, samples)
+    assert_equal(scored(model, scorer, samples, [batch]), expected)
+    inner = next(n for n in range(14, 40) if batch.end[0, n] > n + 1)
+    for change in (-1, 1):
+        end = batch.end.clone()
+        end[0, inner] += change
+        wrong = dataclasses.replace(batch, end=end)
+        values, slopes = differences(scored(model, scorer, samples, [wrong]), expected)
+        assert values > 1e-3
+        assert slopes > 1e-3
+
+
+def test_a_shifted_position_is_seen(models, make_siblings):
+    model, samples = models("qwen3-sdpa"), make_siblings(prompts=1)
+    scorer, batch, expected = choose(model, WHOLE), one_batch(samples), reference(model, samples)
+    positions = batch.positions.clone()
+    positions[0, 14] += 1
+    wrong = dataclasses.replace(batch, positions=positions)
+    values, slopes = differences(scored(model, scorer, samples, [wrong]), expected)
+    assert values > 1e-3
+    assert slopes > 1e-3
+
+
+def test_a_wrong_row_index_is_seen(models, make_siblings):
+    model, samples = models("qwen3-sdpa"), make_siblings(prompts=1)
+    scorer, batch, expected = choose(model, WHOLE), one_batch(samples), reference(model, samples)
+    edge = batch.edge.clone()
+    last = len(edge) - 1
+    other = next(at for at in range(last) if edge[at] != edge[last])
+    edge[last] = edge[other]
+    wrong = dataclasses.replace(batch, edge=edge)
+    values, slopes = differences(scored(model, scorer, samples, [wrong]), expected)
+    assert values > 1e-3
+    assert slopes > 1e-3
+
+
+def test_entropy_is_left_out_unless_asked_for(models, make_siblings):
+    model, samples = models("qwen3-sdpa"), make_siblings(prompts=1)
+    scorer = choose(model, WHOLE)
+    (batch,) = scorer.batches(samples)
+    without = scorer.score(model, batch, entropy=False)
+    assert without.entropy.shape == (0,)
+    assert torch.equal(without.logprobs, scorer.score(model, batch).logprobs)
+
+
+def test_disabled_adapters_score_the_base(models, make_siblings):
+    model, samples = models("qwen3-lora"), make_siblings(prompts=1)
+    scorer = choose(model, WHOLE)
+    (batch,) = scorer.batches(samples)
+    with torch.no_grad():
+        adapted = scorer.score(model, batch).logprobs
+        with model.disable_adapter():
+            bare = scorer.score(model, batch).logprobs
+            expected = naive(model, samples)[0]
+    assert (bare - expected).abs().max() < 1e-4
+    assert (bare - adapted).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("layout", ["tree", "flat"])
+def test_the_head_runs_where_targets_are_in_bounded_chunks(models, make_siblings, layout):
+    model, samples = models("llama"), make_siblings(prompts=2)
+    limit = 41 * 6
+    chosen = choose(model, ForestConfig(layout=layout))
+    scorer = dataclasses.replace(chosen, config=ForestConfig(layout=layout, head_chunk=limit))
+    shapes = []
+    hook = model.lm_head.register_forward_hook(lambda _m, _i, out: shapes.append(out.shape))
+    try:
+        with torch.no_grad():
+            batches = scorer.batches(samples)
+            for batch in batches:
+                scorer.score(model, batch)
+    finally:
+        hook.remove()
+    assert all(rows * vocab <= limit for rows, vocab in shapes)
+    parents = {
+        tuple(s.token_ids[:t].tolist()) if layout == "tree" else (i, int(t))
+        for i, s in enumerate(samples)
+        for t in s.targets
+    }
+    assert sum(rows for rows, _ in shapes) == len(parents)
+    assert len(parents) < sum(len(s.token_ids) for s in samples)
