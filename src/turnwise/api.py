@@ -6,9 +6,8 @@ evaluate, report. The command line is a thin face on these functions.
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,28 +18,31 @@ import numpy as np
 from turnwise.agents import demonstration, messages_for
 from turnwise.curriculum import UniformCurriculum
 from turnwise.engines import LocalEngine
-from turnwise.envs import score_baselines
+from turnwise.envs import clustered_stderr, score_baselines
 from turnwise.envs.base import Env
 from turnwise.errors import ModelError, RunError
 from turnwise.forest import choose
 from turnwise.policies import (
-    PRESETS,
     Policy,
     PolicyConfig,
+    is_nano,
     load_policy,
     make_nano,
     nano_preset,
 )
 from turnwise.recipe import Recipe, load_recipe
-from turnwise.rollout import Runner, clustered_stderr, evaluate
+from turnwise.rollout import Runner, evaluate
 from turnwise.runs import (
     Checkpoint,
     Checkpoints,
+    Difference,
     EpisodeLog,
     MetricsLog,
     Run,
+    RunScores,
     StopSignal,
     write_report,
+    write_scores,
 )
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers import START, Plan, Progress, Session, Silent, resume, train_grpo, warm_up
@@ -63,7 +65,7 @@ class Outcome:
 
     run: Path
     finished: bool
-    scores: Mapping[str, Any] | None
+    scores: RunScores | None
 
 
 def train(
@@ -112,9 +114,9 @@ def train(
             return Outcome(run=folder.path, finished=False, scores=None)
         watcher.begin("evaluation", done=0, total=1)
         scores = evaluate_run(folder.path, tasks=recipe.evaluation.test_tasks, seed=recipe.seed)
-        folder.evaluation.write_text(json.dumps(scores, indent=2), encoding="utf-8")
-        write_report(folder)
-        watcher.advance(1, {"test/score": scores["score"]})
+        write_scores(folder.evaluation, scores)
+        write_report(folder, command=f"turnwise train {folder.recipe}")
+        watcher.advance(1, {"test/score": scores.score})
     return Outcome(run=folder.path, finished=True, scores=scores)
 
 
@@ -145,11 +147,10 @@ def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) 
     judged = recipe.env.make("evaluation")
     engine = LocalEngine({policy.name: policy}, recipe.engine, recipe.seed)
     scorer = choose(policy.model, recipe.forest, recipe.seed)
-    parameters = count_parameters(policy)
-    progress.note(f"{policy.name}: {parameters:,} parameters, {policy.device}")
+    progress.note(f"{policy.name}: {policy.parameters:,} parameters, {policy.device}")
     progress.note(f"forest {scorer.reason}; engine {engine.reason(policy.name)}")
     tasks = GeneratedTasks(training, "train", recipe.seed)
-    big = parameters >= BIG
+    big = policy.parameters >= BIG
     (agent,) = recipe.agents.values()
     return Session(
         seed=recipe.seed,
@@ -170,18 +171,13 @@ def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) 
             folder.episodes,
             keep=recipe.episodes.keep,
             per_iteration=recipe.episodes.per_iteration,
-            decode=policy.renderer.decode,
+            decode=lambda name, ids: policy.renderer.decode(ids),
         ),
         checkpoints=Checkpoints(folder.checkpoints, keep=recipe.checkpoint.keep),
         checkpoint_every=recipe.checkpoint.every or (10 if big else 1),
         progress=progress,
         stop=stop,
     )
-
-
-def count_parameters(policy: Policy) -> int:
-    """Return how many numbers the policy's model has, frozen ones included."""
-    return sum(parameter.numel() for parameter in policy.model.parameters())
 
 
 def _runner(recipe: Recipe, env: Env[Any], policy: Policy, engine: LocalEngine) -> Runner:
@@ -202,7 +198,7 @@ def make_policy(recipe: Recipe, folder: Path) -> Policy:
     if config.device == "auto":
         config = config.model_copy(update={"device": recipe.device})
     models = folder / "models"
-    if config.model in PRESETS and (models / name).is_dir():
+    if is_nano(config.model) and (models / name).is_dir():
         config = config.model_copy(update={"model": str(models / name), "nano": None})
     return load_policy(
         name,
@@ -233,7 +229,7 @@ def init_model(recipe: Recipe, size: str, directory: Path) -> int:
         raise ModelError(f"'{directory}' exists: give a directory that does not")
     words = recipe.env.make("evaluation").words()
     make_nano(directory, transcripts_of(recipe), words, nano_preset(size), recipe.seed)
-    return count_parameters(load_policy("model", PolicyConfig(model=str(directory), device="cpu")))
+    return load_policy("model", PolicyConfig(model=str(directory), device="cpu")).parameters
 
 
 def play_run(run: Path, env: Env[Any], task: Task) -> Episode:
@@ -288,7 +284,7 @@ def evaluate_run(
     seed: int = 0,
     split: Split = "test",
     overrides: Sequence[str] = (),
-) -> dict[str, Any]:
+) -> RunScores:
     """Score a run's best checkpoint, its warm-up and every baseline on the same unseen tasks.
 
     Args:
@@ -299,8 +295,8 @@ def evaluate_run(
         overrides: settings of the run's recipe to replace, as "section.key=value".
 
     Returns:
-        `env, tasks, seed, score, stderr, score_sampled, baselines` and more, JSON-able. `score` is
-        greedy, `score_sampled` at the training temperature; `baselines` holds `warmup` too.
+        Greedy and sampled scores with their errors, and those of all `baselines` on the same tasks,
+        among them `warmup`, the weights that training began with.
 
     Raises:
         RunError: if there is no run, or it has no checkpoint yet.
@@ -325,28 +321,28 @@ def evaluate_run(
         before = evaluate(judge, drawn, greedy=True, number=0)
         means["warmup"], errors["warmup"] = before.score, before.stderr
         paired["warmup"] = _paired(env, drawn, greedy.scores, before.scores)
-    return {
-        "env": env.name,
-        "tasks": tasks,
-        "seed": seed,
-        "split": split,
-        "checkpoint": {"phase": loaded.checkpoint.phase, "step": loaded.checkpoint.step},
-        "score": greedy.score,
-        "stderr": greedy.stderr,
-        "score_sampled": sampled.score,
-        "score_sampled_stderr": sampled.stderr,
-        "baselines": means,
-        "baselines_stderr": errors,
-        "paired": paired,
-        "seconds": time.perf_counter() - began,
-    }
+    return RunScores(
+        env=env.name,
+        tasks=tasks,
+        seed=seed,
+        split=split,
+        checkpoint=f"{loaded.checkpoint.phase} {loaded.checkpoint.step}",
+        score=greedy.score,
+        stderr=greedy.stderr,
+        score_sampled=sampled.score,
+        score_sampled_stderr=sampled.stderr,
+        baselines=means,
+        baselines_stderr=errors,
+        paired=paired,
+        seconds=time.perf_counter() - began,
+    )
 
 
 def _paired(
     env: Env[Any], tasks: Sequence[Task], ours: Sequence[float], theirs: Sequence[float]
-) -> dict[str, float]:
+) -> Difference:
     """Return the mean difference on the same tasks and its standard error (MATH 6)."""
     differences = [a - b for a, b in zip(ours, theirs, strict=True)]
     problems = [env.canonical(task.data) for task in tasks]
     error = clustered_stderr(differences, problems)
-    return {"difference": float(np.mean(differences)), "stderr": error}
+    return Difference(difference=float(np.mean(differences)), stderr=error)

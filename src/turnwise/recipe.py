@@ -205,6 +205,8 @@ def recipe_summary(name: str) -> dict[str, Any]:
 def parse_override(override: str) -> tuple[str, Any]:
     """Return the key and the value of "section.key=value"; values are TOML, or else plain text.
 
+    The value `none` is None: it takes the key out, so that its default holds again.
+
     Example:
         >>> parse_override("env.options.size=6"), parse_override("device=cuda")
         (('env.options.size', 6), ('device', 'cuda'))
@@ -212,6 +214,8 @@ def parse_override(override: str) -> tuple[str, Any]:
     key, equals, text = override.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"override {override!r} must look like section.key=value")
+    if text.strip() == "none":
+        return key.strip(), None
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -245,6 +249,11 @@ def _nest(key: str, value: Any) -> dict[str, Any]:
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in over.items():
-        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
-        merged[key] = _merge(merged[key], value) if both else value
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, Mapping):
+            below = merged.get(key)
+            merged[key] = _merge(below if isinstance(below, Mapping) else {}, value)
+        else:
+            merged[key] = value
     return merged

@@ -6,14 +6,16 @@ run that a signal stopped after saving. Does nothing that the library cannot do 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from turnwise.cli.options import console, one_sentence, print_json, problems
+
+if TYPE_CHECKING:
+    from turnwise.runs import RunScores
 
 app = typer.Typer(
     name="turnwise",
@@ -49,9 +51,8 @@ def train(
         with LiveProgress(problems if as_json else console) as live:
             outcome = api.train(chosen, run=run, resume_run=resume, progress=live)
     if as_json:
-        print_json(
-            {"run": str(outcome.run), "finished": outcome.finished, "scores": outcome.scores}
-        )
+        scores = outcome.scores.model_dump() if outcome.scores else None
+        print_json({"run": str(outcome.run), "finished": outcome.finished, "scores": scores})
     elif outcome.scores is not None:
         draw_scores(outcome.scores)
         console.print(f"report: {outcome.run / 'report.md'}", highlight=False)
@@ -73,7 +74,7 @@ def evaluate(
     with one_sentence():
         scores = api.evaluate_run(run, tasks=tasks, seed=seed, overrides=sets or [])
     if as_json:
-        print_json(scores)
+        print_json(scores.model_dump())
     else:
         draw_scores(scores)
 
@@ -199,18 +200,18 @@ def play(
         play_env(env, baseline=baseline, run=run, seed=seed, sets=sets or [])
 
 
-def draw_scores(scores: Mapping[str, Any]) -> None:
+def draw_scores(scores: RunScores) -> None:
     """Print the table of scores: the policy among all baselines, best first."""
-    table = Table(title=f"{scores['env']}: {scores['tasks']} unseen tasks, seed {scores['seed']}")
+    table = Table(title=f"{scores.env}: {scores.tasks} unseen tasks, seed {scores.seed}")
     table.add_column("policy")
     table.add_column("score", justify="right")
     table.add_column("standard error", justify="right")
     rows = [
-        ("trained, greedy", scores["score"], scores["stderr"]),
-        ("trained, sampled", scores["score_sampled"], scores["score_sampled_stderr"]),
+        ("trained, greedy", scores.score, scores.stderr),
+        ("trained, sampled", scores.score_sampled, scores.score_sampled_stderr),
     ]
-    errors = scores["baselines_stderr"]
-    rows += [(name, value, errors[name]) for name, value in scores["baselines"].items()]
+    errors = scores.baselines_stderr
+    rows += [(name, value, errors[name]) for name, value in scores.baselines.items()]
     for name, value, error in sorted(rows, key=lambda row: -row[1]):
         style = "bold" if name.startswith("trained") else ""
         table.add_row(name, f"{value:.3f}", f"{error:.3f}", style=style)

@@ -1,6 +1,6 @@
 """One task becomes an episode: the runner between env, agent and engine."""
 
-from turnwise.rollout.evaluation import Evaluation, clustered_stderr, evaluate
+from turnwise.rollout.evaluation import Evaluation, evaluate
 from turnwise.rollout.metrics import rollout_metrics
 from turnwise.rollout.runner import Play, Runner
 from turnwise.rollout.samples import samples_from_episodes, without_cut
@@ -10,7 +10,6 @@ __all__ = [
     "Evaluation",
     "Play",
     "Runner",
-    "clustered_stderr",
     "evaluate",
     "exactness_of_seeing",
     "rollout_metrics",

@@ -6,12 +6,12 @@ and its chance comes from the evaluation stream alone.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from turnwise.envs import clustered_stderr
 from turnwise.rollout.runner import Play, Runner
 from turnwise.types import Episode, Task
 
@@ -48,25 +48,3 @@ def evaluate(runner: Runner, tasks: Sequence[Task], *, greedy: bool, number: int
         scores=tuple(scores),
         episodes=tuple(episodes),
     )
-
-
-def clustered_stderr(values: Sequence[float], clusters: Sequence[str]) -> float:
-    """Return the standard error of the mean of `values` when equal `clusters` are one observation.
-
-    The cluster-robust form (Liang and Zeger 1986): the residuals are summed within clusters first.
-
-    Example:
-        >>> round(clustered_stderr([0.0, 1.0, 0.0, 1.0], ["a", "b", "c", "d"]), 4)
-        0.2887
-        >>> clustered_stderr([1.0, 1.0], ["a", "a"])
-        0.0
-    """
-    mean = float(np.mean(values))
-    sums: dict[str, float] = defaultdict(float)
-    for value, cluster in zip(values, clusters, strict=True):
-        sums[cluster] += value - mean
-    many = len(sums)
-    if many < 2:
-        return 0.0
-    spread = sum(total * total for total in sums.values()) * many / (many - 1)
-    return float(np.sqrt(spread) / len(values))

@@ -11,12 +11,13 @@ from turnwise.runs.episodes import (
 from turnwise.runs.folder import Run
 from turnwise.runs.metrics import MetricsLog, Record, comparable, read_metrics
 from turnwise.runs.report import write_report
-from turnwise.runs.results import RunScores, read_scores, write_scores
+from turnwise.runs.results import Difference, RunScores, read_scores, write_scores
 from turnwise.runs.signals import StopSignal
 
 __all__ = [
     "Checkpoint",
     "Checkpoints",
+    "Difference",
     "EpisodeLog",
     "Latest",
     "MetricsLog",

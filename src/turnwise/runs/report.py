@@ -61,26 +61,17 @@ def _results(records: Sequence[Record], scores: RunScores | None) -> list[str]:
     best += [
         ("trained, at training temperature", scores.score_sampled, scores.score_sampled_stderr)
     ]
-    rows: list[tuple[str, float, float | None]] = [*best, *_warmup(records, scores)]
+    rows: list[Row] = list(best)
     ranked = sorted(scores.baselines.items(), key=lambda item: -item[1])
-    rows += [
-        (f"baseline: {name}", level, scores.baselines_stderr.get(name)) for name, level in ranked
-    ]
+    rows += [(_label(name), level, scores.baselines_stderr.get(name)) for name, level in ranked]
     what = f"{scores.env}: {scores.tasks} test tasks, run seed {scores.seed}"
     lines += [f"{what}. The error is the standard error over tasks; one run is one seed.", ""]
     lines += ["| policy | score | error |", "|---|---:|---:|"]
     return lines + [f"| {name} | {score:.3f} | {_error(error)} |" for name, score, error in rows]
 
 
-def _warmup(records: Sequence[Record], scores: RunScores) -> list[Row]:
-    """Return the row of the weights that training began with; the first iteration stands in."""
-    if scores.warmup_score is not None:
-        return [("after warm-up", scores.warmup_score, scores.warmup_stderr)]
-    first = series(records, names.TRAIN, names.SCORE)
-    if not len(first):
-        return []
-    label = "before training (its first iteration, on training tasks)"
-    return [(label, float(first.values[0]), None)]
+def _label(baseline: str) -> str:
+    return "after warm-up, greedy" if baseline == "warmup" else f"baseline: {baseline}"
 
 
 def _partial(records: Sequence[Record]) -> list[str]:

@@ -5,9 +5,20 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from pydantic import Field
+
 from turnwise.errors import RunError
 from turnwise.runs.files import write_atomically
 from turnwise.settings import Settings, parse
+
+
+class Difference(Settings):
+    """A mean difference on the same tasks, and its standard error over distinct problems."""
+
+    difference: float
+    """The mean difference."""
+    stderr: float
+    """Its standard error."""
 
 
 class RunScores(Settings):
@@ -36,13 +47,18 @@ class RunScores(Settings):
     score_sampled_stderr: float
     """Its standard error over tasks."""
     baselines: dict[str, float]
-    """Policies without a model on the same tasks: name -> mean score."""
+    """On the same tasks: policies without a model, and `warmup`, the greedy score of the weights
+    that training began with. Name -> mean score."""
     baselines_stderr: dict[str, float]
     """Their standard errors."""
-    warmup_score: float | None = None
-    """Mean score at the training temperature of the weights that training began with."""
-    warmup_stderr: float | None = None
-    """Its standard error over tasks."""
+    split: str = "test"
+    """The split the tasks were drawn from."""
+    checkpoint: str = ""
+    """Phase and step of the weights that were scored."""
+    paired: dict[str, Difference] = Field(default_factory=dict)
+    """The greedy score minus each baseline's on the same tasks."""
+    seconds: float = 0.0
+    """How long the scoring took."""
 
     @property
     def best_baseline(self) -> tuple[str, float] | None:

@@ -50,8 +50,8 @@ class GrpoConfig(Settings):
     """How often each iteration's batch is gone through."""
     dynamic_sampling: bool = False
     """Refill an iteration with fresh tasks until it has `tasks_per_iteration` mixed groups."""
-    max_refills: int = Field(default=2, ge=1, le=16)
-    """The cap on refills of one iteration; only with `dynamic_sampling`."""
+    max_refills: int | None = Field(default=None, ge=1, le=16)
+    """The cap on refills of one iteration, with `dynamic_sampling` only; None is 2 there."""
     proximal: Literal["auto", "behaviour", "recompute"] = "auto"
     """Where the ratio's denominator comes from: the engine's own log-probabilities, or one pass of
     the trainer at batch start. `auto` recomputes below fp32 and for GSPO (MATH 4)."""
@@ -60,7 +60,7 @@ class GrpoConfig(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> GrpoConfig:
-        if "max_refills" in self.model_fields_set and not self.dynamic_sampling:
+        if self.max_refills is not None and not self.dynamic_sampling:
             raise ValueError("max_refills needs dynamic_sampling = true")
         if self.minibatches > self.tasks_per_iteration:
             raise ValueError(

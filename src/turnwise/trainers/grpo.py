@@ -34,6 +34,7 @@ from turnwise.trainers.update import Batch, check_hand_over, make_batch, optimis
 from turnwise.types import Episode, Sample
 
 PHASE = "train"
+REFILLS = 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,7 +123,7 @@ def refill(
     1 / P(mixed), so fresh tasks are drawn (MATH 2).
     """
     wanted = plan.trainer.tasks_per_iteration
-    for round_number in range(1, plan.trainer.max_refills + 1):
+    for round_number in range(1, (plan.trainer.max_refills or REFILLS) + 1):
         mixed = mixed_visits(credit)
         if len(mixed) >= wanted:
             break
@@ -172,7 +173,10 @@ def update(
     for epoch in range(plan.trainer.epochs):
         order = generator(session.seed, "minibatches", iteration, epoch)
         for rows in minibatches(batch.samples, plan.trainer.minibatches, order):
-            last = optimise(session.policy, optimizer, session.scorer, batch, plan.loss, rows=rows)
+            with session.policy.dropout(False):
+                last = optimise(
+                    session.policy, optimizer, session.scorer, batch, plan.loss, rows=rows
+                )
             session.count(trained_tokens=last["forest/tokens_distinct"], optimizer_steps=1)
             if not metrics:
                 metrics = dict(last)

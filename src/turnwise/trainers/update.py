@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from turnwise.errors import EngineError
-from turnwise.forest import MicroBatch, Model, Scorer, forest_metrics
+from turnwise.forest import MicroBatch, Scorer, forest_metrics
+from turnwise.forest.score import Model
 from turnwise.losses import LossConfig, LossInputs, combine_metrics, token_weights, total_loss
 from turnwise.policies import Policy, PolicyOptimizer
 from turnwise.types import FloatArray, Sample, TurnId
