@@ -76,6 +76,9 @@ class Env(ABC, Generic[S]):
     reward_timing: ClassVar[RewardTiming] = "dense"
     branching: ClassVar[Branching] = "pure"
 
+    def __init__(self, config: Any = None) -> None:
+        self.config = config
+
     @abstractmethod
     def generate(self, rng: np.random.Generator) -> dict[str, Any]:
         """Draw the JSON-able data of one random solvable task."""
@@ -111,3 +114,12 @@ class Env(ABC, Generic[S]):
     def words(self) -> tuple[str, ...]:
         """Return words a nano tokenizer keeps whole even if no transcript shows them."""
         return ()
+
+    def render(self, state: S) -> str:
+        """Return a picture of `state` for people; the first role's text if not overridden."""
+        return self.observe(state, self.roles[0]).text
+
+    @property
+    def fixed(self) -> bool:
+        """Whether all tasks are one problem, which is then in every split: no test is unseen."""
+        return False

@@ -1,0 +1,129 @@
+"""What players without a model score: the numbers that every other score is read beside.
+
+Owns the playing of an env's baselines. Chance is that of the evaluation stream, placed as the
+rollout places it: with one seed, a baseline and a model meet the same slips, so that their scores
+on a task can be compared in pairs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+
+from turnwise.envs.base import Baseline, Env
+from turnwise.errors import EnvError, unknown_name
+from turnwise.noise import generator, world_generator
+from turnwise.types import Task
+
+MOST_STEPS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BaselineScore:
+    """A baseline's mean score, its standard error over `n` distinct problems, and every score.
+
+    `scores` holds one value a task, in order: the mean over repeats.
+
+    Example:
+        >>> BaselineScore(mean=0.5, stderr=0.5, n=2, scores=(0.0, 1.0)).mean
+        0.5
+    """
+
+    mean: float
+    stderr: float
+    n: int
+    scores: tuple[float, ...]
+
+
+def score_baselines(
+    env: Env[Any],
+    tasks: Sequence[Task],
+    seed: int,
+    repeats: int = 1,
+    names: Iterable[str] | None = None,
+) -> dict[str, BaselineScore]:
+    """Play baselines on tasks and return their scores by name.
+
+    Args:
+        env: plays the tasks.
+        tasks: what to play; each place in the sequence is its own visit.
+        seed: decides the world's chance and the players'.
+        repeats: episodes a task, each with chance of its own.
+        names: which baselines; all of them by default.
+
+    Raises:
+        UnknownNameError: if the env has no baseline of a name.
+        EnvError: if an episode does not end.
+        ValueError: if there are no tasks or no repeats.
+    """
+    if not tasks or repeats < 1:
+        raise ValueError(
+            f"got {len(tasks)} tasks and repeats = {repeats}: give one or more of each"
+        )
+    known = env.baselines()
+    chosen = list(known) if names is None else list(names)
+    for name in chosen:
+        if name not in known:
+            raise unknown_name("baseline", name, known)
+    problems = [env.canonical(task.data) for task in tasks]
+    found = {}
+    for name in chosen:
+        scores = [
+            float(
+                np.mean([_play(env, task, name, known[name], seed, i, r) for r in range(repeats)])
+            )
+            for i, task in enumerate(tasks)
+        ]
+        found[name] = BaselineScore(
+            mean=float(np.mean(scores)),
+            stderr=clustered_stderr(scores, problems),
+            n=len(set(problems)),
+            scores=tuple(scores),
+        )
+    return found
+
+
+def _play(
+    env: Env[Any], task: Task, name: str, player: Baseline, seed: int, visit: int, repeat: int
+) -> float:
+    """Return the score of one episode; several roles move in turn, in the env's order."""
+    state = env.reset(task)
+    choices = generator(seed, "baseline", name, visit, repeat)
+    for number, role in zip(range(MOST_STEPS), cycle(env.roles), strict=False):
+        turn = number // len(env.roles)
+        noise = world_generator(seed, "evaluation", repeat, visit, turn, None)
+        step = env.step(state, role, player(state, choices), noise)
+        state = step.state
+        if step.terminated or step.truncated:
+            return env.score(state)
+    raise EnvError(
+        f"{env.name}: baseline {name!r} still plays task {task.id!r} after {MOST_STEPS} steps: "
+        "end episodes at a limit, with truncated=True"
+    )
+
+
+def clustered_stderr(values: Sequence[float], clusters: Sequence[str]) -> float:
+    """Return the standard error of the mean of `values` when equal `clusters` are one observation.
+
+    The cluster-robust form (Liang and Zeger 1986): the residuals are summed within clusters first.
+
+    Example:
+        >>> round(clustered_stderr([0.0, 1.0, 0.0, 1.0], ["a", "b", "c", "d"]), 4)
+        0.2887
+        >>> clustered_stderr([1.0, 1.0], ["a", "a"])
+        0.0
+    """
+    mean = float(np.mean(values))
+    sums: dict[str, float] = defaultdict(float)
+    for value, cluster in zip(values, clusters, strict=True):
+        sums[cluster] += value - mean
+    many = len(sums)
+    if many < 2:
+        return 0.0
+    spread = sum(total * total for total in sums.values()) * many / (many - 1)
+    return float(np.sqrt(spread) / len(values))

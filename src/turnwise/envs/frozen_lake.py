@@ -1,0 +1,269 @@
+"""Frozen lake: cross a grid of ice to the goal without falling into a hole.
+
+Task: a map of S (start), F (ice), H (hole) and G (goal), random or given. Dynamics are gymnasium's
+    FrozenLake-v1, slips included (`is_slippery`: the intended direction or one of the two beside
+    it, a third each); a move off the edge stays where it is.
+What each role sees: the only role, `player`, reads the content of every cell by name (`r0c0` is
+    the upper left) and its own cell; not the steps left, nor whether the ice is slippery.
+Actions: LEFT, DOWN, RIGHT, UP.
+Rewards: `goal` (agent), 1 on reaching the goal; `fall` (agent), 1 on falling, so that recipes give
+    it a negative weight; `progress` (process), how many steps the shortest path to the goal has
+    become shorter, over its length from the start, 0 on falling; `expert` (process), the action's
+    optimal value (discount 0.99, no step limit), min-max normalised over the four actions.
+End: terminated on the goal or in a hole; truncated at the step limit, `step_limit` times the
+    shortest path from the start. The score is 1 on the goal, else 0.
+Baselines: random, always-left, -down, -right, -up, safe-walk, reflex, shortest-path, optimal.
+
+Example:
+    >>> env = FrozenLake(FrozenLakeConfig(map=("SF", "HG")))
+    >>> task = Task(id="t", env=env.name, seed=0, data=env.generate(np.random.default_rng(0)))
+    >>> state = env.reset(task)
+    >>> print(env.observe(state, "player").text)
+    lake
+     r0c0 start r0c1 ice
+     r1c0 hole r1c1 goal
+     you r0c0
+    >>> env.observe(state, "player").description
+    'left edge down r1c0 hole right r0c1 ice up edge'
+    >>> step = env.step(state, "player", "RIGHT", np.random.default_rng(0))
+    >>> dict(step.rewards)
+    {'goal': 0.0, 'fall': 0.0, 'progress': 0.5, 'expert': 1.0}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf, isfinite
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from turnwise.envs.base import Baseline, Env, Level, Observation, Step
+from turnwise.envs.lake_baselines import lake_baselines
+from turnwise.envs.lake_maps import (
+    ACTIONS,
+    CONTENTS,
+    LARGEST,
+    Rows,
+    draw_rows,
+    lake_of,
+    layout,
+    move_start,
+)
+from turnwise.envs.lake_solver import action_values, advantages, slide
+from turnwise.envs.lake_state import LakeState, render_lake, shortest_path
+from turnwise.errors import DataError, EnvError, unknown_name
+from turnwise.settings import Settings
+from turnwise.types import Task
+
+TAGS = ("<think>", "</think>", "<answer>", "</answer>")
+
+
+class FrozenLakeConfig(Settings):
+    """Which lakes there are and how they are played."""
+
+    size: int = Field(default=4, ge=4, le=LARGEST)
+    """Rows and columns of random maps."""
+    map: Rows | None = None
+    """One map for all tasks, as rows of S, F, H, G; None draws a map for every task. A given map is
+    in every split: there is no unseen test, and task sources say `seen`."""
+    slippery: bool = False
+    """Whether steps slip to the sides, as in gymnasium's `is_slippery`."""
+    frozen_probability: float = Field(default=0.8, gt=0, le=1)
+    """Probability of ice, against hole, in random maps; gymnasium's default."""
+    step_limit: float = Field(default=2.0, ge=1)
+    """Steps in an episode, as a multiple of the shortest path from the start, rounded."""
+    start: Literal["corner", "random"] = "corner"
+    """Where the S is: where the map has it, or on a random cell from which the goal can be reached.
+    Random starts show training all of a map; scores are comparable from the corner."""
+    solvable: bool = True
+    """False makes maps for warm-up, which show everything that can be seen and ask for nothing: no
+    way to the goal is needed, and the S and the player stand on two independent random cells."""
+
+    @model_validator(mode="after")
+    def _check(self) -> FrozenLakeConfig:
+        given = self.model_fields_set
+        if self.map is not None:
+            lake = lake_of(self.map)
+            idle = sorted(given & {"size", "frozen_probability"})
+            if idle:
+                raise ValueError(f"{idle[0]} is for random maps and a map is given: leave one out")
+            if self.solvable and lake.distances[lake.start] == inf:
+                raise ValueError(f"map {list(self.map)} has no way from S to G: melt a hole")
+        if not self.solvable and "start" in given and self.start == "corner":
+            raise ValueError(
+                'start = "corner" has no effect with solvable = false, where starts are random: '
+                "leave start out"
+            )
+        return self
+
+
+class FrozenLake(Env[LakeState]):
+    """The world that the head of this file describes."""
+
+    name: ClassVar[str] = "frozen-lake"
+    components: ClassVar[Mapping[str, Level]] = {
+        "goal": "agent",
+        "fall": "agent",
+        "progress": "process",
+        "expert": "process",
+    }
+
+    def __init__(self, config: FrozenLakeConfig | None = None) -> None:
+        self.config = config or FrozenLakeConfig()
+
+    @property
+    def fixed(self) -> bool:
+        """Whether one map was given for all tasks."""
+        return self.config.map is not None
+
+    def generate(self, rng: np.random.Generator) -> dict[str, Any]:
+        """Draw the data of a task: `map`, `slippery`, `limit`; `position` if not on the S.
+
+        Raises:
+            ConfigError: if the options hardly ever give a solvable map.
+        """
+        config = self.config
+        rows = config.map or draw_rows(
+            rng, config.size, config.frozen_probability, solvable=config.solvable
+        )
+        if config.start == "random" or not config.solvable:
+            rows = move_start(rows, _any_start(rows, rng, reachable=config.solvable))
+        cell = lake_of(rows).start
+        place = {}
+        if not config.solvable:
+            cell = _any_start(rows, rng, reachable=False)
+            place = {"position": cell}
+        distance = lake_of(rows).distances[cell]
+        steps = distance if isfinite(distance) else len(rows) + len(rows[0]) - 2
+        limit = max(1, round(config.step_limit * steps))
+        return {"map": list(rows), "slippery": config.slippery, "limit": limit, **place}
+
+    def canonical(self, data: Mapping[str, Any]) -> str:
+        """Return the layout of holes and goal, so that mirror images and starts share a split."""
+        return layout(data["map"])
+
+    def reset(self, task: Task) -> LakeState:
+        """Return the first state of `task`.
+
+        Raises:
+            DataError: if the task's data are not those of a lake.
+        """
+        data = task.data
+        missing = [key for key in ("map", "slippery", "limit") if key not in data]
+        if missing:
+            raise DataError(
+                f"task {task.id!r} has no {missing[0]!r}: expected map, slippery, limit"
+            )
+        rows = tuple(data["map"])
+        state = LakeState(
+            map=rows,
+            position=data.get("position", lake_of(rows).start),
+            steps=0,
+            limit=data["limit"],
+            slippery=data["slippery"],
+        )
+        inside = state.position in range(len(state.lake.letters))
+        if not inside or state.ended:
+            raise DataError(
+                f"task {task.id!r} begins at its end (position {state.position}, limit "
+                f"{state.limit}): start on ice with at least one step"
+            )
+        return state
+
+    def observe(self, state: LakeState, role: str) -> Observation:
+        """Return the lake in words; the description names the four neighbours."""
+        lake, here = state.lake, state.position
+        near = []
+        for action, cell in zip(ACTIONS, lake.moves[here], strict=True):
+            what = "edge" if cell == here else f"{lake.name(cell)} {lake.content(cell)}"
+            near.append(f"{action.lower()} {what}")
+        text = f"{lake.text}\n you {lake.name(here)}"
+        return Observation(text=text, legal=ACTIONS, description=" ".join(near))
+
+    def step(
+        self, state: LakeState, role: str, action: str, noise: np.random.Generator
+    ) -> Step[LakeState]:
+        """Return what `action` leads to; one uniform is drawn, as gymnasium does.
+
+        Raises:
+            UnknownNameError: if `action` is not one of the four.
+            EnvError: if the episode is over.
+        """
+        if action not in ACTIONS:
+            raise unknown_name("action", action, ACTIONS)
+        if state.ended:
+            raise EnvError(f"{self.name}: the episode is over, so it takes no step: reset a task")
+        intended, uniform = ACTIONS.index(action), noise.random()
+        moved = slide(intended, uniform) if state.slippery else intended
+        after = LakeState(
+            map=state.map,
+            position=state.lake.moves[state.position][moved],
+            steps=state.steps + 1,
+            limit=state.limit,
+            slippery=state.slippery,
+        )
+        terminated = after.at_goal or after.in_hole
+        return Step(
+            state=after,
+            rewards=_rewards(state, intended, after),
+            terminated=terminated,
+            truncated=not terminated and after.left <= 0,
+            info={"slipped": moved != intended},
+        )
+
+    def score(self, state: LakeState) -> float:
+        """Return 1 on the goal, else 0."""
+        return float(state.at_goal)
+
+    def state_key(self, state: LakeState, role: str) -> str:
+        """Return map, ice, cell and steps left."""
+        ice = "slippery" if state.slippery else "firm"
+        return f"{state.lake.digest}/{ice}/{state.lake.name(state.position)}/{state.left}"
+
+    def baselines(self) -> Mapping[str, Baseline]:
+        """Return the players of `lake_baselines.py`."""
+        return lake_baselines()
+
+    def words(self) -> tuple[str, ...]:
+        """Return every word of observations, descriptions and answers, for lakes of any size."""
+        cells = [f"r{row}c{column}" for row in range(LARGEST) for column in range(LARGEST)]
+        directions = [action.lower() for action in ACTIONS]
+        return ("lake", "you", "edge", *CONTENTS.values(), *directions, *ACTIONS, *TAGS, *cells)
+
+    def render(self, state: LakeState) -> str:
+        """Return the map with the player in brackets."""
+        return render_lake(state)
+
+    def optimal_q(self, state: LakeState) -> NDArray[np.float64]:
+        """Return the optimal value of each action [4], discount 0.99, no step limit; read-only."""
+        return action_values(state.map, state.slippery)[state.position]
+
+    def shortest_path(self, state: LakeState) -> tuple[str, ...]:
+        """Return the actions of a shortest way to the goal on firm ice; empty if there is none."""
+        return shortest_path(state)
+
+
+def _any_start(rows: Rows, rng: np.random.Generator, *, reachable: bool) -> int:
+    """Return a random cell that is neither hole nor goal, with a way to the goal if `reachable`."""
+    lake = lake_of(rows)
+    cells = [
+        cell
+        for cell, (letter, distance) in enumerate(zip(lake.letters, lake.distances, strict=True))
+        if letter in "SF" and (distance < inf or not reachable)
+    ]
+    return cells[rng.integers(len(cells))]
+
+
+def _rewards(state: LakeState, action: int, after: LakeState) -> dict[str, float]:
+    distances, start = state.lake.distances, state.lake.start
+    gained = distances[state.position] - distances[after.position]
+    known = isfinite(gained) and isfinite(distances[start])
+    return {
+        "goal": float(after.at_goal),
+        "fall": float(after.in_hole),
+        "progress": gained / distances[start] if known else 0.0,
+        "expert": advantages(state.map, state.slippery)[state.position][action],
+    }

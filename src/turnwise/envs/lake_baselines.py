@@ -1,0 +1,81 @@
+"""Players of frozen lakes that need no model, from chance to the optimum.
+
+Owns the named policies that every score on a lake is read against. Each takes the full state and a
+generator, as `envs.base.Baseline` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+
+from turnwise.envs.base import Baseline
+from turnwise.envs.lake_maps import ACTIONS
+from turnwise.envs.lake_solver import action_values, success_chances
+from turnwise.envs.lake_state import LakeState, shortest_path
+
+Rule = Callable[[LakeState, np.random.Generator], str]
+
+
+def lake_baselines() -> Mapping[str, Baseline]:
+    """Return the players by name, the weakest first."""
+    return {
+        "random": random_action,
+        **{f"always-{action.lower()}": partial(_always, action) for action in ACTIONS},
+        "safe-walk": safe_walk,
+        "reflex": reflex,
+        "shortest-path": follow_shortest_path,
+        "optimal": optimal,
+    }
+
+
+def random_action(state: LakeState, rng: np.random.Generator) -> str:
+    """Return any action, uniformly."""
+    return ACTIONS[rng.integers(4)]
+
+
+def _always(action: str, state: LakeState, rng: np.random.Generator) -> str:
+    return action
+
+
+def _safe(state: LakeState) -> list[int]:
+    """Return the actions that lead to another cell, on the map, without a hole."""
+    lake, here = state.lake, state.position
+    return [
+        action
+        for action, cell in enumerate(lake.moves[here])
+        if cell != here and lake.letters[cell] != "H"
+    ]
+
+
+def safe_walk(state: LakeState, rng: np.random.Generator) -> str:
+    """Return any action that neither enters a hole nor bumps into the edge; any at all if none."""
+    safe = _safe(state)
+    return ACTIONS[safe[rng.integers(len(safe))]] if safe else random_action(state, rng)
+
+
+def reflex(state: LakeState, rng: np.random.Generator) -> str:
+    """Return DOWN or RIGHT, whichever is safe, by chance if both; else a safe action."""
+    ahead = [action for action in _safe(state) if ACTIONS[action] in ("DOWN", "RIGHT")]
+    return ACTIONS[ahead[rng.integers(len(ahead))]] if ahead else safe_walk(state, rng)
+
+
+def follow_shortest_path(state: LakeState, rng: np.random.Generator) -> str:
+    """Return the next move of a shortest path, as if the ice were firm."""
+    path = shortest_path(state)
+    return path[0] if path else safe_walk(state, rng)
+
+
+def optimal(state: LakeState, rng: np.random.Generator) -> str:
+    """Return an action with the best chance of success in the steps left.
+
+    On slippery ice by backward induction over them; ties are broken, and firm ice is decided, by
+    the discounted values, which prefer the shorter way.
+    """
+    values = action_values(state.map, state.slippery)[state.position]
+    if state.slippery:
+        chances = success_chances(state.map, True, state.limit)[state.left, state.position]
+        values = np.where(chances >= chances.max() - 1e-12, values, -1.0)
+    return ACTIONS[int(values.argmax())]

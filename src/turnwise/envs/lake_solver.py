@@ -1,0 +1,114 @@
+"""Exact values of frozen lakes: discounted, and by steps left. Numpy only; cached by map.
+
+Owns the optimum that rewards and baselines refer to. Knows nothing of episodes.
+Shapes: C cells, A = 4 actions, K outcomes of an action (1 on firm ice, 3 on slippery ice).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnwise.envs.lake_maps import ACTIONS, Rows, lake_of
+
+Array = NDArray[np.float64]
+GAMMA = 0.99
+ASIDE = (1.0 - 1.0 / 3.0) / 2.0
+"""Gymnasium's probability of each of the two slips; its rounding is kept, so draws are equal."""
+SLIPPERY = (ASIDE, 1.0 / 3.0, ASIDE)
+FIRST = ASIDE
+SECOND = ASIDE + 1.0 / 3.0
+
+
+def slide(action: int, uniform: float) -> int:
+    """Return the direction that a step on slippery ice takes: the action's or one beside it.
+
+    Gymnasium's categorical draw from (left of it, the action, right of it) by one uniform.
+
+    Example:
+        >>> [slide(1, u) for u in (0.1, 0.5, 0.9)]
+        [0, 1, 2]
+    """
+    turn = 0 if uniform < FIRST else 1 if uniform < SECOND else 2
+    return (action + turn - 1) % 4
+
+
+def transitions(rows: Rows, slippery: bool) -> tuple[NDArray[np.int64], Array]:
+    """Return gymnasium's transition table: next cells [C, A, K] and probabilities [K].
+
+    Holes and goals lead to themselves.
+    """
+    lake = lake_of(rows)
+    moves = np.array(lake.moves)
+    ended = np.array([letter in "HG" for letter in lake.letters])
+    moves[ended] = np.flatnonzero(ended)[:, None]
+    if not slippery:
+        return moves[:, :, None], np.ones(1)
+    directions = (np.arange(4)[:, None] + np.array([-1, 0, 1])) % 4
+    return moves[:, directions], np.array(SLIPPERY)
+
+
+@lru_cache(maxsize=4096)
+def action_values(rows: Rows, slippery: bool) -> Array:
+    """Return the optimal discounted action values [C, A] without a step limit, read-only.
+
+    Policy iteration, which is exact: each policy's values solve a linear system. It starts from the
+    shortest paths and ends where no action improves on the policy's own (Howard 1960). The reward
+    is 1 on reaching a goal; values of holes and goals are 0.
+    """
+    after, chance = transitions(rows, slippery)
+    letters = lake_of(rows).letters
+    ended = np.array([letter in "HG" for letter in letters])
+    gain = np.array([letter == "G" for letter in letters], dtype=float)
+    near = np.minimum(np.array(lake_of(rows).distances), 1e9)
+    policy = near[transitions(rows, False)[0][:, :, 0]].argmin(axis=1)
+    cells = np.arange(len(letters))
+    while True:
+        follow = np.zeros((len(cells), len(cells)))
+        np.add.at(follow, (cells[:, None], after[cells, policy]), chance * ~ended[:, None])
+        values = np.linalg.solve(np.eye(len(cells)) - GAMMA * follow, follow @ gain)
+        table = ((gain + GAMMA * values)[after] @ chance) * ~ended[:, None]
+        own = table[cells, policy]
+        better = table.max(axis=1) > own + 1e-10 * np.abs(own)
+        if not better.any():
+            table.setflags(write=False)
+            return table
+        policy = np.where(better, table.argmax(axis=1), policy)
+
+
+@lru_cache(maxsize=4096)
+def advantages(rows: Rows, slippery: bool) -> tuple[tuple[float, ...], ...]:
+    """Return the optimal action values min-max normalised in each cell, [C][A] in [0, 1].
+
+    Where all four are equal (no way to a goal, or no difference) each is 1.
+
+    Example:
+        >>> advantages(("SF", "HG"), False)[0]
+        (0.99, 0.0, 1.0, 0.99)
+    """
+    table = action_values(rows, slippery)
+    low, high = table.min(axis=1, keepdims=True), table.max(axis=1, keepdims=True)
+    spread = high - low
+    equal = spread <= 1e-9 * np.abs(high)
+    scaled = np.where(equal, 1.0, (table - low) / np.where(equal, 1.0, spread))
+    return tuple(tuple(row) for row in np.round(scaled, 12).tolist())
+
+
+@lru_cache(maxsize=256)
+def success_chances(rows: Rows, slippery: bool, limit: int) -> Array:
+    """Return the best probability of reaching a goal in time, [limit + 1, C, A], read-only.
+
+    Index 0 is the number of steps left before the action. Backward induction, undiscounted.
+    """
+    after, chance = transitions(rows, slippery)
+    letters = lake_of(rows).letters
+    goal = np.array([letter == "G" for letter in letters])
+    ended = np.array([letter in "HG" for letter in letters])
+    table = np.zeros((limit + 1, len(letters), len(ACTIONS)))
+    for left in range(1, limit + 1):
+        values = np.where(ended, goal, table[left - 1].max(axis=1))
+        table[left] = values[after] @ chance * ~ended[:, None]
+    table.setflags(write=False)
+    return table

@@ -1,0 +1,66 @@
+"""Tasks that an env draws by itself, of one split and no other.
+
+Owns the numbering of drawn tasks and the enforcement of the split. Knows no models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, get_args
+
+from turnwise.envs.base import Env
+from turnwise.errors import ConfigError, unknown_name
+from turnwise.noise import generator
+from turnwise.tasks.split import split_of
+from turnwise.types import Split, Task
+
+MOST_DRAWS = 2_000
+
+
+class GeneratedTasks:
+    """An endless, numbered source of tasks: task i is a function of (seed, split, i) alone.
+
+    Tasks are drawn until their canonical problem falls into the split, so that no source of one
+    split ever gives a problem of another, whatever the seeds and the env's other options. An env
+    with one fixed problem (`env.fixed`) gives it in every split, and the source says `seen`: its
+    test is not unseen.
+
+    Example:
+        >>> from turnwise.envs import make_env
+        >>> tasks = GeneratedTasks(make_env("frozen-lake"), "test", seed=0)
+        >>> tasks.task(3) == tasks.take(4)[3], tasks.seen
+        (True, False)
+    """
+
+    def __init__(self, env: Env[Any], split: Split, seed: int) -> None:
+        if split not in get_args(Split):
+            raise unknown_name("split", split, get_args(Split))
+        self.env, self.split, self.seed = env, split, seed
+
+    @property
+    def seen(self) -> bool:
+        """Whether these problems also occur in other splits."""
+        return self.env.fixed
+
+    def task(self, index: int) -> Task:
+        """Return task number `index`.
+
+        Raises:
+            ConfigError: if the env hardly ever draws a problem of the split.
+        """
+        rng = generator(self.seed, "tasks", self.split, index)
+        for _ in range(MOST_DRAWS):
+            data = self.env.generate(rng)
+            problem = self.env.canonical(data)
+            if self.seen or split_of(problem) == self.split:
+                short = hashlib.blake2b(problem.encode(), digest_size=4).hexdigest()
+                name = f"{self.env.name}-{short}-{index}"
+                return Task(id=name, env=self.env.name, seed=self.seed, data=data)
+        raise ConfigError(
+            f"{self.env.name}: no {self.split} problem in {MOST_DRAWS} draws: its options allow "
+            "too few different ones; allow more, or give one fixed problem that all splits share"
+        )
+
+    def take(self, count: int) -> list[Task]:
+        """Return tasks 0 to `count` - 1."""
+        return [self.task(index) for index in range(count)]

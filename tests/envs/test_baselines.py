@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+
+from turnwise.envs import FrozenLake, make_env, score_baselines
+from turnwise.errors import EnvError, UnknownNameError
+from turnwise.noise import world_generator
+from turnwise.tasks import GeneratedTasks
+
+
+def test_baselines_of_small_lakes_score_what_is_known():
+    env = make_env("frozen-lake")
+    found = score_baselines(env, GeneratedTasks(env, "test", seed=1).take(600), seed=0)
+    known = {"random": 0.025, "safe-walk": 0.13, "reflex": 0.92}
+    for name, value in known.items():
+        assert abs(found[name].mean - value) < 4 * found[name].stderr + 0.01, name
+    assert found["shortest-path"].mean == found["optimal"].mean == 1.0
+    assert [found[f"always-{way}"].mean for way in ("left", "up")] == [0.0, 0.0]
+    assert found["random"].n < 600, "4x4 lakes repeat, and the error counts distinct ones"
+    assert len(found["random"].scores) == 600
+
+
+def test_optimal_is_best_on_slippery_ice_and_reaches_its_own_forecast():
+    env = make_env("frozen-lake", map=("SFFF", "FHFH", "FFFH", "HFFG"), slippery=True, step_limit=9)
+    tasks = GeneratedTasks(env, "test", seed=0).take(400)
+    found = score_baselines(env, tasks, seed=0, names=["optimal", "shortest-path", "random"])
+    from turnwise.envs.lake_solver import success_chances
+
+    state = env.reset(tasks[0])
+    forecast = success_chances(state.map, True, state.limit)[state.limit, 0].max()
+    error = np.sqrt(forecast * (1 - forecast) / 400)
+    assert abs(found["optimal"].mean - forecast) < 4 * error
+    assert found["optimal"].mean > found["shortest-path"].mean > found["random"].mean
+
+
+def test_scores_are_repeatable_and_a_task_keeps_its_chance_among_fewer():
+    env = make_env("frozen-lake", slippery=True)
+    tasks = GeneratedTasks(env, "test", seed=0).take(20)
+    names = ["random", "optimal"]
+    all_of = score_baselines(env, tasks, seed=3, repeats=2, names=names)
+    assert all_of == score_baselines(env, tasks, seed=3, repeats=2, names=names)
+    first = score_baselines(env, tasks[:5], seed=3, repeats=2, names=["optimal"])
+    assert first["optimal"].scores == all_of["optimal"].scores[:5]
+    assert all_of != score_baselines(env, tasks, seed=4, repeats=2, names=names)
+
+
+def test_the_worlds_chance_is_where_the_rollout_puts_it():
+    env = make_env("frozen-lake", slippery=True, step_limit=5)
+    tasks = GeneratedTasks(env, "test", seed=0).take(8)
+    found = score_baselines(env, tasks, seed=7, names=["shortest-path"])["shortest-path"]
+    for visit, task in enumerate(tasks):
+        state, number = env.reset(task), 0
+        while not state.ended:
+            noise = world_generator(7, "evaluation", 0, visit, number, None)
+            state = env.step(state, "player", env.shortest_path(state)[0], noise).state
+            number += 1
+        assert env.score(state) == found.scores[visit]
+
+
+def test_names_and_endless_episodes_are_refused():
+    env = make_env("frozen-lake")
+    tasks = GeneratedTasks(env, "test", seed=0).take(1)
+    with pytest.raises(UnknownNameError, match="did you mean 'optimal'"):
+        score_baselines(env, tasks, seed=0, names=["optimum"])
+    with pytest.raises(ValueError, match="give one or more"):
+        score_baselines(env, [], seed=0)
+
+    class Endless(FrozenLake):
+        def step(self, state, role, action, noise):
+            made = super().step(state, role, "UP", noise)
+            return type(made)(state=state, rewards={}, terminated=False, truncated=False)
+
+    with pytest.raises(EnvError, match="end episodes at a limit"):
+        score_baselines(Endless(), tasks, seed=0, names=["random"])
