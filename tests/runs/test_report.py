@@ -59,12 +59,12 @@ def run(tmp_path) -> Run:
     return run
 
 
-def with_warmup(found):
-    return found.model_copy(
-        update={
-            "baselines": found.baselines | {"warmup": 0.021},
-            "baselines_stderr": found.baselines_stderr | {"warmup": 0.005},
-        }
+def with_warmup(found: RunScores) -> RunScores:
+    return scores(
+        baselines=found.baselines | {"warmup": 0.021},
+        baselines_stderr=found.baselines_stderr | {"warmup": 0.005},
+        paired={"warmup": {"difference": 0.714, "stderr": 0.0111}},
+        checkpoint="train 12",
     )
 
 
@@ -76,10 +76,11 @@ def test_the_report_has_results_costs_curve_and_the_way_on(run):
     assert run.report.read_text() == text
     for line in (
         "turnwise train frozen-lake",
-        "| **trained, greedy** | 0.735 | ± 0.012 |",
-        "| trained, at training temperature | 0.701 | ± 0.013 |",
-        "| after warm-up, greedy | 0.021 | ± 0.005 |",
-        "| baseline: optimal | 0.740 | ± 0.012 |",
+        "500 tasks of the test split, seed 3, checkpoint train 12",
+        "| **trained, greedy** | 0.735 ± 0.012 |  |",
+        "| trained, at training temperature | 0.701 ± 0.013 |  |",
+        "| before training, greedy | 0.021 ± 0.005 | +0.714 ± 0.011 |",
+        "| baseline: optimal | 0.740 ± 0.012 | -0.005 ± 0.017 |",
         "| tokens sampled | 0 | 12,000 | 12,000 |",
         "| optimizer steps | 25 | 12 | 37 |",
         "| seconds | 20 | 120 | 140 |",
@@ -102,6 +103,12 @@ def test_an_empty_run_has_a_report_and_a_picture(tmp_path):
     run = Run.create(tmp_path, "lake", "")
     assert "no training iteration is finished" in write_report(run)
     assert run.curve.read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_a_score_of_the_start_the_first_iteration_stands_in(run):
+    write_scores(run.evaluation, scores())
+    row = "| before training (its first iteration, on training tasks) | 0.062 |  |"
+    assert row in write_report(run)
 
 
 def test_scores_survive_the_file_and_a_wrong_file_is_refused(tmp_path):
@@ -140,8 +147,14 @@ def test_each_sickness_is_one_warning_with_its_number(change, words):
 
 def test_a_score_no_better_than_a_constant_is_the_first_warning():
     found = warnings(played(**{"policy/entropy": 0.0}), scores(score=0.05, stderr=0.01))
-    assert "not clearly above the baseline 'always DOWN' at 0.040" in found[0]
+    assert "is not clearly above the baseline 'always DOWN' at 0.040" in found[0]
     assert len(found) == 2
+
+
+def test_a_lead_paired_by_task_counts_where_the_scores_alone_would_not_tell():
+    assert len(warnings(played(), scores(score=0.05, stderr=0.01))) == 1
+    paired = {"always DOWN": {"difference": 0.01, "stderr": 0.002}}
+    assert warnings(played(), scores(score=0.05, stderr=0.01, paired=paired)) == []
 
 
 def test_reaching_the_optimum_is_no_warning_even_if_a_heuristic_reaches_it_too():

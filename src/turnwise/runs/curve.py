@@ -101,7 +101,7 @@ def _draw_score(
     if scores is not None:
         axes.errorbar(
             [time.last], [scores.score], yerr=[2 * scores.stderr], color=GREEN, marker="D", ms=6,
-            capsize=3, lw=1.5, ls="none", label=f"test, greedy: {scores.score:.3f}",
+            capsize=3, lw=1.5, ls="none", label=f"{scores.split}, greedy: {scores.score:.3f}",
             zorder=5, clip_on=False,
         )  # fmt: skip
         _draw_baselines(axes, scores.baselines)

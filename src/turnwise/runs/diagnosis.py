@@ -20,8 +20,6 @@ MANY_CUT = 0.1
 """Share of completions cut at the token limit that is worth a look."""
 MANY_FAILED = 0.1
 """Share of episodes that failed that is worth a look."""
-OPTIMUM = "optimal"
-"""What envs call the baseline that no policy can beat."""
 SLIPPED = 3.0
 """Standard errors between the best and the last validation."""
 
@@ -43,20 +41,27 @@ def warnings(records: Sequence[Record], scores: RunScores | None) -> list[str]:
 
 
 def _no_better_than_baselines(scores: RunScores | None) -> str:
-    """Compare with the best policy without a model that falls short of the optimum."""
+    """Compare with the best policy that falls short of the optimum, the warm-up among them."""
     if scores is None:
         return ""
-    optimum = scores.baselines.get(OPTIMUM, float("inf"))
+    optimum = scores.baselines.get(names.OPTIMUM, float("inf"))
     rivals = {name: level for name, level in scores.baselines.items() if level < optimum}
-    if not rivals or scores.score + 2 * scores.stderr >= optimum:
+    if not rivals or (names.OPTIMUM in scores.baselines and _reached(scores)):
         return ""
     name, level = max(rivals.items(), key=lambda item: item[1])
-    if scores.score - 2 * scores.stderr > level:
+    lead = scores.lead_over(name)
+    if lead.difference - 2 * lead.stderr > 0:
         return ""
     return (
-        f"The test score {scores.score:.3f} ± {scores.stderr:.3f} is not clearly above the "
-        f"baseline {name!r} at {level:.3f}, which needs no model."
+        f"The score {scores.score:.3f} is not clearly above the baseline {name!r} at {level:.3f}: "
+        f"its lead is {lead.difference:.3f} ± {lead.stderr:.3f}."
     )
+
+
+def _reached(scores: RunScores) -> bool:
+    """Whether the optimum is within two standard errors."""
+    lead = scores.lead_over(names.OPTIMUM)
+    return lead.difference + 2 * lead.stderr >= 0
 
 
 def _non_finite(records: Sequence[Record]) -> str:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 WARMUP, TRAIN = "warmup", "train"
 
+OPTIMUM = "optimal"
+"""What envs call the baseline that no policy can beat; `WARMUP` is the name of another one."""
+
 SEEING = "warmup/seeing"
 SCORE = "rollout/score"
 VALIDATION = "validation/score"

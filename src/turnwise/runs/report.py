@@ -15,11 +15,13 @@ from turnwise.runs.diagnosis import warnings
 from turnwise.runs.files import write_atomically
 from turnwise.runs.folder import Run
 from turnwise.runs.metrics import Record, read_metrics
-from turnwise.runs.results import RunScores, read_scores
+from turnwise.runs.results import Difference, RunScores, read_scores
 from turnwise.runs.series import series
 
-Row = tuple[str, float, float | None]
-"""A line of the result table: who, score, standard error."""
+Row = tuple[str, float, float | None, Difference | None]
+"""A line of the result table: who, score, standard error, the trained policy's lead over it."""
+
+_SAMPLED = "trained, at training temperature"
 
 
 def write_report(run: Run, *, command: str = "") -> str:
@@ -57,21 +59,47 @@ def _results(records: Sequence[Record], scores: RunScores | None) -> list[str]:
     lines = ["## Result", ""]
     if scores is None:
         return [*lines, *_partial(records)]
-    best = [("**trained, greedy**", scores.score, scores.stderr)]
-    best += [
-        ("trained, at training temperature", scores.score_sampled, scores.score_sampled_stderr)
+    rows: list[Row] = [
+        ("**trained, greedy**", scores.score, scores.stderr, None),
+        (_SAMPLED, scores.score_sampled, scores.score_sampled_stderr, None),
+        *_before(records, scores),
     ]
-    rows: list[Row] = list(best)
-    ranked = sorted(scores.baselines.items(), key=lambda item: -item[1])
-    rows += [(_label(name), level, scores.baselines_stderr.get(name)) for name, level in ranked]
-    what = f"{scores.env}: {scores.tasks} test tasks, run seed {scores.seed}"
-    lines += [f"{what}. The error is the standard error over tasks; one run is one seed.", ""]
-    lines += ["| policy | score | error |", "|---|---:|---:|"]
-    return lines + [f"| {name} | {score:.3f} | {_error(error)} |" for name, score, error in rows]
+    ranked = sorted(scores.baselines, key=lambda name: -scores.baselines[name])
+    rows += [_baseline(f"baseline: {n}", n, scores) for n in ranked if n != names.WARMUP]
+    said = f"{scores.env}: {scores.tasks} tasks of the {scores.split} split, seed {scores.seed}"
+    which = f", checkpoint {scores.checkpoint}" if scores.checkpoint else ""
+    return [
+        *lines,
+        f"{said}{which}. Errors are standard errors over distinct tasks; a run is one training "
+        "seed. The lead is the greedy score minus the row's, on the same tasks.",
+        "",
+        "| policy | score | lead |",
+        "|---|---:|---:|",
+        *(_line(row) for row in rows),
+    ]
 
 
-def _label(baseline: str) -> str:
-    return "after warm-up, greedy" if baseline == "warmup" else f"baseline: {baseline}"
+def _before(records: Sequence[Record], scores: RunScores) -> list[Row]:
+    """Return the row of the weights that training began with; the first iteration stands in."""
+    if names.WARMUP in scores.baselines:
+        return [_baseline("before training, greedy", names.WARMUP, scores)]
+    first = series(records, names.TRAIN, names.SCORE)
+    if not len(first):
+        return []
+    label = "before training (its first iteration, on training tasks)"
+    return [(label, float(first.values[0]), None, None)]
+
+
+def _baseline(label: str, name: str, scores: RunScores) -> Row:
+    error = scores.baselines_stderr.get(name)
+    return (label, scores.baselines[name], error, scores.lead_over(name))
+
+
+def _line(row: Row) -> str:
+    label, score, error, lead = row
+    beside = "" if error is None else f" ± {error:.3f}"
+    ahead = "" if lead is None else f"{lead.difference:+.3f} ± {lead.stderr:.3f}"
+    return f"| {label} | {score:.3f}{beside} | {ahead} |"
 
 
 def _partial(records: Sequence[Record]) -> list[str]:
@@ -125,7 +153,3 @@ def _next(run: Run) -> list[str]:
         "- `metrics.jsonl`: every number of every step; as curves with "
         f"`tensorboard --logdir {run.tensorboard}`",
     ]
-
-
-def _error(error: float | None) -> str:
-    return "" if error is None else f"± {error:.3f}"

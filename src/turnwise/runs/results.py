@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 from pydantic import Field
@@ -28,8 +29,8 @@ class RunScores(Settings):
         >>> scores = RunScores(env="frozen-lake", tasks=500, seed=0, score=0.74, stderr=0.01,
         ...                     score_sampled=0.71, score_sampled_stderr=0.01,
         ...                     baselines={"random": 0.02}, baselines_stderr={"random": 0.001})
-        >>> scores.best_baseline
-        ('random', 0.02)
+        >>> round(scores.lead_over("random").difference, 2)
+        0.72
     """
 
     env: str
@@ -60,10 +61,14 @@ class RunScores(Settings):
     seconds: float = 0.0
     """How long the scoring took."""
 
-    @property
-    def best_baseline(self) -> tuple[str, float] | None:
-        """The baseline with the highest score."""
-        return max(self.baselines.items(), key=lambda item: item[1], default=None)
+    def lead_over(self, baseline: str) -> Difference:
+        """Return the greedy score's lead over a baseline, paired by task where that is known."""
+        if baseline in self.paired:
+            return self.paired[baseline]
+        other = self.baselines_stderr.get(baseline, 0.0)
+        return Difference(
+            difference=self.score - self.baselines[baseline], stderr=math.hypot(self.stderr, other)
+        )
 
 
 def write_scores(path: Path, scores: RunScores) -> None:
