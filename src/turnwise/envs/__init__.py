@@ -11,6 +11,7 @@ from turnwise.envs.base import Baseline, Env, Level, Observation, Step
 from turnwise.envs.baselines import BaselineScore, clustered_stderr, score_baselines
 from turnwise.envs.check import EnvReport, check_env
 from turnwise.envs.frozen_lake import FrozenLake, FrozenLakeConfig
+from turnwise.envs.wander import wander
 from turnwise.errors import unknown_name
 from turnwise.settings import Settings, parse
 
@@ -51,4 +52,5 @@ __all__ = [
     "clustered_stderr",
     "make_env",
     "score_baselines",
+    "wander",
 ]

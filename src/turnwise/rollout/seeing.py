@@ -1,6 +1,7 @@
 """How exactly a policy sees: the share of unseen states whose description it writes to the letter.
 
-Owns that one measurement. Replies are greedy; no answer is scored and nothing is stepped.
+Owns that one measurement. Replies are sampled at the training temperature, as play will sample
+them; no answer is scored.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ from typing import Any
 
 from turnwise.agents import AgentConfig, messages_for
 from turnwise.engines import Engine, Request, run
-from turnwise.envs.base import Env
+from turnwise.envs import Env, wander
+from turnwise.noise import generator
 from turnwise.rollout.seat import RendererLike, thought_of
 from turnwise.types import Task, TurnId
+
+WALK = 4
+"""Most random steps from the start to the state that is described."""
 
 
 def exactness_of_seeing(
@@ -25,10 +30,20 @@ def exactness_of_seeing(
     *,
     number: int,
 ) -> float:
-    """Return the share of first states of `tasks` that are described exactly, in [0, 1]."""
+    """Return the share of states, one of each of `tasks`, that are described exactly, in [0, 1].
+
+    Args:
+        env: the world.
+        tasks: unseen tasks; uniform play walks a few steps into each.
+        agent: who describes, and at which temperature.
+        renderer: of the agent's policy.
+        engine: samples.
+        number: tells measurements of one run apart: each has its own draws.
+    """
 
     async def sees(place: int, task: Task) -> bool:
-        observation = env.observe(env.reset(task), agent.role)
+        state = wander(env, task, generator(task.seed, "seeing", place), WALK)
+        observation = env.observe(state, agent.role)
         request = Request(
             id=TurnId(
                 iteration=number, visit=place, task=task.id, sample=0, role=agent.role, turn=0
@@ -36,7 +51,7 @@ def exactness_of_seeing(
             stream="warmup",
             policy=agent.policy,
             prompt_ids=renderer.prompt_ids(messages_for(agent, (), observation.text)),
-            sampling=agent.sampling(greedy=True),
+            sampling=agent.sampling(),
         )
         completion = await engine.sample(request)
         return thought_of(renderer.decode(completion.token_ids)) == observation.description

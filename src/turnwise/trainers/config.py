@@ -24,8 +24,9 @@ class SftConfig(Settings):
     round: int = Field(default=25, ge=1)
     """Steps between two logged records, checks of seeing and checkpoints."""
     seeing_tasks: int = Field(default=128, ge=1)
-    """Unseen states on which the exactness of seeing is measured after each round."""
-    enough: float = Field(default=0.995, gt=0, le=1)
+    """Unseen states on which the exactness of seeing is measured after each round, by replies
+    sampled at the training temperature."""
+    enough: float = Field(default=0.98, gt=0, le=1)
     """Stop once this share of descriptions of unseen states is exact, in two rounds running."""
     optimizer: OptimizerConfig = OptimizerConfig(lr=1e-3)
     """The phase's own optimizer."""

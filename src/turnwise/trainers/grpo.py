@@ -71,6 +71,7 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
         if plan.trainer.dynamic_sampling:
             episodes, credit = refill(session, plan, iteration, episodes, credit)
         metrics = rollout_metrics(episodes) | dict(credit.metrics)
+        metrics["time/rollout"] = time.perf_counter() - began
         samples = samples_from_episodes(
             episodes,
             credit.advantages,
@@ -82,6 +83,7 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
             batch = batch_of(session, plan, samples, credit, reference)
             metrics |= update(session, plan, optimizer, batch, iteration)
             session.new_weights()
+        metrics["time/update"] = time.perf_counter() - began - metrics["time/rollout"]
         metrics["train/skipped"] = float(not credit.has_signal)
         session.episodes.write(iteration, episodes, credit=credit)
 
