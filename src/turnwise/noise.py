@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
+from numpy.typing import NDArray
 
-from turnwise.types import FloatArray, Stream, TurnId
+from turnwise.types import Stream, TurnId
 
 
 def generator(seed: int, *labels: str | int) -> np.random.Generator:
@@ -26,7 +27,7 @@ def generator(seed: int, *labels: str | int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
 
 
-def token_uniforms(seed: int, stream: Stream, turn: TurnId, count: int) -> FloatArray:
+def token_uniforms(seed: int, stream: Stream, turn: TurnId, count: int) -> NDArray[np.float64]:
     """Return the uniforms in [0, 1) that draw tokens 0..count-1 of a turn, float64 [count].
 
     Token i's uniform depends on (seed, stream, turn, i) alone: asking for more never changes the

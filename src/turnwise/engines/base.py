@@ -50,7 +50,7 @@ class Engine(Protocol):
     def advance(self) -> bool:
         """Do one unit of work for the waiting requests; False if nothing waits.
 
-        The event loop of `rollout.loop` calls it only when every runnable coroutine waits, which
+        The event loop of `engines.loop` calls it only when every runnable coroutine waits, which
         is what makes batches, and so every bit of a run, repeatable.
         """
         ...

@@ -1,0 +1,182 @@
+"""With a cache or without? Measured at load: a few random rows are written both ways.
+
+Owns `choose_rows`. Nothing is believed about a model that was not measured: windows may be lost
+silently, recurrent mixers keep no keys, kernels refuse masks. Knows nothing of requests.
+
+Shapes: R rows of the probe, T tokens a row, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from turnwise.engines.config import EngineConfig
+from turnwise.engines.masks import MaskRule, mask_forms, sliding_window
+from turnwise.engines.rows import CachedRows, Model, RecomputedRows, Rows, base_of
+from turnwise.errors import EngineError
+from turnwise.noise import generator
+
+TOLERANCE = 1e-3
+"""Largest difference of a log-probability, in nats, between two ways in float32."""
+LOW_MEAN, LOW_TAIL = 2e-2, 0.2
+"""The same for bfloat16 and float16: mean and 99th percentile."""
+POWER = 0.05
+"""A right mask may differ by at most this share of what a mask that hides the past changes."""
+STEPS = 6
+"""Tokens written one by one."""
+SHORT = 48
+"""Length of the probe where there is no window to cross."""
+REFUSALS = (TypeError, ValueError, RuntimeError, IndexError, AttributeError, KeyError)
+"""What models raise that do not take a mask of four dimensions, position ids or this cache."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Probe:
+    """Random rows, and the model's own log-probabilities of everything after their prompts."""
+
+    prompts: list[tuple[int, ...]]
+    replies: np.ndarray
+    expected: list[Tensor]
+    low_precision: bool
+    note: str
+
+
+def choose_rows(
+    model: Model, context: int, config: EngineConfig, seed: int
+) -> tuple[Callable[[], Rows], str]:
+    """Return what makes rows for this model, and why.
+
+    The reference is one row at a time, unpadded and without a cache, through the model's forward.
+
+    Raises:
+        EngineError: if `config.cache = "slots"` and the cache does not give the model's numbers, or
+            if nothing does.
+    """
+    with torch.inference_mode():
+        probe = _make_probe(model, context, config, seed)
+        tried = ["asked for"] if config.cache == "none" else []
+        if config.cache != "none":
+            found = _cached(model, config, probe, tried)
+            if found is not None:
+                return found
+        if config.cache == "slots":
+            raise EngineError(
+                "engine.cache = 'slots', but the cache does not give this model's numbers: "
+                f"{'; '.join(tried)}: set engine.cache = 'auto' or 'none'"
+            )
+        difference = _difference(RecomputedRows(model), probe)
+        if not _close(difference, probe.low_precision):
+            raise EngineError(
+                f"the model gives other numbers in a padded batch than alone "
+                f"({_said(difference)}): it cannot be sampled here; is it a causal decoder?"
+            )
+        why = f"no cache: {'; '.join(tried)} (whole sequences: {_said(difference)})"
+        return partial(RecomputedRows, model), why
+
+
+def _cached(
+    model: Model, config: EngineConfig, probe: Probe, tried: list[str]
+) -> tuple[Callable[[], Rows], str] | None:
+    """Try the forms of masks; return the first that gives the model's numbers."""
+    base = base_of(model)
+    fields = base.config.get_text_config().to_dict()
+    window, prefix_bytes = sliding_window(fields), config.prefix_megabytes << 20
+    for form in mask_forms(fields):
+        rule = MaskRule(form=form, window=window, dtype=base.dtype)
+        blind = MaskRule(form=form, window=window, dtype=base.dtype, blind=True)
+        try:
+            difference = _difference(CachedRows(model, rule, 1 << 30), probe)
+            changed = _difference(CachedRows(model, blind, 1 << 30), probe)
+        except REFUSALS as error:
+            tried.append(f"{form} mask refused ({type(error).__name__}: {str(error)[:120]})")
+            continue
+        if not _close(difference, probe.low_precision):
+            tried.append(f"{form} mask, {_said(difference)}")
+        elif _size(difference, probe) > POWER * _size(changed, probe):
+            tried.append(
+                f"{form} mask, {_said(difference)}, which proves nothing: a mask that hides "
+                f"the past changes only {float(changed.max()):.0e}"
+            )
+        else:
+            why = f"cache: {form} mask, {_said(difference)}{probe.note}"
+            return partial(CachedRows, model, rule, prefix_bytes), why
+    return None
+
+
+def _make_probe(model: Model, context: int, config: EngineConfig, seed: int) -> Probe:
+    """Draw rows longer than the model's window where `config.probe_tokens` allows it.
+
+    Two share half of their prompts, so that remembered prompts are measured too.
+    """
+    base = base_of(model)
+    fields = base.config.get_text_config().to_dict()
+    window = sliding_window(fields)
+    length = SHORT if window is None else max(SHORT, window + STEPS + 8)
+    length = min(length, config.probe_tokens, context)
+    note = ""
+    if window is not None and length <= window + STEPS:
+        note = f"; the window of {window} was not crossed (engine.probe_tokens)"
+    vocab = int(fields["vocab_size"])
+    rng = generator(seed, "engine probe")
+    steps = min(STEPS, length - 3)
+    tokens = rng.integers(min(4, vocab - 1), vocab, (3, length))
+    half = (length - steps) // 2
+    tokens[1, :half] = tokens[0, :half]
+    prompts = [tuple(row[: length - steps].tolist()) for row in tokens]
+    prompts[2] = prompts[2][: max(half, 1)]
+    replies = tokens[:, length - steps :]
+    expected = [
+        _own_logprobs(model, prompt, reply)
+        for prompt, reply in zip(prompts, replies.tolist(), strict=True)
+    ]
+    low = base.dtype != torch.float32
+    return Probe(prompts=prompts, replies=replies, expected=expected, low_precision=low, note=note)
+
+
+def _own_logprobs(model: Model, prompt: tuple[int, ...], reply: list[int]) -> Tensor:
+    """Return the log-probabilities of all tokens after the prompt and after each of `reply`."""
+    tokens = torch.tensor([[*prompt, *reply]], device=base_of(model).device)
+    logits = model(input_ids=tokens, use_cache=False).logits[0, len(prompt) - 1 :]
+    return logits.float().log_softmax(-1)
+
+
+def _difference(rows: Rows, probe: Probe) -> Tensor:
+    """Return |written - expected| for every row, step and token of the vocabulary, flat.
+
+    The second prompt comes when the others are being written, as it does in use.
+    """
+    order, first = rows.prefill([probe.prompts[0], probe.prompts[2]])
+    places = [(0, 2)[index] for index in order]
+    found = [[first[places.index(0)]], [], [first[places.index(2)]]]
+    _, second = rows.prefill([probe.prompts[1]])
+    found[1].append(second[0])
+    places.append(1)
+    for step in range(probe.replies.shape[1]):
+        logits = rows.decode(probe.replies[places, step])
+        for place, row in enumerate(places):
+            found[row].append(logits[place])
+    written = torch.cat([torch.stack(row) for row in found]).float().log_softmax(-1)
+    return (written - torch.cat(probe.expected)).abs().nan_to_num(nan=torch.inf).flatten()
+
+
+def _close(difference: Tensor, low_precision: bool) -> bool:
+    if low_precision:
+        tail = float(np.quantile(difference.cpu().numpy(), 0.99))
+        return float(difference.mean()) <= LOW_MEAN and tail <= LOW_TAIL
+    return float(difference.max()) <= TOLERANCE
+
+
+def _size(difference: Tensor, probe: Probe) -> float:
+    return float(difference.mean() if probe.low_precision else difference.max())
+
+
+def _said(difference: Tensor) -> str:
+    """Return the measurement in words."""
+    mean, most = float(difference.mean()), float(difference.max())
+    return f"difference {mean:.0e} in the mean, {most:.0e} at most"

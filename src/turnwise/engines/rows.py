@@ -1,0 +1,311 @@
+"""Rows being written by one model: prompts in, logits of the next token out.
+
+Owns the forward passes of sampling, in two forms behind one interface: `CachedRows` keeps keys and
+values, `RecomputedRows` computes whole sequences for every token and so serves any causal decoder.
+A row is a sequence of tokens; how many completions it stands for is not known here, nor are
+temperatures, draws or requests.
+
+Shapes: N rows, Q new tokens a row, L longest sequence, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from peft import PeftModel
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from turnwise.engines.cache import SlotCache
+from turnwise.engines.masks import MaskRule
+from turnwise.engines.prefix import PrefixStore
+from turnwise.types import IntArray
+
+Model: TypeAlias = PreTrainedModel | PeftModel
+Prompt: TypeAlias = tuple[int, ...]
+PIECE = 512
+"""Longest part of a prompt that is computed at once."""
+AREA = 1 << 22
+"""Most query-key pairs of one pass over prompts."""
+WORTH_WAITING = 256
+"""Tokens that must be saved before prompts wait for others that begin like them."""
+SHARED = 16
+"""Tokens that two prompts must share for one to wait for the other."""
+
+
+class Rows(Protocol):
+    """The rows of one policy; `count` of them are being written, at 0 to count - 1.
+
+    `prefilled` counts prompt tokens computed, `decoded` appended tokens, `calls` forward passes.
+    """
+
+    count: int
+    prefilled: int
+    decoded: int
+    calls: int
+
+    def prefill(self, prompts: Sequence[Prompt]) -> tuple[list[int], Tensor]:
+        """Add a row for every prompt, after the others.
+
+        Returns:
+            The order in which they were added, as indices of `prompts`, and the logits of the token
+            after each, in that order, [N, V].
+        """
+        ...
+
+    def decode(self, tokens: IntArray) -> Tensor:
+        """Append one token to every row; return the logits of the token after, [N, V]."""
+        ...
+
+    def rearrange(self, source: IntArray, target: IntArray, count: int) -> None:
+        """Copy rows `source` to `target`, all at once, and keep the first `count`."""
+        ...
+
+    def forget(self) -> None:
+        """Drop everything that is remembered of rows that are gone, and all spare memory."""
+        ...
+
+
+class CachedRows:
+    """Rows whose keys and values are kept in slots, and whose prompts are remembered."""
+
+    def __init__(self, model: Model, rule: MaskRule, prefix_bytes: int) -> None:
+        self.count = self.prefilled = self.decoded = self.calls = 0
+        self._model, self._rule = model, rule
+        self._device = base_of(model).device
+        self._head = _HeadAtLast(model)
+        self._cache = SlotCache()
+        self._store = PrefixStore(prefix_bytes)
+        self._lengths = np.zeros(0, dtype=np.int64)
+
+    def prefill(self, prompts: Sequence[Prompt]) -> tuple[list[int], Tensor]:
+        """Add rows; what is known of a prompt is copied, the rest computed (see `Rows`)."""
+        order: list[int] = []
+        logits: list[Tensor] = []
+        self._store.make_room()
+        waiting = self._waiting(prompts)
+        for wave in (sorted(set(range(len(prompts))) - waiting), sorted(waiting)):
+            known = {i: self._store.match(prompts[i][:-1]) for i in wave}
+            sizes = [(len(prompts[i]) - len(known[i]), len(prompts[i]), i) for i in wave]
+            for batch in _batches(sizes):
+                order += batch
+                found = self._fill([prompts[i] for i in batch], [known[i] for i in batch])
+                logits.append(found)
+        return order, torch.cat(logits)
+
+    def decode(self, tokens: IntArray) -> Tensor:
+        """Append one token to every row (see `Rows`)."""
+        positions = self._lengths[: self.count]
+        logits = self._forward(0, tokens[:, None], positions[:, None], [0] * self.count)
+        self._lengths[: self.count] += 1
+        self.decoded += self.count
+        return logits
+
+    def rearrange(self, source: IntArray, target: IntArray, count: int) -> None:
+        """Copy rows to their new places (see `Rows`)."""
+        if len(source):
+            self._reserve(count, 1)
+            longest = int(self._lengths[source].max())
+            self._lengths[target] = self._lengths[source]
+            where = torch.from_numpy(np.stack([source, target])).to(self._device)
+            self._cache.copy(where[0], where[1], longest)
+        self.count = count
+
+    def forget(self) -> None:
+        """Drop remembered prompts, and all memory if no row is being written."""
+        self._store.clear()
+        if not self.count:
+            self._cache.release()
+
+    def _waiting(self, prompts: Sequence[Prompt]) -> set[int]:
+        """Return which prompts should wait until others that begin like them are remembered."""
+        if not self._store.enabled or len(prompts) < 2:
+            return set()
+        known = [len(self._store.match(prompt)) for prompt in prompts]
+        order = sorted(range(len(prompts)), key=prompts.__getitem__)
+        pilot, saved, waiting = order[0], 0, set[int]()
+        for index in order[1:]:
+            gain = _common(prompts[pilot], prompts[index]) - known[index]
+            if gain >= SHARED:
+                waiting.add(index)
+                saved += gain
+            else:
+                pilot = index
+        return waiting if saved >= WORTH_WAITING else set()
+
+    def _fill(self, prompts: list[Prompt], known: list[list[int]]) -> Tensor:
+        """Add rows of similar unknown lengths; return the logits after each."""
+        first, rows = self.count, len(prompts)
+        longest = max(map(len, prompts))
+        self._reserve(first + rows, longest + 1)
+        self._load(first, known)
+        starts = np.array([len(entries) for entries in known])
+        rests = [prompt[start:] for prompt, start in zip(prompts, starts, strict=True)]
+        self.prefilled += sum(map(len, rests))
+        logits: list[Tensor | None] = [None] * rows
+        width = max(map(len, rests))
+        for begin in range(0, width, PIECE):
+            piece = _padded([rest[begin : begin + PIECE] for rest in rests])
+            # Padding is written behind the longest prompt, where it is never seen.
+            positions = np.minimum(starts[:, None] + begin + np.arange(piece.shape[1]), longest)
+            ends = [min(max(len(rest) - begin, 1), piece.shape[1]) - 1 for rest in rests]
+            found = self._forward(first, piece, positions, ends)
+            for row, rest in enumerate(rests):
+                if begin < len(rest) <= begin + PIECE:
+                    logits[row] = found[row]
+        self.count += rows
+        self._lengths[first : self.count] = [len(prompt) for prompt in prompts]
+        self._store.save(
+            self._cache.slot_layers,
+            [(prompt, first + row) for row, prompt in enumerate(prompts)],
+        )
+        return torch.stack([found for found in logits if found is not None])
+
+    def _load(self, first: int, known: list[list[int]]) -> None:
+        """Copy what is remembered to the rows from `first` on."""
+        entries = [entry for row in known for entry in row]
+        if not entries:
+            return
+        rows = [first + row for row, some in enumerate(known) for _ in some]
+        positions = [position for some in known for position in range(len(some))]
+        where = torch.tensor([entries, rows, positions], device=self._device)
+        self._store.load(self._cache.slot_layers, where[0], where[1], where[2])
+
+    def _forward(
+        self, first: int, tokens_NQ: IntArray, positions_NQ: IntArray, ends: list[int]
+    ) -> Tensor:
+        """Run the model on new tokens of the rows from `first` on; logits at `ends`, [N, V]."""
+        length = int(positions_NQ[np.arange(len(ends)), ends].max()) + 1
+        self._reserve(first + len(tokens_NQ), length)
+        both = torch.from_numpy(np.stack([tokens_NQ, positions_NQ])).to(self._device)
+        self._cache.aim(first, both[1], length)
+        self.calls += 1
+        return self._head(
+            ends,
+            input_ids=both[0],
+            position_ids=both[1].clamp(max=length - 1),
+            attention_mask=self._rule.masks(both[1], length),
+            past_key_values=self._cache,
+            use_cache=True,
+        )
+
+    def _reserve(self, rows: int, positions: int) -> None:
+        self._cache.reserve(rows, positions)
+        if len(self._lengths) < self._cache.slots:
+            missing = self._cache.slots - len(self._lengths)
+            self._lengths = np.concatenate([self._lengths, np.zeros(missing, dtype=np.int64)])
+
+
+class RecomputedRows:
+    """Rows without a cache: every pass computes every row from its first token on."""
+
+    def __init__(self, model: Model) -> None:
+        self.count = self.prefilled = self.decoded = self.calls = 0
+        self._device = base_of(model).device
+        self._head = _HeadAtLast(model)
+        self._tokens: list[list[int]] = []
+
+    def prefill(self, prompts: Sequence[Prompt]) -> tuple[list[int], Tensor]:
+        """Add rows (see `Rows`)."""
+        order: list[int] = []
+        logits: list[Tensor] = []
+        for batch in _batches([(len(p), len(p), i) for i, p in enumerate(prompts)]):
+            order += batch
+            logits.append(self._forward([list(prompts[i]) for i in batch]))
+        self._tokens[self.count :] = [list(prompts[i]) for i in order]
+        self.count += len(prompts)
+        self.prefilled += sum(map(len, prompts))
+        return order, torch.cat(logits)
+
+    def decode(self, tokens: IntArray) -> Tensor:
+        """Append one token to every row (see `Rows`)."""
+        for row, token in zip(self._tokens, tokens.tolist(), strict=True):
+            row.append(token)
+        self.decoded += self.count
+        batches = _batches([(len(row), len(row), i) for i, row in enumerate(self._tokens)])
+        found = torch.cat([self._forward([self._tokens[i] for i in batch]) for batch in batches])
+        places = np.argsort([i for batch in batches for i in batch])
+        return found[torch.from_numpy(places).to(self._device)]
+
+    def rearrange(self, source: IntArray, target: IntArray, count: int) -> None:
+        """Copy rows to their new places (see `Rows`)."""
+        copies = [list(self._tokens[row]) for row in source]
+        self._tokens += [[] for _ in range(count - len(self._tokens))]
+        for row, tokens in zip(target.tolist(), copies, strict=True):
+            self._tokens[row] = tokens
+        del self._tokens[count:]
+        self.count = count
+
+    def forget(self) -> None:
+        """Do nothing: nothing is remembered."""
+
+    def _forward(self, rows: list[list[int]]) -> Tensor:
+        """Return the logits after whole sequences, [N, V]; padding is to the right of them."""
+        self.calls += 1
+        tokens_NL = torch.from_numpy(_padded(rows)).to(self._device)
+        return self._head([len(row) - 1 for row in rows], input_ids=tokens_NL, use_cache=False)
+
+
+class _HeadAtLast:
+    """The model's own logits, at one position a row, without the LM head's work at the others."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._keeps = "logits_to_keep" in inspect.signature(base_of(model).forward).parameters
+
+    def __call__(self, ends: list[int], **inputs: Any) -> Tensor:
+        """Return the logits at position `ends[n]` of every row n, [N, V]."""
+        places = torch.tensor(ends, device=inputs["input_ids"].device)
+        if self._keeps:
+            wanted, places = places.unique(return_inverse=True)
+            inputs["logits_to_keep"] = wanted
+        logits = self._model(**inputs).logits
+        if logits.shape[1] == 1:
+            return logits[:, 0]
+        return logits[torch.arange(len(ends), device=places.device), places]
+
+
+def base_of(model: Model) -> PreTrainedModel:
+    """Return the Hugging Face model inside an adapter's wrapper, or the model itself."""
+    inner = model.get_base_model() if isinstance(model, PeftModel) else model
+    assert isinstance(inner, PreTrainedModel)
+    return inner
+
+
+def _batches(sized: list[tuple[int, int, int]]) -> list[list[int]]:
+    """Cut items into batches with little padding and a bounded area of attention.
+
+    Args:
+        sized: (tokens to compute, length of the whole sequence, index) of every item.
+    """
+    batches: list[list[int]] = []
+    widest = longest = 0
+    for width, length, index in sorted(sized, key=lambda item: (-item[0], item[2])):
+        area = (len(batches[-1]) + 1) * min(widest, PIECE) * max(longest, length) if batches else 0
+        if batches and widest <= 2 * width + SHARED and area <= AREA:
+            batches[-1].append(index)
+            longest = max(longest, length)
+        else:
+            batches.append([index])
+            widest, longest = width, length
+    return batches
+
+
+def _padded(rows: Sequence[Sequence[int]]) -> IntArray:
+    """Return rows as one array, with token 0 to the right of the shorter ones, [N, L]."""
+    array = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
+    for line, row in zip(array, rows, strict=True):
+        line[: len(row)] = row
+    return array
+
+
+def _common(one: Prompt, other: Prompt) -> int:
+    """Return how many tokens two prompts share at their beginning."""
+    length = min(len(one), len(other))
+    if one[:length] == other[:length]:
+        return length
+    return next(i for i in range(length) if one[i] != other[i])

@@ -1,0 +1,139 @@
+import asyncio
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+from turnwise.engines import Completion, ScriptedEngine, run
+from turnwise.errors import EngineError
+
+
+def script(reply=(1, 2)):
+    return ScriptedEngine(lambda request: reply)
+
+
+def test_the_engine_advances_only_when_every_coroutine_waits(tools):
+    engine, seen = script(), []
+
+    async def slow(sample):
+        for _ in range(sample):
+            await asyncio.sleep(0)
+        await engine.sample(tools.request((1,), id=tools.turn(sample=sample)))
+        seen.append(len(engine.requests))
+
+    async def main():
+        await asyncio.gather(*(slow(sample) for sample in (5, 0, 3)))
+
+    run(main(), engine)
+    assert seen == [3, 3, 3]
+    assert [one.id.sample for one in engine.requests] == [0, 3, 5]
+
+
+def test_a_deadlock_is_an_error_and_not_a_hang():
+    async def main():
+        await asyncio.Event().wait()
+
+    with pytest.raises(EngineError, match="deadlock"):
+        run(main(), script())
+
+
+def test_a_deadlock_after_work_is_an_error_too(tools):
+    engine, cleaned = script(), []
+
+    async def main():
+        await engine.sample(tools.request((1,)))
+        await asyncio.to_thread(time.sleep, 0.01)  # leaves an idle thread behind
+        try:
+            await asyncio.Queue().get()
+        finally:
+            cleaned.append(True)
+
+    with pytest.raises(EngineError, match="deadlock"):
+        run(main(), engine)
+    assert cleaned == [True]
+
+
+def test_timers_threads_and_subprocesses_wake_coroutines():
+    async def main():
+        began = time.perf_counter()
+        await asyncio.sleep(0.05)
+        waited = time.perf_counter() - began
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", "print(7)", stdout=-1)
+        output, _ = await process.communicate()
+        silent = await asyncio.create_subprocess_exec(sys.executable, "-c", "")
+        return waited, output, await silent.wait(), await asyncio.to_thread(lambda: 5)
+
+    waited, output, code, five = run(main(), script())
+    assert waited >= 0.05
+    assert (output.strip(), code, five) == (b"7", 0, 5)
+
+
+def test_a_thread_started_by_a_coroutine_may_wake_it():
+    async def main():
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+        threading.Timer(0.15, loop.call_soon_threadsafe, [done.set]).start()
+        await done.wait()
+        return True
+
+    assert run(main(), script())
+
+
+def test_the_engine_works_while_timers_run(tools):
+    engine = script()
+
+    async def main():
+        timer = asyncio.ensure_future(asyncio.sleep(30))
+        completion = await engine.sample(tools.request((1,)))
+        timer.cancel()
+        return completion
+
+    began = time.perf_counter()
+    assert isinstance(run(main(), engine), Completion)
+    assert time.perf_counter() - began < 5
+
+
+def test_errors_of_coroutines_and_of_the_engine_come_out(tools):
+    def reply(request):
+        raise EngineError("no such luck")
+
+    engine = ScriptedEngine(reply)
+    with pytest.raises(EngineError, match="no such luck"):
+        run(engine.sample(tools.request((1,))), engine)
+
+    async def main():
+        raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        run(main(), script())
+
+
+def test_ctrl_c_ends_the_run_and_cleans_up(tools):
+    cleaned = []
+
+    class Interrupted(ScriptedEngine):
+        def advance(self):
+            signal.raise_signal(signal.SIGINT)
+            return True
+
+    engine = Interrupted(lambda request: (1,))
+
+    async def main():
+        try:
+            await engine.sample(tools.request((1,)))
+        finally:
+            cleaned.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(main(), engine)
+    assert cleaned == [True]
+
+
+def test_it_runs_inside_a_running_loop_as_in_a_notebook(tools):
+    engine = script()
+
+    async def cell():
+        return run(engine.sample(tools.request((1,))), engine)
+
+    assert asyncio.run(cell()).token_ids == (1, 2)

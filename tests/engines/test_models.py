@@ -1,0 +1,84 @@
+"""Every family's log-probabilities, sampled in a crowd, equal those of one plain forward pass."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from turnwise.engines import EngineConfig, LocalEngine
+from turnwise.engines.masks import MaskRule
+from turnwise.engines.measure import _difference, _make_probe
+from turnwise.engines.rows import CachedRows
+from turnwise.errors import EngineError
+
+CACHED = ["qwen3", "qwen3-eager", "qwen3-lora", "llama", "gemma2", "gemma3", "mistral", "gpt2"]
+RECOMPUTED = ["lfm2", "mamba"]
+FORMS = {"qwen3": "by layer type", "gemma3": "by layer type", "mistral": "windowed", "gpt2": "full"}
+
+
+def groups(tools, lengths=(3, 60)):
+    rng = np.random.default_rng(1)
+    start = tuple(rng.integers(3, 23, 30).tolist())
+    prompts = [tuple(rng.integers(3, 23, size).tolist()) for size in rng.integers(*lengths, 6)]
+    prompts += [(*start, 4, 5), (*start, 6), (*start[:24], 7)]
+    return [
+        tools.request(prompt, id=tools.turn(visit, sample), temperature=0.7, max_tokens=14)
+        for visit, prompt in enumerate(prompts)
+        for sample in range(3)
+    ]
+
+
+@pytest.mark.parametrize("name", CACHED + RECOMPUTED)
+def test_logprobs_are_those_of_a_plain_forward_pass(make_engine, models, tools, name):
+    engine = make_engine(name, stop_ids={2}, max_rows=9)
+    assert engine.reason("main").startswith("cache: " if name in CACHED else "no cache: ")
+    assert FORMS.get(name, "") in engine.reason("main")
+    asked = groups(tools)
+    completions = tools.ask(engine, asked) + tools.ask(engine, asked[::-1])
+    for one, completion in zip(asked + asked[::-1], completions, strict=True):
+        true = tools.true_logprobs(models(name), one.prompt_ids, completion.token_ids, 0.7)
+        np.testing.assert_allclose(completion.logprobs, true, atol=1e-4)
+
+
+def test_long_prompts_are_computed_in_pieces(make_engine, models, tools, monkeypatch):
+    monkeypatch.setattr("turnwise.engines.rows.PIECE", 16)
+    monkeypatch.setattr("turnwise.engines.rows.AREA", 3000)
+    engine = make_engine("gemma3")
+    asked = groups(tools, (10, 80))
+    completions = tools.ask(engine, asked)
+    assert engine.metrics()["engine/forward_calls"] > 20
+    for one, completion in zip(asked, completions, strict=True):
+        true = tools.true_logprobs(models("gemma3"), one.prompt_ids, completion.token_ids, 0.7)
+        np.testing.assert_allclose(completion.logprobs, true, atol=1e-4)
+
+
+def test_a_cache_that_is_insisted_on_and_wrong_is_refused(make_engine):
+    with pytest.raises(EngineError, match=r"engine\.cache = 'slots'.*refused"):
+        make_engine("mamba", cache="slots")
+
+
+def test_a_cache_can_be_declined(make_engine):
+    assert make_engine(cache="none").reason("main").startswith("no cache: asked for")
+
+
+def test_half_precision_is_served_within_its_tolerance(weights, models, tools):
+    model = copy.deepcopy(models("qwen3")).bfloat16()
+    engine = LocalEngine({"main": weights(model)}, EngineConfig(), 0)
+    assert engine.reason("main").startswith("cache: ")
+    asked = groups(tools)
+    differences = []
+    for one, completion in zip(asked, tools.ask(engine, asked), strict=True):
+        true = tools.true_logprobs(model, one.prompt_ids, completion.token_ids, 0.7)
+        differences += np.abs(np.array(completion.logprobs) - true).tolist()
+    assert np.mean(differences) < 2e-2
+
+
+def test_a_wrong_mask_would_be_noticed(models):
+    model = models("mistral")
+    with torch.inference_mode():
+        probe = _make_probe(model, 96, EngineConfig(), 0)
+        for form, right in (("windowed", True), ("full", False)):
+            rule = MaskRule(form=form, window=6, dtype=torch.float32)
+            difference = _difference(CachedRows(model, rule, 0), probe)
+            assert bool(difference.max() < 1e-4) is right
