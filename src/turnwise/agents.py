@@ -74,8 +74,8 @@ def demonstration(description: str, action: str) -> str:
     """Return the reply that warm-up teaches: a thought that describes, and an answer.
 
     Example:
-        >>> demonstration("left edge", "DOWN")
-        '<think> left edge </think> <answer> DOWN </answer>'
+        >>> demonstration("LEFT edge", "DOWN")
+        '<think> LEFT edge </think> <answer> DOWN </answer>'
     """
     thought = f"<think> {description} </think> " if description else ""
     return f"{thought}<answer> {action} </answer>"

@@ -119,7 +119,7 @@ def test_observation_is_the_shared_text():
     assert seen.description == "left r1c1 hole down r2c2 ice right r1c3 hole up r0c2 ice"
     assert seen.legal == ("LEFT", "DOWN", "RIGHT", "UP")
     assert env.observe(state_of(STANDARD, 0), "player").description == (
-        "left edge down r1c0 ice right r0c1 ice up edge"
+        "LEFT edge DOWN r1c0 ice RIGHT r0c1 ice UP edge"
     )
 
 

@@ -24,7 +24,7 @@ Example:
      r1c0 hole r1c1 goal
      you r0c0
     >>> env.observe(state, "player").description
-    'left edge down r1c0 hole right r0c1 ice up edge'
+    'LEFT edge DOWN r1c0 hole RIGHT r0c1 ice UP edge'
     >>> step = env.step(state, "player", "RIGHT", np.random.default_rng(0))
     >>> dict(step.rewards)
     {'goal': 0.0, 'fall': 0.0, 'progress': 0.5, 'expert': 1.0}
@@ -174,12 +174,12 @@ class FrozenLake(Env[LakeState]):
         return state
 
     def observe(self, state: LakeState, role: str) -> Observation:
-        """Return the lake in words; the description names the four neighbours."""
+        """Return the lake in words; the description says where each action leads."""
         lake, here = state.lake, state.position
         near = []
         for action, cell in zip(ACTIONS, lake.moves[here], strict=True):
             what = "edge" if cell == here else f"{lake.name(cell)} {lake.content(cell)}"
-            near.append(f"{action.lower()} {what}")
+            near.append(f"{action} {what}")
         text = f"{lake.text}\n you {lake.name(here)}"
         return Observation(text=text, legal=ACTIONS, description=" ".join(near))
 
