@@ -84,6 +84,12 @@ class SlotLayer(CacheLayerMixin):
             if tensor is not None:
                 tensor[target, :, :length] = tensor[source, :, :length]
 
+    def wipe(self) -> None:
+        """Overwrite everything with zeros."""
+        for tensor in (self.keys, self.values):
+            if tensor is not None:
+                tensor.zero_()
+
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return the visible length and offset, for models that ask."""
         return self._place.length, 0
@@ -150,10 +156,14 @@ class SlotCache(Cache):
         for layer in self.slot_layers:
             layer.copy(source, target, length)
 
-    def release(self) -> None:
-        """Give all memory back."""
-        self.layers.clear()
-        self.slots = self.positions = 0
+    def wipe(self, *, keep_memory: bool) -> None:
+        """Forget all contents, and give the memory back unless it is to be kept."""
+        if keep_memory:
+            for layer in self.slot_layers:
+                layer.wipe()
+        else:
+            self.layers.clear()
+            self.slots = self.positions = 0
 
 
 def _grown(tensor: Tensor, slots: int, positions: int) -> Tensor:

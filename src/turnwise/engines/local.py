@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, Protocol
 
 import torch
@@ -21,6 +22,9 @@ from turnwise.engines.measure import choose_rows
 from turnwise.engines.rows import Model, Rows
 from turnwise.errors import EngineError, unknown_name
 from turnwise.noise import token_uniforms
+from turnwise.types import TurnId
+
+_PLACE = attrgetter(*(field.name for field in fields(TurnId)))
 
 
 class PolicyLike(Protocol):
@@ -88,7 +92,7 @@ class LocalEngine:
         if not request.prompt_ids:
             raise EngineError(f"turn {request.id} has an empty prompt: give at least one token")
         future = asyncio.get_running_loop().create_future()
-        order = (*astuple(request.id), request.stream)
+        order = (*_PLACE(request.id), request.stream)
         call = _Call(request=request, future=future, order=order)
         lane.waiting.append(call)
         try:
@@ -109,7 +113,7 @@ class LocalEngine:
         lane.rows.forget()
 
     def end_iteration(self) -> None:
-        """Forget all prompts and release memory; not-deterministic engines keep both."""
+        """Forget all prompts, frozen policies' too, unless the engine is not deterministic."""
         for lane in self._lanes.values():
             if self.deterministic:
                 lane.rows.forget()

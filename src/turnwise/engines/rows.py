@@ -81,6 +81,7 @@ class CachedRows:
         self._cache = SlotCache()
         self._store = PrefixStore(prefix_bytes)
         self._lengths = np.zeros(0, dtype=np.int64)
+        self._written = False
 
     def prefill(self, prompts: Sequence[Prompt]) -> tuple[list[int], Tensor]:
         """Add rows; what is known of a prompt is copied, the rest computed (see `Rows`)."""
@@ -116,10 +117,16 @@ class CachedRows:
         self.count = count
 
     def forget(self) -> None:
-        """Drop remembered prompts, and all memory if no row is being written."""
+        """Drop remembered prompts, and what is in the slots if no row is being written.
+
+        A trainer wants the memory of an accelerator; to take the CPU's again costs as much as a few
+        passes, so that is kept.
+        """
         self._store.clear()
-        if not self.count:
-            self._cache.release()
+        if self._written and not self.count:
+            with torch.inference_mode():  # what was made in this mode can only be written in it
+                self._cache.wipe(keep_memory=self._device.type == "cpu")
+            self._written = False
 
     def _waiting(self, prompts: Sequence[Prompt]) -> set[int]:
         """Return which prompts should wait until others that begin like them are remembered."""
@@ -184,6 +191,7 @@ class CachedRows:
         both = torch.from_numpy(np.stack([tokens_NQ, positions_NQ])).to(self._device)
         self._cache.aim(first, both[1], length)
         self.calls += 1
+        self._written = True
         return self._head(
             ends,
             input_ids=both[0],

@@ -83,7 +83,7 @@ def _draw_pairs(
     place, width = _places(pair, len(rows))
     uniforms_PM = np.zeros((len(rows), width))
     uniforms_PM[pair, place] = uniforms
-    tokens_PM = _invert(logprobs_PV, torch.from_numpy(uniforms_PM))
+    tokens_PM = _invert(scores_PV, torch.from_numpy(uniforms_PM))
     greedy = torch.from_numpy(heats == 0.0).to(device)
     if bool((heats == 0.0).any()):
         tokens_PM = torch.where(greedy[:, None], logprobs_PV.argmax(-1, keepdim=True), tokens_PM)
@@ -91,10 +91,11 @@ def _draw_pairs(
     return tokens_PM.cpu().numpy()[pair, place], found_PM.cpu().numpy()[pair, place]
 
 
-def _invert(logprobs_PV: Tensor, uniforms_PM: Tensor) -> Tensor:
+def _invert(scores_PV: Tensor, uniforms_PM: Tensor) -> Tensor:
     """Return the tokens at which the distribution functions pass the uniforms, [P, M]."""
-    # Apple's GPU has no float64; its sums are made on the CPU.
-    probs_PV = (logprobs_PV.cpu() if logprobs_PV.device.type == "mps" else logprobs_PV).exp()
+    probs_PV = scores_PV.softmax(-1)
+    if probs_PV.device.type == "mps":  # Apple's GPU has no float64
+        probs_PV = probs_PV.cpu()
     below_PV = probs_PV.cumsum(-1, dtype=torch.float64)
     total_P1 = below_PV[:, -1:].contiguous()
     target_PM = uniforms_PM.to(below_PV.device) * total_P1
@@ -103,7 +104,7 @@ def _invert(logprobs_PV: Tensor, uniforms_PM: Tensor) -> Tensor:
     last_P1 = torch.searchsorted(below_PV, total_P1)
     # Logits that are not numbers end up behind the vocabulary; their log-probabilities tell.
     last_P1 = last_P1.clamp_(max=below_PV.shape[1] - 1)
-    return torch.minimum(tokens_PM, last_P1).to(logprobs_PV.device)
+    return torch.minimum(tokens_PM, last_P1).to(scores_PV.device)
 
 
 def _places(pair: IntArray, count: int) -> tuple[IntArray, int]:
