@@ -28,7 +28,7 @@ from turnwise.settings import Settings, parse
 from turnwise.trainers.config import GrpoConfig, SftConfig
 from turnwise.workflows import WORKFLOWS
 
-RUNNER_COMPONENTS = ("format", "seeing")
+RUNNER_COMPONENTS = ("invalid", "seeing")
 Phase = Literal["evaluation", "training", "warmup"]
 
 

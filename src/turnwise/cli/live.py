@@ -82,7 +82,7 @@ class LiveProgress:
     def advance(self, done: int, metrics: Mapping[str, float]) -> None:
         """Move the bar and show the phase's most telling metrics."""
         self._latest.update(metrics)
-        curve = CURVES.get(self._phase)
+        curve = CURVES.get(self._phase, "")
         if curve in metrics:
             self._curve.append(metrics[curve])
         facts = "  ".join(

@@ -27,7 +27,7 @@ def rollout_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
     }
     for name in sorted({name for turn in turns for name in turn.rewards}):
         total = sum(turn.rewards.get(name, 0.0) for turn in turns)
-        per = calls if name in ("format", "seeing") else many
+        per = calls if name in ("invalid", "seeing") else many
         metrics[f"reward/{name}"] = total / per
     for action in sorted({turn.action for turn in turns if turn.action is not None}):
         metrics[f"action/{action}"] = sum(turn.action == action for turn in turns) / calls

@@ -94,7 +94,7 @@ class RolloutSeat:
         identity, completion = await self._sample(prompt_ids)
         text = self._renderer.decode(completion.token_ids)
         action = parse_answer(text, observation.legal)
-        rewards = {"format": float(isinstance(action, str))}
+        rewards = {"invalid": float(isinstance(action, Failure))}
         if observation.description:
             rewards["seeing"] = float(thought_of(text) == observation.description)
         recorded = {

@@ -69,6 +69,7 @@ def rows_for(session: Session, config: SftConfig) -> Rows:
         renderer=policy.renderer,
         policy=policy.name,
         seed=session.seed,
+        states_per_task=config.states_per_task,
     )
 
 
