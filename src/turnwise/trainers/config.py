@@ -21,8 +21,6 @@ class SftConfig(Settings):
     """The most optimizer steps; 0 skips the phase."""
     batch_size: int = Field(default=64, ge=1)
     """Rows in one optimizer step."""
-    states_per_task: int = Field(default=1, ge=1)
-    """Demonstrations of each task drawn; more share the task's part of the prompt and cost less."""
     round: int = Field(default=25, ge=1)
     """Steps between two logged records, checks of seeing and checkpoints."""
     seeing_tasks: int = Field(default=128, ge=1)

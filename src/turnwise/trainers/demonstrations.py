@@ -14,15 +14,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from turnwise.agents import AgentConfig, demonstration, messages_for
-from turnwise.envs import Env, wander
+from turnwise.envs import Env
 from turnwise.errors import DataError
 from turnwise.noise import generator
 from turnwise.render import Renderer
 from turnwise.tasks import GeneratedTasks, SftRow, sft_rows
 from turnwise.types import Sample
-
-WALK = 4
-"""Most random steps from a task's start to a state of it that is shown."""
 
 
 class Rows(Protocol):
@@ -35,11 +32,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Demonstrations:
-    """States of fresh tasks, truly described, each with a uniformly random legal action.
-
-    `states_per_task` states of a task, each a few random steps from its start, stand side by side:
-    they share the task's part of the prompt, which the forest computes once.
-    """
+    """States of fresh tasks, truly described, each with a uniformly random legal action."""
 
     env: Env[Any]
     tasks: GeneratedTasks
@@ -47,7 +40,6 @@ class Demonstrations:
     renderer: Renderer
     policy: str
     seed: int
-    states_per_task: int = 1
 
     def batch(self, step: int, count: int) -> list[Sample]:
         """Return the rows of an optimizer step."""
@@ -55,8 +47,7 @@ class Demonstrations:
 
     def _row(self, index: int) -> Sample:
         rng = generator(self.seed, "demonstration", index)
-        task = self.tasks.task(index // self.states_per_task)
-        state = wander(self.env, task, rng, WALK if self.states_per_task > 1 else 0)
+        state = self.env.reset(self.tasks.task(index))
         observation = self.env.observe(state, self.agent.role)
         action = observation.legal[rng.integers(len(observation.legal))]
         messages = messages_for(self.agent, (), observation.text)

@@ -69,7 +69,6 @@ def rows_for(session: Session, config: SftConfig) -> Rows:
         renderer=policy.renderer,
         policy=policy.name,
         seed=session.seed,
-        states_per_task=config.states_per_task,
     )
 
 
