@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwise.envs import FrozenLake, FrozenLakeConfig, make_env
-from turnwise.envs.lake_maps import ACTIONS, distances_on, draw_rows, lake_of, layout
+from turnwise.envs.lake_maps import ACTIONS, distances_on, draw_rows, lake_of, layout, mirror
 from turnwise.envs.lake_solver import action_values, advantages, success_chances, transitions
 from turnwise.envs.lake_state import LakeState, render_lake
 from turnwise.errors import ConfigError, DataError, EnvError, UnknownNameError
+from turnwise.tasks import GeneratedTasks
 from turnwise.types import Task
 
 STANDARD = ("SFFF", "FHFH", "FFFH", "HFFG")
@@ -116,7 +117,7 @@ def test_observation_is_the_shared_text():
         "lake\n r0c0 start r0c1 ice r0c2 ice r0c3 ice\n r1c0 ice r1c1 hole r1c2 ice r1c3 hole\n"
         " r2c0 ice r2c1 ice r2c2 ice r2c3 hole\n r3c0 hole r3c1 ice r3c2 ice r3c3 goal\n you r1c2"
     )
-    assert seen.description == "left r1c1 hole down r2c2 ice right r1c3 hole up r0c2 ice"
+    assert seen.description == "LEFT r1c1 hole DOWN r2c2 ice RIGHT r1c3 hole UP r0c2 ice"
     assert seen.legal == ("LEFT", "DOWN", "RIGHT", "UP")
     assert env.observe(state_of(STANDARD, 0), "player").description == (
         "LEFT edge DOWN r1c0 ice RIGHT r0c1 ice UP edge"
@@ -281,3 +282,23 @@ def test_file_opens_with_the_sections_of_every_env():
     sections = ["Task:", "What each role sees:", "Actions:", "Rewards:", "End:", "Baselines:"]
     places = [head.index(section) for section in [*sections, "Example:"]]
     assert places == sorted(places)
+
+
+def test_mirrored_lakes_have_their_goal_in_every_corner_and_stay_in_their_split():
+    env = make_env("frozen-lake", mirrored=True, start="random")
+    plain = make_env("frozen-lake")
+    goals = set()
+    for index in range(60):
+        task = GeneratedTasks(env, "train", seed=3).task(index)
+        goals.add("".join(task.data["map"]).index("G"))
+        upright = min(
+            (
+                mirror(tuple(task.data["map"]), upside_down=down, left_right=right)
+                for down in (False, True)
+                for right in (False, True)
+            ),
+            key=lambda rows: "".join(rows).index("G") != 15,
+        )
+        assert plain.canonical({"map": upright}) == env.canonical(task.data)
+        assert env.shortest_path(env.reset(task))
+    assert goals == {0, 3, 12, 15}

@@ -50,6 +50,7 @@ from turnwise.envs.lake_maps import (
     draw_rows,
     lake_of,
     layout,
+    mirror,
     move_start,
 )
 from turnwise.envs.lake_solver import action_values, advantages, slide
@@ -78,6 +79,9 @@ class FrozenLakeConfig(Settings):
     start: Literal["corner", "random"] = "corner"
     """Where the S is: where the map has it, or on a random cell from which the goal can be reached.
     Random starts show training all of a map; scores are comparable from the corner."""
+    mirrored: bool = False
+    """Whether maps are mirrored at random, so that the goal may be in any corner: training on such
+    maps, no action is better than another before the map is read."""
     solvable: bool = True
     """False makes maps for warm-up, which show everything that can be seen and ask for nothing: no
     way to the goal is needed, and the S and the player stand on two independent random cells."""
@@ -129,6 +133,9 @@ class FrozenLake(Env[LakeState]):
         rows = config.map or draw_rows(
             rng, config.size, config.frozen_probability, solvable=config.solvable
         )
+        if config.mirrored:
+            down, right = rng.random(2) < 0.5
+            rows = mirror(rows, upside_down=bool(down), left_right=bool(right))
         if config.start == "random" or not config.solvable:
             rows = move_start(rows, _any_start(rows, rng, reachable=config.solvable))
         cell = lake_of(rows).start

@@ -182,16 +182,29 @@ def move_start(rows: Rows, cell: int) -> Rows:
     return cut("".join(letters), len(rows[0]))
 
 
-def layout(rows: Sequence[str]) -> str:
-    """Return the layout of holes and goals, the same for a map, its mirror image and any start.
-
-    The mirror image at the diagonal (the transpose) is the only symmetry that keeps a goal in the
-    last corner.
+def mirror(rows: Rows, *, upside_down: bool, left_right: bool) -> Rows:
+    """Return the map mirrored, the goal's corner with it.
 
     Example:
-        >>> layout(("SF", "HG")) == layout(("FH", "SG")) == layout(("SH", "FG"))
+        >>> mirror(("SF", "HG"), upside_down=True, left_right=False)
+        ('HG', 'SF')
+    """
+    turned = rows[::-1] if upside_down else rows
+    return tuple(row[::-1] for row in turned) if left_right else turned
+
+
+def layout(rows: Sequence[str]) -> str:
+    """Return the layout of holes and goals, the same for all mirror images of a map and any start.
+
+    Example:
+        >>> layout(("SF", "HG")) == layout(("FH", "SG")) == layout(("HG", "FS"))
         True
     """
-    plain = [row.replace("S", "F") for row in rows]
-    mirrored = ["".join(column) for column in zip(*plain, strict=True)]
-    return min("/".join(plain), "/".join(mirrored))
+    plain = tuple(row.replace("S", "F") for row in rows)
+    images = [
+        mirror(image, upside_down=upside_down, left_right=left_right)
+        for image in (plain, tuple("".join(column) for column in zip(*plain, strict=True)))
+        for upside_down in (False, True)
+        for left_right in (False, True)
+    ]
+    return min("/".join(image) for image in images)
