@@ -44,9 +44,16 @@ def train(
     """Train a recipe, evaluate it on unseen tasks, and write the report."""
     from turnwise import api
     from turnwise.cli.live import LiveProgress
+    from turnwise.cli.verdict import verdict
+    from turnwise.errors import ConfigError
     from turnwise.recipe import load_recipe
 
     with one_sentence():
+        if resume and sets:
+            raise ConfigError(
+                "--resume goes on with the run's own recipe, so --set would be ignored: leave it "
+                "out, or start a new run"
+            )
         chosen = load_recipe(recipe, sets or [])
         with LiveProgress(problems if as_json else console) as live:
             outcome = api.train(chosen, run=run, resume_run=resume, progress=live)
@@ -55,6 +62,7 @@ def train(
         print_json({"run": str(outcome.run), "finished": outcome.finished, "scores": scores})
     elif outcome.scores is not None:
         draw_scores(outcome.scores)
+        console.print(verdict(outcome.scores), highlight=False)
         console.print(f"report: {outcome.run / 'report.md'}", highlight=False)
     if not outcome.finished:
         raise typer.Exit(STOPPED)
