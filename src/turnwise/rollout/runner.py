@@ -23,6 +23,8 @@ from turnwise.workflows.base import Workflow
 
 NoiseRule = Literal["common", "independent"]
 RETRIES = 2
+REPLIES = ("parse", "illegal_action")
+"""Failures that end an episode as a fall does: the reply was no action."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,7 +105,7 @@ class Runner:
             trajectories=tuple(
                 Trajectory(role=role, turns=tuple(seat.turns)) for role, seat in seats.items()
             ),
-            terminated=step.terminated if step else error is not None and error.kind != "context",
+            terminated=step.terminated if step else error is not None and error.kind in REPLIES,
             truncated=step.truncated if step else error is not None and error.kind == "context",
             score=score,
             error=error,

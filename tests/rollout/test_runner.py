@@ -1,0 +1,246 @@
+"""Episodes of the one rollout core: rewards, ends, failures as data, chance by place."""
+
+from __future__ import annotations
+
+import pytest
+
+from turnwise.agents import AgentConfig
+from turnwise.engines import Completion, ScriptedEngine
+from turnwise.envs import FrozenLake, FrozenLakeConfig
+from turnwise.errors import EngineError
+from turnwise.rollout import Play, Runner
+from turnwise.types import Failure, Message
+from turnwise.workflows import solo
+
+WINNING = ("DOWN", "DOWN", "RIGHT", "RIGHT")
+
+
+def states(episode):
+    return [turn.state_key for turn in episode.turns]
+
+
+def test_a_won_episode_is_recorded_turn_by_turn(make_runner, lake, says, renderer):
+    (episode,) = make_runner(lake, says(WINNING)).play()
+    assert (episode.terminated, episode.truncated, episode.score) == (True, False, 1.0)
+    assert episode.error is None
+    assert [turn.action for turn in episode.turns] == list(WINNING)
+    assert [turn.id.turn for turn in episode.turns] == [0, 1, 2, 3]
+    assert [key.split("/", 2)[2] for key in states(episode)] == [
+        "r0c0/8", "r1c0/7", "r2c0/6", "r2c1/5",
+    ]  # fmt: skip
+    last = episode.turns[-1]
+    assert last.rewards == {
+        "invalid": 0.0, "seeing": 0.0, "goal": 1.0, "fall": 0.0, "progress": 0.25, "expert": 1.0,
+    }  # fmt: skip
+    assert last.text == "<answer> RIGHT </answer>"
+    assert [span.name for span in last.spans] == ["answer", "action"]
+    assert last.completion_ids == renderer.completion_ids(last.text)
+
+
+def test_seeing_is_rewarded_to_the_letter(make_runner, lake, renderer):
+    truth = "LEFT edge DOWN r1c0 ice RIGHT r0c1 ice UP edge"
+    for thought, expected in ((truth, 1.0), (truth.replace("ice", "hole"), 0.0)):
+        ids = renderer.completion_ids(f"<think> {thought} </think> <answer> LEFT </answer>")
+        (episode,) = make_runner(lake, lambda request, ids=ids: ids).play()
+        assert episode.turns[0].rewards["seeing"] == expected
+
+
+def test_a_fall_ends_with_its_reward_and_the_limit_truncates(make_runner, lake, says):
+    (fallen,) = make_runner(lake, says(["RIGHT", "DOWN"])).play()
+    assert (fallen.terminated, fallen.truncated, fallen.score) == (True, False, 0.0)
+    assert fallen.turns[-1].rewards["fall"] == 1.0
+    (lost,) = make_runner(lake, says(["LEFT"] * 8)).play()
+    assert (lost.terminated, lost.truncated, len(lost.turns)) == (False, True, 8)
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [("DOWN", "parse"), ("<answer> </answer>", "illegal_action"), ("", "parse"),
+     ("<answer> JUMP </answer>", "illegal_action")],
+)  # fmt: skip
+def test_a_reply_without_an_action_ends_the_episode_and_costs(
+    make_runner, lake, renderer, says, reply, kind
+):
+    first, second = says(["DOWN"] * 2), renderer.completion_ids(reply)
+    script = lambda request: second if request.id.turn else first(request)  # noqa: E731
+    (episode,) = make_runner(lake, script).play()
+    assert (episode.terminated, episode.truncated, episode.score) == (True, False, 0.0)
+    assert episode.error.kind == kind
+    good, bad = episode.turns
+    assert good.rewards["invalid"] == 0.0
+    assert (bad.action, bad.error, bad.rewards["invalid"]) == (None, episode.error, 1.0)
+    assert set(bad.rewards) == {"invalid", "seeing"}
+    assert bad.state_key is not None
+
+
+def test_a_full_context_truncates(make_runner, lake, says):
+    full = Completion(token_ids=(), logprobs=(), finish_reason="context", policy_version=0)
+    first = says(["DOWN"])
+    script = lambda request: full if request.id.turn else first(request)  # noqa: E731
+    (episode,) = make_runner(lake, script).play()
+    assert (episode.terminated, episode.truncated) == (False, True)
+    assert episode.error.kind == "context"
+    assert (episode.turns[-1].completion_ids, episode.turns[-1].finish_reason) == ((), "context")
+
+
+def test_a_cut_reply_says_so(make_runner, lake, says):
+    (episode,) = make_runner(lake, says(["DOWN"]), max_tokens=2).play()
+    assert (episode.turns[0].finish_reason, episode.error.kind) == ("length", "parse")
+    assert len(episode.turns[0].completion_ids) == 2
+
+
+class Cracking(FrozenLake):
+    """A lake that breaks under the second step of an episode that goes right."""
+
+    def step(self, state, role, action, noise):
+        if state.position == 1:
+            raise KeyError("the ice broke")
+        return super().step(state, role, action, noise)
+
+
+def test_an_env_that_raises_is_data_and_kills_no_sibling(make_runner, says):
+    env = Cracking(FrozenLakeConfig(map=("SFF", "FHF", "FFG")))
+    right, down = says(["RIGHT"] * 2), says(WINNING)
+    script = lambda request: (right if request.id.sample == 1 else down)(request)  # noqa: E731
+    played = make_runner(env, script).play(samples=3)
+    assert [episode.score for episode in played] == [1.0, 0.0, 1.0]
+    broken = played[1]
+    assert broken.error == Failure(kind="env", message="KeyError: 'the ice broke'")
+    assert (broken.terminated, broken.truncated) == (False, False)
+    assert [turn.action for turn in broken.turns] == ["RIGHT"]
+
+
+def test_an_env_that_returns_nonsense_is_named(make_runner, says):
+    class Wrong(FrozenLake):
+        def step(self, state, role, action, noise):
+            return state
+
+    (episode,) = make_runner(Wrong(FrozenLakeConfig(map=("SF", "FG"))), says(["DOWN"])).play()
+    assert episode.error.kind == "env"
+    assert "must return a Step, got LakeState" in episode.error.message
+
+
+def test_engine_failures_are_retried_with_the_same_noise(make_runner, slippery, table):
+    """An episode that failed on its way is played again to the very same tokens and slips."""
+    drawn = table({"DOWN": 0.5, "RIGHT": 0.5})
+    calm = make_runner(slippery, drawn, noise="independent").play(samples=4)
+    failures = {(1, 0): 2, (2, 2): 1}
+
+    def shaky(request):
+        place = (request.id.sample, request.id.turn)
+        if failures.get(place, 0):
+            failures[place] -= 1
+            raise EngineError("the engine was away")
+        return drawn(request)
+
+    assert make_runner(slippery, shaky, noise="independent").play(samples=4) == calm
+    assert not any(failures.values())
+
+
+def test_an_engine_that_keeps_failing_costs_its_episode_only(make_runner, lake, says):
+    calls = []
+
+    def script(request):
+        if request.id.sample == 1 and request.id.turn == 2:
+            calls.append(request)
+            raise EngineError("gone")
+        return says(WINNING)(request)
+
+    played = make_runner(lake, script).play(samples=2)
+    assert [episode.score for episode in played] == [1.0, 0.0]
+    assert played[1].error == Failure(kind="engine", message="gone")
+    assert (played[1].terminated, played[1].truncated) == (False, False)
+    assert len(played[1].turns) == 2
+    assert len(calls) == 3
+
+
+def test_a_group_shares_the_worlds_chance_or_does_not(make_runner, slippery, says):
+    same = says(["DOWN", "RIGHT"] * 4)
+    common = make_runner(slippery, same).play(samples=4, visits=2)
+    own = make_runner(slippery, same, noise="independent").play(samples=4, visits=2)
+    for group in (common[:4], common[4:]):
+        assert all(states(episode) == states(group[0]) for episode in group)
+    assert states(common[0]) != states(common[4])
+    assert len({tuple(states(episode)) for episode in own[:4]}) > 1
+
+
+def test_chance_depends_on_seed_iteration_and_stream(make_runner, slippery, says):
+    def walked(seed=0, **place):
+        played = make_runner(slippery, says(["DOWN", "RIGHT"] * 4), seed=seed).play(
+            visits=3, **place
+        )
+        return [states(episode) for episode in played]
+
+    base = walked()
+    assert walked() == base
+    others = (walked(seed=1), walked(iteration=1), walked(stream="evaluation"))
+    assert all(other != base for other in others)
+
+
+def test_an_episode_is_the_same_alone_and_among_others(make_runner, slippery, table):
+    drawn = table({"DOWN": 0.5, "RIGHT": 0.5})
+    many = make_runner(slippery, drawn, noise="independent").play(samples=3, visits=2)
+    alone = make_runner(slippery, drawn, noise="independent").play()
+    assert alone == many[:1]
+
+
+def test_episodes_that_are_solved_early_are_kept(make_runner, lake, says):
+    quick, slow = says(WINNING), says(["LEFT"] * 8)
+    script = lambda request: (slow if request.id.sample else quick)(request)  # noqa: E731
+    played = make_runner(lake, script).play(samples=3)
+    assert [len(episode.turns) for episode in played] == [4, 8, 8]
+    assert [episode.sample for episode in played] == [0, 1, 2]
+
+
+def test_the_agents_history_is_what_its_prompt_holds(make_runner, lake, says, renderer):
+    for history, extends in (("full", True), ("observation", False)):
+        (episode,) = make_runner(lake, says(WINNING), history=history).play()
+        first, second = episode.turns[:2]
+        said = first.prompt_ids + first.completion_ids
+        assert (second.prompt_ids[: len(said)] == said) == extends
+    shown = renderer.decode(second.prompt_ids)
+    assert "you r1c0" in shown
+    assert "you r0c0" not in shown
+
+
+def test_greedy_takes_the_likeliest_and_sampling_draws(make_runner, lake, table):
+    made = make_runner(lake, table({"LEFT": 0.4, "UP": 0.6}))
+    greedy, sampled = made.play(greedy=True), made.play()
+    assert {turn.action for turn in greedy[0].turns} == {"UP"}
+    assert {turn.action for turn in sampled[0].turns} == {"UP", "LEFT"}
+    assert {turn.sampling.temperature for turn in greedy[0].turns} == {0.0}
+    assert {turn.sampling.temperature for turn in sampled[0].turns} == {1.0}
+
+
+def test_a_workflow_may_ask_without_stepping(lake, renderer, says, task_of):
+    async def consulted(agents, state):
+        await agents["player"].ask([Message(role="user", content="ready")])
+        return await solo(agents, state)
+
+    answers = says(["UP", *WINNING])
+    runner = Runner(
+        env=lake,
+        workflow=consulted,
+        agents={"player": AgentConfig()},
+        renderers={"main": renderer},
+        engine=ScriptedEngine(answers),
+        seed=0,
+    )
+    play = Play(iteration=0, visit=0, task=task_of(lake), sample=0)
+    (episode,) = runner.collect([play], "train")
+    question, *moves = episode.turns
+    assert (question.action, question.rewards, question.state_key) == (None, {}, None)
+    assert [turn.id.turn for turn in episode.turns] == [0, 1, 2, 3, 4]
+    assert [turn.action for turn in moves] == list(WINNING)
+    assert episode.score == 1.0
+
+
+def test_no_plays_are_no_episodes(make_runner, lake, says):
+    assert make_runner(lake, says(WINNING)).play(samples=0) == []
+
+
+def test_turns_name_the_weights_that_wrote_them(make_runner, lake, says):
+    made = make_runner(lake, says(WINNING))
+    made.engine.hand_over("main")
+    (episode,) = made.play()
+    assert {turn.policy_version for turn in episode.turns} == {1}
