@@ -302,3 +302,12 @@ def test_mirrored_lakes_have_their_goal_in_every_corner_and_stay_in_their_split(
         assert plain.canonical({"map": upright}) == env.canonical(task.data)
         assert env.shortest_path(env.reset(task))
     assert goals == {0, 3, 12, 15}
+
+
+def test_sizes_are_drawn_evenly_between_the_smallest_and_the_largest():
+    tasks = GeneratedTasks(make_env("frozen-lake", size=4, largest=6), "train", seed=0).take(300)
+    sizes = [len(task.data["map"]) for task in tasks]
+    assert all(len(row) == n for n, t in zip(sizes, tasks, strict=True) for row in t.data["map"])
+    assert all(70 < sizes.count(size) < 130 for size in (4, 5, 6))
+    with pytest.raises(ConfigError, match="largest = 4 is below size = 5: raise it"):
+        make_env("frozen-lake", size=5, largest=4)

@@ -67,6 +67,8 @@ class FrozenLakeConfig(Settings):
 
     size: int = Field(default=4, ge=4, le=LARGEST)
     """Rows and columns of random maps."""
+    largest: int | None = Field(default=None, ge=4, le=LARGEST)
+    """The largest size of random maps, drawn evenly from `size` on; None is `size` itself."""
     map: Rows | None = None
     """One map for all tasks, as rows of S, F, H, G; None draws a map for every task. A given map is
     in every split: there is no unseen test, and task sources say `seen`."""
@@ -91,11 +93,13 @@ class FrozenLakeConfig(Settings):
         given = self.model_fields_set
         if self.map is not None:
             lake = lake_of(self.map)
-            idle = sorted(given & {"size", "frozen_probability"})
+            idle = sorted(given & {"size", "largest", "frozen_probability"})
             if idle:
                 raise ValueError(f"{idle[0]} is for random maps and a map is given: leave one out")
             if self.solvable and lake.distances[lake.start] == inf:
                 raise ValueError(f"map {list(self.map)} has no way from S to G: melt a hole")
+        if self.largest is not None and self.largest < self.size:
+            raise ValueError(f"largest = {self.largest} is below size = {self.size}: raise it")
         if not self.solvable and "start" in given and self.start == "corner":
             raise ValueError(
                 'start = "corner" has no effect with solvable = false, where starts are random: '
@@ -130,9 +134,7 @@ class FrozenLake(Env[LakeState]):
             ConfigError: if the options hardly ever give a solvable map.
         """
         config = self.config
-        rows = config.map or draw_rows(
-            rng, config.size, config.frozen_probability, solvable=config.solvable
-        )
+        rows = config.map or self._draw(rng)
         if config.mirrored:
             down, right = rng.random(2) < 0.5
             rows = mirror(rows, upside_down=bool(down), left_right=bool(right))
@@ -147,6 +149,13 @@ class FrozenLake(Env[LakeState]):
         steps = distance if isfinite(distance) else len(rows) + len(rows[0]) - 2
         limit = max(1, round(config.step_limit * steps))
         return {"map": list(rows), "slippery": config.slippery, "limit": limit, **place}
+
+    def _draw(self, rng: np.random.Generator) -> Rows:
+        config = self.config
+        size, largest = config.size, config.largest or config.size
+        if largest > size:
+            size = int(rng.integers(size, largest + 1))
+        return draw_rows(rng, size, config.frozen_probability, solvable=config.solvable)
 
     def canonical(self, data: Mapping[str, Any]) -> str:
         """Return the layout of holes and goal, so that mirror images and starts share a split."""
