@@ -6,6 +6,7 @@ evaluate, report. The command line is a thin face on these functions.
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -107,9 +108,11 @@ def train(
         stack.callback(session.metrics.close)
         finished = _phases(session, recipe, resumed=resume_run)
         if not finished:
+            # the run's own recipe: its name may be that of a file that `turnwise` does not know
+            paths = shlex.join([str(folder.recipe), "--run", str(folder.path)])
             watcher.note(
                 f"stopped by {stop.requested} after saving: go on with "
-                f"`turnwise train {recipe.name} --run {folder.path} --resume`"
+                f"`turnwise train {paths} --resume`"
             )
             return Outcome(run=folder.path, finished=False, scores=None)
         watcher.begin("evaluation", done=0, total=1)

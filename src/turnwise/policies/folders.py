@@ -6,7 +6,6 @@ Owns two context managers used by whatever writes a model to disk. Knows nothing
 from __future__ import annotations
 
 import shutil
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,10 +18,12 @@ from transformers.utils import logging as hf_logging
 def replaced_folder(target: Path) -> Iterator[Path]:
     """Yield an empty folder beside `target` that takes its place when the block succeeds.
 
-    A kill inside the block leaves `target` as it was. Where `target` exists there is an instant
-    between two renames in which it does not; then its old content is in `<target>.old`.
+    A kill inside the block leaves `target` as it was; what was written is deleted the next time.
+    Where `target` exists there is an instant between two renames in which it does not; then its old
+    content is in `<target>.old`. One process writes a target at a time.
 
     Example:
+        >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as root:
         ...     with replaced_folder(Path(root, "model")) as folder:
         ...         _ = (folder / "a.txt").write_text("a")
@@ -30,10 +31,11 @@ def replaced_folder(target: Path) -> Iterator[Path]:
         ['a.txt']
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    folder = target.with_name(f".{target.name}.partial")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
     try:
         yield folder
-        folder.chmod(0o755)  # mkdtemp's 0700 is for secrets
         old = target.with_name(f"{target.name}.old")
         if target.exists():
             shutil.rmtree(old, ignore_errors=True)

@@ -55,13 +55,13 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
     updates = plan.trainer.iterations * plan.trainer.updates_per_batch
     optimizer = make_optimizer(session.policy, plan.optimizer, max(updates, 1))
     reference = reference_policy(session, plan.loss)
-    iteration = 0
+    iteration, done = 0, False
     if resumed is not None:
         resumed.restore(optimizer)
-        iteration = resumed.step
+        iteration, done = resumed.step, reached(plan, resumed.score)
     session.progress.begin("training", done=iteration, total=plan.trainer.iterations)
 
-    while iteration < plan.trainer.iterations:
+    while iteration < plan.trainer.iterations and not done:
         if session.stop.requested:
             return False
         began = time.perf_counter()
@@ -93,13 +93,16 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
             metrics["validation/score"] = score
         session.record(PHASE, iteration, metrics, began)
         session.progress.advance(iteration, metrics)
-        done = plan.target is not None and score is not None and score >= plan.target
+        done = reached(plan, score)
         last = done or iteration == plan.trainer.iterations or bool(session.stop.requested)
         if score is not None or last or iteration % session.checkpoint_every == 0:
             session.save(PHASE, iteration, optimizer, score=score)
-        if done:
-            break
     return True
+
+
+def reached(plan: Plan, score: float | None) -> bool:
+    """Whether a validation score is the target at which training stops."""
+    return plan.target is not None and score is not None and score >= plan.target
 
 
 def play_groups(session: Session, plan: Plan, visits: Sequence[Visit]) -> list[Episode]:

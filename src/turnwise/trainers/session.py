@@ -120,10 +120,14 @@ class Session:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resumed:
-    """Where a run goes on: the phase, its finished steps, and how to restore its optimizer."""
+    """Where a run goes on: the phase, its finished steps, and how to restore its optimizer.
+
+    `score` is the validation score of the weights, if they were validated.
+    """
 
     phase: str
     step: int
+    score: float | None
     restore: Callable[[PolicyOptimizer], None]
     meta: Mapping[str, Any]
 
@@ -155,7 +159,11 @@ def resume(session: Session) -> Resumed | None:
         optimizer.load_state_dict(state)
 
     return Resumed(
-        phase=checkpoint.phase, step=checkpoint.step, restore=restore, meta=checkpoint.meta
+        phase=checkpoint.phase,
+        step=checkpoint.step,
+        score=checkpoint.score,
+        restore=restore,
+        meta=checkpoint.meta,
     )
 
 

@@ -1,0 +1,109 @@
+"""Trains in child processes that die, or get a signal, at chosen places.
+
+Imports everything once; then forks a child for every job read from standard input, one JSON object
+a line, and answers with the child's exit status. What a child says goes to the job's `log`.
+"""
+
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import turnwise.trainers.grpo
+from turnwise import api
+from turnwise.cli.main import app
+from turnwise.engines import LocalEngine
+from turnwise.policies import Policy, PolicyOptimizer
+from turnwise.runs import Checkpoints, EpisodeLog, MetricsLog, checkpoints, files
+
+PLACES: dict[str, tuple[Any, str]] = {
+    "token": (LocalEngine, "advance"),
+    "step": (PolicyOptimizer, "step"),
+    "saving weights": (Policy, "save"),
+    "saving optimizer": (torch, "save"),
+    "sealing": (checkpoints, "_seal"),
+    "renewing best": (Checkpoints, "_mark_best"),
+    "pruning": (Checkpoints, "_delete"),
+    "metrics": (MetricsLog, "append"),
+    "line": (files.LineLog, "append"),
+    "episodes": (EpisodeLog, "write"),
+    "validation": (turnwise.trainers.grpo, "evaluate"),
+    "test": (api, "evaluate_run"),
+    "training": (api, "train_grpo"),
+    "renaming": (Path, "rename"),
+}
+
+
+def main() -> None:
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            os._exit(work(json.loads(line)))
+        _, status = os.waitpid(child, 0)
+        sys.stdout.write(json.dumps({"code": os.waitstatus_to_exitcode(status)}) + "\n")
+        sys.stdout.flush()
+
+
+def work(job: dict[str, Any]) -> int:
+    """Run `turnwise` with the job's arguments; return its exit code."""
+    torch.set_num_threads(1)
+    log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    for event in job["events"]:
+        plant(**event)
+    try:
+        app(job["arguments"], prog_name="turnwise")
+    except SystemExit as end:
+        sys.stdout.flush()
+        return end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        return 1
+    return 0
+
+
+def plant(
+    place: str,
+    call: int = 1,
+    signals: tuple[str, ...] = ("SIGKILL",),
+    after: bool = False,
+    tear: bool = False,
+) -> None:
+    """Send this process `signals` before (or after) the given call at a place, counted from 1.
+
+    `tear` writes half of the line that is about to be appended.
+    """
+    owner, name = PLACES[place]
+    real: Callable[..., Any] = getattr(owner, name)
+    calls = 0
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls != call:
+            return real(*args, **kwargs)
+        if tear:
+            half(args[0].path, args[1])
+        result = real(*args, **kwargs) if after else None
+        for word in signals:
+            signal.raise_signal(signal.Signals[word])
+        return result if after else real(*args, **kwargs)
+
+    setattr(owner, name, wrapped)
+
+
+def half(path: Path, record: dict[str, Any]) -> None:
+    with path.open("ab") as file:
+        file.write(json.dumps(record).encode()[:40])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""SIGTERM, SIGUSR1 and Ctrl-C stop a run where nothing is lost; a second Ctrl-C does not wait."""
+
+import re
+import shlex
+
+import pytest
+
+COMMAND = re.compile(r"`turnwise ([^`]*--resume)`")
+
+
+def stop(turnwise, run, *events):
+    """Train until a signal stops it; return what was said, with the command that goes on."""
+    ended = turnwise.train(run, *events)
+    assert ended.code == 130, ended.said
+    (command,) = COMMAND.findall(ended.said)
+    return ended.said, shlex.split(command)
+
+
+@pytest.mark.parametrize(
+    ("word", "place"),
+    [
+        pytest.param("SIGINT", {"place": "token", "call": 250}, id="Ctrl-C while playing"),
+        pytest.param("SIGTERM", {"place": "step", "call": 37}, id="SIGTERM in warm-up",
+                     marks=pytest.mark.slow),
+        pytest.param("SIGTERM", {"place": "saving weights", "call": 5}, id="SIGTERM between phases",
+                     marks=pytest.mark.slow),
+        pytest.param("SIGUSR1", {"place": "validation", "call": 2}, id="SIGUSR1 in validation",
+                     marks=pytest.mark.slow),
+        pytest.param("SIGUSR1", {"place": "sealing", "call": 7}, id="SIGUSR1 while saving",
+                     marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_a_stopped_run_goes_on_to_the_same_numbers(
+    turnwise, unbroken, traces, differences, tmp_path, word, place
+):
+    run = tmp_path / "a run"
+    said, command = stop(turnwise, run, place | {"signals": [word]})
+    assert f"stopped by {word} after saving" in said
+    ended = turnwise(*command)
+    assert ended.code == 0, ended.said
+    assert differences(traces(run), unbroken) == []
+
+
+@pytest.mark.parametrize("word", ["SIGINT", "SIGTERM", "SIGUSR1"])
+def test_a_signal_loses_no_finished_iteration(turnwise, tmp_path, word):
+    run = tmp_path / "run"
+    stop(turnwise, run, {"place": "step", "call": 103, "signals": [word]})
+    assert (run / "metrics.jsonl").read_text().count('"phase":"train"') == 2
+    newest = max(path.name for path in (run / "checkpoints").iterdir() if path.is_dir())
+    assert newest.endswith("-train-2")
