@@ -46,9 +46,9 @@ def test_pruning_keeps_the_newest_and_the_best(tmp_path):
     store = Checkpoints(tmp_path, keep=2)
     for step, score in enumerate([0.2, 0.9, None, 0.9, 0.5, None]):
         save(store, step, score)
-    assert steps(store) == [1, 4, 5]
+    assert steps(store) == [3, 4, 5]
     best = store.best()
-    assert best is not None and (best.step, best.score) == (1, 0.9)
+    assert best is not None and (best.step, best.score) == (3, 0.9)
     assert json.loads((tmp_path / "best.json").read_text())["checkpoint"] == best.path.name
 
 

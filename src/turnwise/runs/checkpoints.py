@@ -121,9 +121,9 @@ class Checkpoints:
         return Latest(checkpoint=None)
 
     def best(self) -> Checkpoint | None:
-        """Return the checkpoint with the highest validation score, the earliest among equals."""
+        """Return the checkpoint with the highest validation score, the latest among equals."""
         scored = [c for c in self._readable() if c.score is not None]
-        return max(scored, key=lambda c: (c.score, -c.serial), default=None)
+        return max(scored, key=lambda c: (c.score, c.serial), default=None)
 
     def discard_after(self, checkpoint: Checkpoint | None) -> None:
         """Delete what is newer than `checkpoint`, which a run resumes from; None deletes all."""
