@@ -48,3 +48,31 @@ def test_a_signal_loses_no_finished_iteration(turnwise, tmp_path, word):
     assert (run / "metrics.jsonl").read_text().count('"phase":"train"') == 2
     newest = max(path.name for path in (run / "checkpoints").iterdir() if path.is_dir())
     assert newest.endswith("-train-2")
+
+
+@pytest.mark.parametrize("place", ["token", "step", "sealing"])
+def test_a_second_interrupt_does_not_wait(turnwise, tmp_path, place):
+    run = tmp_path / "run"
+    event = {"place": place, "call": 3, "signals": ["SIGINT", "SIGINT"]}
+    ended = turnwise.train(run, event)
+    assert ended.code == 130
+    assert "after saving" not in ended.said
+    assert "Traceback" not in ended.said, ended.said
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_goes_on_to_the_same_numbers(
+    turnwise, unbroken, traces, differences, tmp_path
+):
+    run = tmp_path / "run"
+    event = {"place": "sealing", "call": 7, "signals": ["SIGINT", "SIGINT"]}
+    assert turnwise.train(run, event).code == 130
+    ended = turnwise.resume(run)
+    assert ended.code == 0, ended.said
+    assert differences(traces(run), unbroken) == []
+
+
+def test_settings_are_refused_on_resume(turnwise, tmp_path):
+    ended = turnwise("train", "frozen-lake", "--run", tmp_path, "--resume", "--set", "seed=1")
+    assert ended.code == 2
+    assert "--set would be ignored" in ended.said

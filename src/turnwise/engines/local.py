@@ -199,7 +199,8 @@ class _Lane:
             self.waiting.remove(call)
         elif call.entry in self._calls:
             del self._calls[call.entry]
-            self.batch.abandon(call.entry)
+            with torch.inference_mode():  # rows move up, and were made in this mode
+                self.batch.abandon(call.entry)
 
     def reset_counts(self) -> None:
         """Begin to count anew."""
