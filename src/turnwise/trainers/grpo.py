@@ -16,6 +16,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from turnwise.credit import Credit, CreditConfig, assign_advantages
 from turnwise.curriculum import Visit
 from turnwise.losses import LossConfig
@@ -159,13 +161,14 @@ def batch_of(
         and (session.low_precision or plan.loss.kind == "gspo" or plan.loss.tis_cap is not None)
     )
     model, scorer = session.policy.model, session.scorer
+    visits = {sample.turns[0].visit for sample in samples}
     return make_batch(
         samples,
         plan.loss,
         counted=credit.counted,
         proximal=score_column(model, scorer, samples) if recompute else None,
         reference=score_column(reference.model, scorer, samples) if reference else None,
-        scale=plan.trainer.minibatches,
+        scale=min(plan.trainer.minibatches, len(visits)),
     )
 
 
@@ -186,19 +189,16 @@ def update(
             if not metrics:
                 metrics = dict(last)
                 if plan.trainer.mismatch == "stop":
-                    check_hand_over(
-                        metrics["engine/furthest_max"],
-                        metrics["engine/mismatch_k3"],
-                        session.policy,
-                        low_precision=session.low_precision,
-                    )
+                    check_hand_over(metrics, session.policy, low_precision=session.low_precision)
     for name in ("policy/clip_fraction", "policy/ratio_max", "optim/grad_norm", "optim/lr"):
         if name in last:
             metrics[name] = last[name]
     return metrics
 
 
-def minibatches(samples: Sequence[Sample], count: int, order) -> list[list[int]]:
+def minibatches(
+    samples: Sequence[Sample], count: int, order: np.random.Generator
+) -> list[list[int]]:
     """Return the rows of each mini-batch: whole groups, in a random order of groups."""
     if count == 1:
         return [list(range(len(samples)))]
