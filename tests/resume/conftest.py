@@ -31,14 +31,14 @@ class Driver:
     `events` say where the child is sent which signals; see `plant` in driver.py.
     """
 
-    def __init__(self, log):
+    def __init__(self, log, hash_seed="1"):
         self._log = log
         self._process = subprocess.Popen(
             [sys.executable, str(HERE / "driver.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"},
+            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": hash_seed},
         )
 
     def __call__(self, *arguments, events=()):
@@ -64,6 +64,14 @@ class Driver:
 def turnwise(tmp_path_factory):
     """Run the command line: `turnwise.train(run, *events)`, `turnwise.resume(run, *events)`."""
     driver = Driver(str(tmp_path_factory.mktemp("driver") / "log.txt"))
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    """The same in another process, in which sets have other orders."""
+    driver = Driver(str(tmp_path / "log.txt"), hash_seed="2")
     yield driver
     driver.close()
 
