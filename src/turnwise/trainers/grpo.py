@@ -12,6 +12,7 @@ better becomes more likely. The scheme (grpo, rloo, gigpo, ...) is `turnwise.cre
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ from turnwise.types import Episode, Sample
 
 PHASE = "train"
 REFILLS = 2
+LEAST_SHARE = 0.1
+"""Share of mixed groups that a refill counts on at the least, when it decides how much to play."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,14 +132,17 @@ def refill(
     Dynamic sampling (DAPO, arXiv:2503.14476). Refilling with the same task would weigh it by
     1 / P(mixed), so fresh tasks are drawn (MATH 2).
     """
-    wanted = plan.trainer.tasks_per_iteration
-    for round_number in range(1, (plan.trainer.max_refills or REFILLS) + 1):
-        mixed = mixed_visits(credit)
-        if len(mixed) >= wanted:
+    wanted = played = plan.trainer.tasks_per_iteration
+    for _ in range(plan.trainer.max_refills or REFILLS):
+        mixed = len(mixed_visits(credit))
+        if mixed >= wanted:
             break
-        fresh = session.curriculum.visits(iteration, first=round_number * wanted)
+        share = max(mixed / played, LEAST_SHARE)
+        count = min(math.ceil((wanted - mixed) / share), wanted)
+        fresh = session.curriculum.visits(iteration, first=played, count=count)
         episodes = episodes + play_groups(session, plan, fresh)
         credit = assign_advantages(episodes, plan.credit)
+        played += count
     chosen = set(mixed_visits(credit)[:wanted]) or {episode.visit for episode in episodes}
     episodes = [episode for episode in episodes if episode.visit in chosen]
     return episodes, assign_advantages(episodes, plan.credit)
