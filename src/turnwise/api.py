@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from turnwise.policies import (
 )
 from turnwise.recipe import Recipe, load_recipe
 from turnwise.rollout import Runner, evaluate
+from turnwise.rollout.runner import NoiseRule
 from turnwise.runs import (
     Checkpoint,
     Checkpoints,
@@ -98,7 +99,13 @@ def train(
         if run is None:
             raise RunError("resume needs the run's folder: give --run DIR")
         folder = Run.open(run)
-        recipe = load_recipe(str(folder.recipe))
+        own = load_recipe(str(folder.recipe))
+        if own.name != recipe.name:
+            raise RunError(
+                f"'{run}' is a run of recipe {own.name!r}, not of {recipe.name!r}: give its own, "
+                f"'{folder.recipe}'"
+            )
+        recipe = own
     else:
         folder = Run.create(root, recipe.name, recipe.to_toml(), run)
     with ExitStack() as stack:
@@ -131,7 +138,12 @@ def _phases(session: Session, recipe: Recipe, *, resumed: bool) -> bool:
             return False
         session.policy.save(session.start_folder)
         back = None
-    plan = Plan(
+    return train_grpo(session, plan_of(recipe), back)
+
+
+def plan_of(recipe: Recipe) -> Plan:
+    """Return what of a recipe decides the policy-gradient loop."""
+    return Plan(
         trainer=recipe.trainer,
         optimizer=recipe.optimizer,
         credit=recipe.credit,
@@ -140,7 +152,6 @@ def _phases(session: Session, recipe: Recipe, *, resumed: bool) -> bool:
         validation_tasks=recipe.evaluation.validation_tasks,
         target=recipe.evaluation.target,
     )
-    return train_grpo(session, plan, back)
 
 
 def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) -> Session:
@@ -153,6 +164,8 @@ def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) 
     progress.note(f"{policy.name}: {policy.parameters:,} parameters, {policy.device}")
     progress.note(f"forest {scorer.reason}; engine {engine.reason(policy.name)}")
     tasks = GeneratedTasks(training, "train", recipe.seed)
+    for split in get_args(Split):
+        GeneratedTasks(judged, split, recipe.seed).task(0)  # now, and not when the run is over
     big = policy.parameters >= BIG
     (agent,) = recipe.agents.values()
     return Session(
@@ -162,8 +175,8 @@ def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) 
         agent=agent,
         engine=engine,
         scorer=scorer,
-        runner=_runner(recipe, training, policy, engine),
-        judge=_runner(recipe, judged, policy, engine),
+        runner=_runner(recipe, training, policy, engine, recipe.seed, recipe.trainer.noise),
+        judge=_runner(recipe, judged, policy, engine, recipe.seed),
         warmup_env=warmup,
         warmup_tasks=GeneratedTasks(warmup, "train", recipe.seed),
         curriculum=UniformCurriculum(tasks.task, recipe.trainer.tasks_per_iteration),
@@ -183,15 +196,23 @@ def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) 
     )
 
 
-def _runner(recipe: Recipe, env: Env[Any], policy: Policy, engine: LocalEngine) -> Runner:
+def _runner(
+    recipe: Recipe,
+    env: Env[Any],
+    policy: Policy,
+    engine: LocalEngine,
+    seed: int,
+    noise: NoiseRule = "common",
+) -> Runner:
+    """Return the runner of one env; evaluation leaves `noise` common, as baselines have it."""
     return Runner(
         env=env,
         workflow=get_workflow(recipe.workflow),
         agents=recipe.agents,
         renderers={policy.name: policy.renderer},
         engine=engine,
-        seed=recipe.seed,
-        noise=recipe.trainer.noise,
+        seed=seed,
+        noise=noise,
     )
 
 
@@ -235,12 +256,14 @@ def init_model(recipe: Recipe, size: str, directory: Path) -> int:
     return load_policy("model", PolicyConfig(model=str(directory), device="cpu")).parameters
 
 
-def play_run(run: Path, env: Env[Any], task: Task) -> Episode:
-    """Let a run's best policy play one task greedily and return the episode."""
-    loaded = load_run(run)
+def play_run(run: Path, env: Env[Any], task: Task, *, seed: int = 0) -> Episode:
+    """Let a run's best policy play one task greedily and return the episode.
+
+    The slips of turn t are those of `world_generator(seed, "evaluation", 0, 0, t, None)`.
+    """
+    loaded = load_run(run, seed=seed)
     loaded.use(loaded.checkpoint.path / "policy")
-    judge = _runner(loaded.recipe, env, loaded.policy, loaded.engine)
-    (episode,) = evaluate(judge, [task], greedy=True).episodes
+    (episode,) = evaluate(loaded.judge(env), [task], greedy=True).episodes
     return episode
 
 
@@ -253,6 +276,11 @@ class LoadedRun:
     checkpoint: Checkpoint
     policy: Policy
     engine: LocalEngine
+    seed: int
+
+    def judge(self, env: Env[Any]) -> Runner:
+        """Return who plays `env` with the weights in use, with the chance of `seed`."""
+        return _runner(self.recipe, env, self.policy, self.engine, self.seed)
 
     def use(self, weights: Path) -> None:
         """Play with the weights in `weights` from now on."""
@@ -274,10 +302,15 @@ def load_run(run: Path, *, overrides: Sequence[str] = (), seed: int | None = Non
     if chosen is None:
         raise RunError(f"run '{folder.path}' has no checkpoint yet: let it train first")
     policy = make_policy(recipe, folder.path)
-    engine = LocalEngine(
-        {policy.name: policy}, recipe.engine, recipe.seed if seed is None else seed
+    seed = recipe.seed if seed is None else seed
+    return LoadedRun(
+        folder=folder,
+        recipe=recipe,
+        checkpoint=chosen,
+        policy=policy,
+        engine=LocalEngine({policy.name: policy}, recipe.engine, seed),
+        seed=seed,
     )
-    return LoadedRun(folder=folder, recipe=recipe, checkpoint=chosen, policy=policy, engine=engine)
 
 
 def evaluate_run(
@@ -293,7 +326,7 @@ def evaluate_run(
     Args:
         run: the run folder.
         tasks: how many tasks are drawn.
-        seed: draws them.
+        seed: draws them, the tokens and the world's chance, the policy's and the baselines' alike.
         split: the split they are drawn from.
         overrides: settings of the run's recipe to replace, as "section.key=value".
 
@@ -306,8 +339,8 @@ def evaluate_run(
     """
     loaded = load_run(run, overrides=overrides, seed=seed)
     env = loaded.recipe.env.make("evaluation")
-    judge = _runner(loaded.recipe, env, loaded.policy, loaded.engine)
-    drawn = GeneratedTasks(env, split, seed).take(tasks)
+    judge, source = loaded.judge(env), GeneratedTasks(env, split, seed)
+    drawn = source.take(tasks)
     began = time.perf_counter()
     loaded.use(loaded.checkpoint.path / "policy")
     greedy = evaluate(judge, drawn, greedy=True, number=0)
@@ -329,6 +362,7 @@ def evaluate_run(
         tasks=tasks,
         seed=seed,
         split=split,
+        seen=source.seen,
         checkpoint=f"{loaded.checkpoint.phase} {loaded.checkpoint.step}",
         score=greedy.score,
         stderr=greedy.stderr,

@@ -210,7 +210,8 @@ def play(
 
 def draw_scores(scores: RunScores) -> None:
     """Print the table of scores: the policy among all baselines, best first."""
-    table = Table(title=f"{scores.env}: {scores.tasks} unseen tasks, seed {scores.seed}")
+    known = "seen" if scores.seen else "unseen"
+    table = Table(title=f"{scores.env}: {scores.tasks} {known} tasks, seed {scores.seed}")
     table.add_column("policy")
     table.add_column("score", justify="right")
     table.add_column("standard error", justify="right")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -35,11 +35,3 @@ def one_sentence() -> Iterator[None]:
         yield
     except TurnwiseError as error:
         fail(str(error).replace("[", "\\["))
-
-
-def show(as_json: bool, value: Any, draw: Callable[[], None]) -> None:
-    """Print `value` as JSON if asked to, else draw it for a person."""
-    if as_json:
-        print_json(value)
-    else:
-        draw()

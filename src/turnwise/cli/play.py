@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from turnwise.cli.options import console
 from turnwise.envs import ENVS, make_env
 from turnwise.envs.base import Env
 from turnwise.errors import ConfigError, unknown_name
-from turnwise.noise import generator
+from turnwise.noise import generator, world_generator
 from turnwise.recipe import parse_override
 from turnwise.tasks import GeneratedTasks
 from turnwise.types import Task
@@ -34,7 +32,7 @@ def play_env(
     env = env_with(name, sets)
     task = GeneratedTasks(env, "test", seed).task(0)
     if run is not None:
-        _watch_policy(env, task, run)
+        _watch_policy(env, task, run, seed)
         return
     if baseline is not None and baseline not in env.baselines():
         raise unknown_name("baseline", baseline, env.baselines())
@@ -80,10 +78,11 @@ def _ask(legal: Sequence[str]) -> str | None:
         console.print(f"{typed!r} is none of {', '.join(legal)}", highlight=False)
 
 
-def _watch_policy(env: Env[Any], task: Task, run: Path) -> None:
+def _watch_policy(env: Env[Any], task: Task, run: Path, seed: int) -> None:
+    """Show an episode again: the same actions under the same chance lead to the same states."""
     from turnwise import api
 
-    episode = api.play_run(run, env, task)
+    episode = api.play_run(run, env, task, seed=seed)
     (role,) = env.roles
     state = env.reset(task)
     for turn in episode.turns:
@@ -91,6 +90,7 @@ def _watch_policy(env: Env[Any], task: Task, run: Path) -> None:
         console.print(turn.text, highlight=False, markup=False)
         if turn.action is None:
             break
-        state = env.step(state, role, turn.action, np.random.default_rng(0)).state
+        noise = world_generator(seed, "evaluation", 0, 0, turn.id.turn, None)
+        state = env.step(state, role, turn.action, noise).state
     console.print(env.render(state), highlight=False, markup=False)
     console.print(f"score {episode.score:g} after {len(episode.turns)} turns")

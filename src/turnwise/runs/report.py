@@ -67,6 +67,7 @@ def _results(records: Sequence[Record], scores: RunScores | None) -> list[str]:
     ranked = sorted(scores.baselines, key=lambda name: -scores.baselines[name])
     rows += [_baseline(f"baseline: {n}", n, scores) for n in ranked if n != names.WARMUP]
     said = f"{scores.env}: {scores.tasks} tasks of the {scores.split} split, seed {scores.seed}"
+    said += ", which training met too" if scores.seen else ""
     which = f", checkpoint {scores.checkpoint}" if scores.checkpoint else ""
     return [
         *lines,

@@ -38,7 +38,7 @@ class RunScores(Settings):
     tasks: int
     """How many test tasks were played."""
     seed: int
-    """The run's seed."""
+    """What the tasks and all chance were drawn with."""
     score: float
     """Mean score of the most probable tokens."""
     stderr: float
@@ -54,6 +54,8 @@ class RunScores(Settings):
     """Their standard errors."""
     split: str = "test"
     """The split the tasks were drawn from."""
+    seen: bool = False
+    """Whether training met the same problems: with one fixed problem no test is unseen."""
     checkpoint: str = ""
     """Phase and step of the weights that were scored."""
     paired: dict[str, Difference] = Field(default_factory=dict)

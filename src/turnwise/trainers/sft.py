@@ -19,6 +19,8 @@ from turnwise.trainers.update import make_batch, optimise
 
 PHASE = "warmup"
 IMITATION = LossConfig(aggregation="token")
+SHOWN = ("loss/ce", "optim/grad_norm", "optim/lr", "optim/skipped")
+"""What is recorded of a round's last step; a skipped one has no norm."""
 
 
 def warm_up(session: Session, config: SftConfig, resumed: Resumed | None) -> bool:
@@ -48,7 +50,7 @@ def warm_up(session: Session, config: SftConfig, resumed: Resumed | None) -> boo
             )
             step += 1
         session.new_weights()
-        metrics = {name: metrics[name] for name in ("loss/ce", "optim/grad_norm", "optim/lr")}
+        metrics = {name: metrics[name] for name in SHOWN if name in metrics}
         metrics["warmup/seeing"] = seeing(session, config, step)
         enough = enough + 1 if metrics["warmup/seeing"] >= config.enough else 0
         session.record(PHASE, step, metrics, began)

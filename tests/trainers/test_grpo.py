@@ -1,0 +1,299 @@
+"""The policy-gradient loop on a lake, from a tiny policy that speaks: every part and every cap."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from turnwise import api
+from turnwise.credit import assign_advantages
+from turnwise.engines import EngineConfig, LocalEngine
+from turnwise.errors import EngineError
+from turnwise.policies import OptimizerConfig, learning_rate, make_optimizer
+from turnwise.rollout import samples_from_episodes
+from turnwise.runs import comparable, read_metrics
+from turnwise.trainers import resume, train_grpo
+from turnwise.trainers.grpo import (
+    batch_of,
+    mixed_visits,
+    play_groups,
+    reference_policy,
+    refill,
+    update,
+)
+from turnwise.trainers.update import optimise
+
+SCHEMES = {
+    "reinforce": (),
+    "reinforce++": (),
+    "rloo": (),
+    "grpo": (),
+    "grpo, by group": ("credit.std=group", "credit.std_floor=0.1"),
+    "dr_grpo": ("loss.aggregation=constant", "loss.constant_length=32"),
+    "maxrl": ("credit.rewards=none", "credit.rewards.expert=1.0"),
+    "gigpo": ("credit.gamma=0.5", "credit.weight=2.0"),
+}
+LOSSES = {
+    "gspo": ("loss.kind=gspo",),
+    "cispo": ("loss.kind=cispo",),
+    "dual clip, by turn": ("loss.dual_clip=3.0", "loss.aggregation=turn"),
+    "k2": ("loss.kl=loss_k2", "loss.kl_weight=0.1"),
+    "k3, by episode": ("loss.kl=loss_k3", "loss.kl_weight=0.1", "loss.aggregation=episode"),
+    "k1 off the reward": ("loss.kl=reward_k1", "loss.kl_weight=0.1"),
+    "tis": ("loss.tis_cap=2.0",),
+    "masked": ("trainer.on_length=mask", "agents.player.max_tokens=4"),
+    "excluded": ("trainer.on_length=exclude", "agents.player.max_tokens=5"),
+    "mini-batches": ("trainer.minibatches=2", "trainer.epochs=2"),
+    "full history": ("agents.player.history=full",),
+    "an adapter": ("policies.main.lora.rank=4", "policies.main.lora.dropout=0.5"),
+    "recomputed": ("trainer.proximal=recompute",),
+    "bfloat16": ("policies.main.dtype=bfloat16",),
+}
+
+
+def check_run(session, records):
+    """Every number is finite, the weights moved with every step, the checkpoint is the last."""
+    assert [record["step"] for record in records] == [1, 2]
+    for record in records:
+        numbers = [value for value in record.values() if not isinstance(value, str)]
+        assert all(math.isfinite(value) for value in numbers)
+    learned = [record for record in records if not record["train/skipped"]]
+    assert learned
+    assert session.policy.version == len(learned)
+    checkpoint = session.checkpoints.latest().checkpoint
+    assert (checkpoint.phase, checkpoint.step) == ("train", 2)
+    now = session.policy.digest()
+    session.policy.load_weights(session.start_folder)
+    assert session.policy.digest() != now
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_each_scheme_trains(speaking, train, scheme):
+    session, records = train(speaking(f"credit.scheme={scheme.split(',')[0]}", *SCHEMES[scheme]))
+    check_run(session, records)
+    assert all(record["credit/episodes"] == 16 for record in records)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_each_loss_and_option_trains(speaking, train, name):
+    session, records = train(speaking(*LOSSES[name]))
+    check_run(session, records)
+
+
+@pytest.fixture
+def first_batch(speaking, make_session):
+    """`first_batch(*overrides)`: a session, its plan, and the batch of its first iteration."""
+
+    def make(*overrides):
+        recipe = speaking(*overrides)
+        session, plan = make_session(recipe), api.plan_of(recipe)
+        session.policy.save(session.start_folder)
+        episodes = play_groups(session, plan, session.curriculum.visits(0))
+        credit = assign_advantages(episodes, plan.credit)
+        reference = reference_policy(session, plan.loss)
+        samples = samples_from_episodes(
+            episodes, credit.advantages, reference=reference is not None
+        )
+        return session, plan, batch_of(session, plan, samples, credit, reference)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "overrides", [(), ("policies.main.lora.rank=4",), ("agents.player.history=full",)]
+)
+def test_the_first_ratio_is_one(first_batch, overrides):
+    """What the local engine drew is what the trainer scores, to 1e-4 in float32 (MATH 4)."""
+    session, plan, batch = first_batch(*overrides)
+    still = make_optimizer(session.policy, OptimizerConfig(lr=1e-30), 1)
+    metrics = optimise(session.policy, still, session.scorer, batch, plan.loss)
+    assert metrics["policy/ratio_mean"] == pytest.approx(1, abs=1e-4)
+    assert metrics["policy/ratio_max"] == pytest.approx(1, abs=1e-4)
+    assert metrics["engine/gap_max"] < 1e-4
+    assert metrics["policy/clip_fraction"] == 0
+
+
+def test_clipping_acts_in_a_later_mini_batch(first_batch):
+    session, plan, batch = first_batch("trainer.minibatches=2", "trainer.epochs=2")
+    fast = make_optimizer(session.policy, OptimizerConfig(lr=0.03), 4)
+    metrics = update(session, plan, fast, batch, 0)
+    assert metrics["policy/ratio_mean"] == pytest.approx(1, abs=1e-4)  # of the first
+    assert metrics["policy/clip_fraction"] > 0  # of the last
+    assert session.totals["optimizer_steps"] == 4
+
+
+def test_stale_weights_in_the_engine_stop_the_run(first_batch):
+    """The trainer's weights moved, and the engine never learned of it."""
+    session, plan, _ = first_batch()
+    stale = session.policy.reference()
+    stale.name = "main"
+    session.engine = LocalEngine({"main": stale}, EngineConfig(), session.seed)
+    session.runner.engine = session.engine
+    optimizer = make_optimizer(session.policy, OptimizerConfig(lr=0.01), 9)
+
+    def iteration(number):
+        episodes = play_groups(session, plan, session.curriculum.visits(number))
+        credit = assign_advantages(episodes, plan.credit)
+        samples = samples_from_episodes(episodes, credit.advantages)
+        batch = batch_of(session, plan, samples, credit, None)
+        return update(session, plan, optimizer, batch, number)
+
+    assert iteration(0)["engine/gap_max"] < 1e-4
+    with pytest.raises(EngineError, match="the engine did not sample from the weights"):
+        iteration(1)
+
+
+@pytest.mark.parametrize("overrides", [(), ("trainer.proximal=recompute",)])
+def test_a_mismatch_is_found_or_ignored_as_the_recipe_says(first_batch, overrides):
+    session, plan, batch = first_batch(*overrides)
+    for parameter in session.policy.trainable_parameters():
+        parameter.data.mul_(1.01)
+    optimizer = make_optimizer(session.policy, OptimizerConfig(), 2)
+    with pytest.raises(EngineError, match=r"trainer\.mismatch = 'ignore'"):
+        update(session, plan, optimizer, batch, 0)
+    session, plan, batch = first_batch("trainer.mismatch=ignore", *overrides)
+    for parameter in session.policy.trainable_parameters():
+        parameter.data.mul_(1.01)
+    optimizer = make_optimizer(session.policy, OptimizerConfig(), 2)
+    assert update(session, plan, optimizer, batch, 0)["engine/gap_max"] > 1e-4
+
+
+KL = ("loss.kl=loss_k3", "loss.kl_weight=0.5", "optimizer.lr=0.003")
+
+
+def test_the_reference_is_the_start_of_reinforcement_learning(speaking, train):
+    """Not the weights of now, nor an adapter's bare base: not even after the weights moved."""
+    session, records = train(speaking(*KL))
+    assert records[0]["policy/ref_k3"] == pytest.approx(0, abs=1e-9)
+    assert records[1]["policy/ref_k3"] > 1e-5
+    reference = reference_policy(session, speaking(*KL).loss)
+    moved = session.policy.digest()
+    session.policy.load_weights(session.start_folder)
+    assert reference.digest() == session.policy.digest() != moved
+
+
+def test_a_resumed_run_keeps_the_reference_of_the_start(speaking, make_session, tmp_path):
+    recipe = speaking(*KL, "evaluation.every=1")
+
+    def play_on(folder, iterations):
+        session = make_session(recipe, folder)
+        back = resume(session)
+        if back is None:
+            session.policy.save(session.start_folder)
+        part = recipe.trainer.model_copy(update={"iterations": iterations})
+        assert train_grpo(session, api.plan_of(recipe.model_copy(update={"trainer": part})), back)
+        session.metrics.close()
+        return comparable(read_metrics(session.run.metrics))
+
+    whole = play_on(tmp_path / "whole", 2)
+    play_on(tmp_path / "parts", 1)
+    parts = play_on(tmp_path / "parts", 2)
+    assert [record["step"] for record in parts] == [1, 2]
+    assert parts[1] == whole[1]
+    assert parts[1]["policy/ref_k3"] > 1e-5
+
+
+DYNAMIC = (
+    "trainer.dynamic_sampling=true",
+    "trainer.max_refills=3",
+    "trainer.group_size=2",
+)
+HOPELESS = ("credit.rewards=none", "credit.rewards.goal=1", "env.training.start=none")
+"""Only the goal counts, and it is six right moves away."""
+
+
+@pytest.fixture
+def refilled(speaking, make_session):
+    """`refilled(*overrides)`: what dynamic sampling makes of one iteration, and what it played."""
+
+    def make(*overrides):
+        recipe = speaking(*DYNAMIC, *overrides)
+        session, plan = make_session(recipe), api.plan_of(recipe)
+        played = play_groups(session, plan, session.curriculum.visits(5))
+        before = session.totals["env_steps"]
+        credit = assign_advantages(played, plan.credit)
+        episodes, after = refill(session, plan, 5, played, credit)
+        return played, credit, episodes, after, session.totals["env_steps"] - before
+
+    return make
+
+
+def test_refilling_draws_fresh_tasks_until_enough_groups_are_mixed(refilled):
+    played, credit, episodes, after, steps = refilled()
+    assert 0 < len(mixed_visits(credit)) < 4
+    assert steps > 0
+    chosen = sorted({episode.visit for episode in episodes})
+    assert len(chosen) == 4
+    assert mixed_visits(after) == chosen
+    assert set(mixed_visits(credit)) < set(chosen)
+    fresh = {episode.task.id for episode in episodes if episode.visit >= 4}
+    assert fresh.isdisjoint({episode.task.id for episode in played})
+    assert all(sum(e.visit == visit for e in episodes) == 2 for visit in chosen)
+    assert {episode.iteration for episode in episodes} == {5}
+
+
+def test_refilling_stops_at_its_cap_and_keeps_everything_where_nothing_is_mixed(refilled):
+    """No reward ever differs here: three refills are played, and there is no signal."""
+    played, credit, episodes, after, _ = refilled(*HOPELESS)
+    assert mixed_visits(credit) == []
+    assert not after.has_signal
+    assert sorted({episode.visit for episode in episodes}) == list(range(4 * 4))
+    assert len(played) == 8
+
+
+def test_an_iteration_without_signal_takes_no_step_and_is_counted(speaking, train):
+    session, records = train(speaking(*HOPELESS))
+    assert [record["train/skipped"] for record in records] == [1, 1]
+    assert session.policy.version == 0
+    assert session.totals.get("optimizer_steps", 0) == 0
+    assert not any("loss/total" in record for record in records)
+    now = session.policy.digest()
+    session.policy.load_weights(session.start_folder)
+    assert session.policy.digest() == now
+
+
+@pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
+def test_the_rate_follows_its_schedule_through_a_run(speaking, train, schedule):
+    recipe = speaking(
+        "trainer.iterations=3",
+        "trainer.minibatches=2",
+        f"optimizer={{lr=1e-3,warmup_steps=2,schedule={schedule!r}}}",
+    )
+    _, records = train(recipe)
+    assert not any(record["train/skipped"] for record in records)
+    rates = [record["optim/lr"] for record in records]  # of each iteration's last step
+    assert rates == [learning_rate(recipe.optimizer, step, 6) for step in (1, 3, 5)]
+
+
+def test_training_stops_at_its_target(speaking, train):
+    """A slippery open lake, which anybody crosses now and then, and a target of once."""
+    recipe = speaking(
+        "trainer.iterations=5",
+        "evaluation.every=1",
+        "evaluation.validation_tasks=30",
+        "evaluation.target=1e-9",
+        "env.options={slippery=true,frozen_probability=0.9,step_limit=8}",
+        "env.training.start=none",
+    )
+    session, records = train(recipe)
+    scores = [record["validation/score"] for record in records]
+    assert len(records) < 5
+    assert scores[-1] > 0
+    assert not any(scores[:-1])
+    assert session.checkpoints.best().step == len(records)
+
+
+def test_fewer_groups_than_mini_batches_still_take_a_mean_step(first_batch, gradients):
+    """Dynamic sampling may keep one group only: its one step is the batch's own gradient."""
+    session, plan, batch = first_batch("trainer.minibatches=4")
+    one = [s for s in batch.samples if s.turns[0].visit == batch.samples[0].turns[0].visit]
+    episodes = play_groups(session, plan, session.curriculum.visits(0)[:1])
+    credit = assign_advantages(episodes, plan.credit)
+    samples = samples_from_episodes(episodes, credit.advantages)
+    alone = batch_of(session, plan, samples, credit, None)
+    plain = gradients.batch(samples, plan.loss, counted=credit.counted)
+    assert len(samples) == len(one)
+    assert np.array_equal(alone.columns["rl"], plain.columns["rl"])
+    assert not np.array_equal(batch.columns["rl"][: len(plain.columns["rl"])], plain.columns["rl"])

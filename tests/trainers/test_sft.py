@@ -1,0 +1,260 @@
+"""The supervised phase: files and demonstrations, when it stops, and what a demonstration shows."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from turnwise.agents import AgentConfig, parse_answer
+from turnwise.errors import DataError
+from turnwise.runs import comparable, read_metrics
+from turnwise.tasks import GeneratedTasks
+from turnwise.trainers import resume, warm_up
+from turnwise.trainers.demonstrations import Demonstrations, FileRows, supervised_row
+from turnwise.trainers.sft import IMITATION, rows_for
+from turnwise.trainers.update import make_batch, score_column
+
+FAST = (
+    "warmup.steps=40",
+    "warmup.round=20",
+    "warmup.batch_size=16",
+    "warmup.optimizer={lr=1e-2,warmup_steps=5}",
+)
+
+
+def as_csv(path, folder):
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    out = folder / "rows.csv"
+    with out.open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["prompt", "completion"])
+        writer.writeheader()
+        writer.writerows(rows)
+    return out
+
+
+def as_chats(path, folder):
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    out = folder / "chats.jsonl"
+    chats = [
+        [
+            {"role": "user", "content": r["prompt"]},
+            {"role": "assistant", "content": r["completion"]},
+        ]
+        for r in rows
+    ]
+    out.write_text("".join(json.dumps({"messages": chat}) + "\n" for chat in chats))
+    return out
+
+
+@pytest.fixture(params=["jsonl", "csv", "chats"])
+def file(request, rows_file, tmp_path):
+    """The same rows in each form that is read."""
+    makers = {"jsonl": lambda path, folder: path, "csv": as_csv, "chats": as_chats}
+    return makers[request.param](rows_file, tmp_path)
+
+
+def test_a_file_is_imitated_from_end_to_end(make_recipe, make_session, file):
+    recipe = make_recipe(f"warmup.data={file}", *FAST)
+    session = make_session(recipe)
+    rows = rows_for(session, recipe.warmup).batch(0, 64)
+    before = score_column(session.policy.model, session.scorer, rows).sum()
+    assert warm_up(session, recipe.warmup, None)
+    after = score_column(session.policy.model, session.scorer, rows).sum()
+    assert after > before / 4
+    session.metrics.sync()
+    records = read_metrics(session.run.metrics)
+    assert [(record["phase"], record["step"]) for record in records] == [
+        ("warmup", 20), ("warmup", 40),
+    ]  # fmt: skip
+    assert records[1]["loss/ce"] < records[0]["loss/ce"]
+    assert records[1]["total/warmup_optimizer_steps"] == 40
+    checkpoint = session.checkpoints.latest().checkpoint
+    assert (checkpoint.phase, checkpoint.step, checkpoint.meta["enough"]) == ("warmup", 40, 0)
+
+
+def test_each_form_of_a_file_gives_the_same_rows(make_recipe, make_session, rows_file, tmp_path):
+    session = make_session(make_recipe())
+    forms = [rows_file, as_csv(rows_file, tmp_path), as_chats(rows_file, tmp_path)]
+    sources = [FileRows(path, session.policy.renderer, "main", 0) for path in forms]
+    batches = [[row.token_ids.tolist() for row in source.batch(1, 10)] for source in sources]
+    assert batches[0] == batches[1] == batches[2]
+
+
+def test_a_file_is_passed_through_whole_in_a_new_order(make_session, make_recipe, rows_file):
+    source = FileRows(rows_file, make_session(make_recipe()).policy.renderer, "main", 0)
+    passes = [[tuple(row.token_ids.tolist()) for row in source.batch(n, 64)] for n in range(3)]
+    assert len(set(passes[0])) == 64
+    assert sorted(passes[0]) == sorted(passes[1]) == sorted(passes[2])
+    assert passes[0] != passes[1] != passes[2]
+    by_tens = [tuple(row.token_ids.tolist()) for n in range(20) for row in source.batch(n, 10)]
+    assert by_tens[:192] == [row for one in passes for row in one]
+    wide = [tuple(row.token_ids.tolist()) for row in source.batch(0, 192)]
+    assert wide == by_tens[:192]
+
+
+def test_an_empty_file_is_refused(make_session, make_recipe, tmp_path):
+    path = tmp_path / "none.jsonl"
+    path.write_text("\n")
+    with pytest.raises(DataError, match="has no rows"):
+        FileRows(path, make_session(make_recipe()).policy.renderer, "main", 0)
+
+
+def test_only_the_completion_is_imitated(make_session, make_recipe):
+    renderer = make_session(make_recipe()).policy.renderer
+    reply = renderer.completion_ids("<answer> UP </answer>")
+    row = supervised_row("main", (5, 6, 7), reply)
+    assert row.ce_weight.tolist() == [0, 0, 0] + [1] * len(reply)
+    assert row.token_ids.tolist() == [5, 6, 7, *reply]
+    assert reply[-1] in renderer.stop_ids
+    assert not row.sampled_mask.any()
+    assert not row.rl_weight.any()
+    batch = make_batch([row, row], IMITATION)
+    assert batch.columns["ce"].sum() == pytest.approx(1)
+    assert not batch.columns["rl"].any()
+
+
+@pytest.fixture
+def demonstrations(make_recipe, make_session):
+    """`demonstrations(seed)`: the rows of the tests' recipe, and the renderer that reads them."""
+    session = make_session(make_recipe())
+    env = session.warmup_env
+
+    def make(seed=0):
+        return Demonstrations(
+            env=env,
+            tasks=GeneratedTasks(env, "train", seed),
+            agent=AgentConfig(),
+            renderer=session.policy.renderer,
+            policy="main",
+            seed=seed,
+        )
+
+    make.decode, make.env = session.policy.renderer.decode, env
+    return make
+
+
+def shown(demonstrations, row):
+    """Return the prompt, the thought and the action that a row shows."""
+    said = row.ce_weight > 0
+    text = demonstrations.decode(row.token_ids[said].tolist())
+    thought = text.partition("<think>")[2].partition("</think>")[0].strip()
+    action = parse_answer(text, ("LEFT", "DOWN", "RIGHT", "UP"))
+    return demonstrations.decode(row.token_ids[~said].tolist()), thought, action
+
+
+def test_demonstrated_actions_are_uniform_and_know_nothing(demonstrations):
+    """Each action as often as any other, be it optimal, fatal or a bump into the edge."""
+    source, count = demonstrations(), 1200
+    seen = [shown(demonstrations, row) for row in source.batch(0, count)]
+    actions = Counter(action for _, _, action in seen)
+    expected = count / 4
+    assert set(actions) == {"LEFT", "DOWN", "RIGHT", "UP"}
+    chi2 = sum((actions[a] - expected) ** 2 / expected for a in actions)
+    assert chi2 < 16.3  # 99.9th percentile at 3 degrees of freedom
+    leads = Counter()
+    for _, thought, action in seen:
+        words = thought.split()
+        ahead = words[words.index(action) + 1 : words.index(action) + 3]
+        leads["edge" if ahead[0] == "edge" else ahead[1]] += 1
+    offered = Counter()
+    for _, thought, _ in seen:
+        words = [word for word in thought.split() if not word.startswith("r")]
+        offered.update(words[i + 1] for i in range(len(words) - 1) if words[i].isupper())
+    for what, many in offered.items():
+        share = leads[what] * 4 / many  # 1 if actions are blind to where they lead
+        assert abs(share - 1) < 4 * np.sqrt(3 / many), what
+
+
+def test_demonstrations_describe_truly(demonstrations):
+    source = demonstrations()
+    for number, row in enumerate(source.batch(0, 40)):
+        state = source.env.reset(source.tasks.task(number))
+        seen = source.env.observe(state, "player")
+        prompt, thought, _ = shown(demonstrations, row)
+        assert seen.text in prompt
+        assert thought == seen.description
+
+
+def test_demonstrations_are_functions_of_seed_and_step(demonstrations):
+    def ids(source, step, count=8):
+        return [row.token_ids.tolist() for row in source.batch(step, count)]
+
+    again, other = demonstrations(), demonstrations(seed=1)
+    assert ids(demonstrations(), 3) == ids(again, 3)
+    assert ids(again, 3) != ids(again, 4)
+    assert ids(again, 3) != ids(other, 3)
+    assert ids(again, 0, 16) == ids(again, 0) + ids(again, 1)
+
+
+def test_a_resumed_warm_up_sees_the_same_rows(make_recipe, make_session, tmp_path):
+    """Two rounds and then two more are four rounds, to the last digit."""
+    recipe = make_recipe("warmup.steps=4", "warmup.batch_size=8", "warmup.optimizer.lr=1e-3")
+
+    def play_on(folder, steps):
+        session = make_session(recipe, folder)
+        back = resume(session)
+        assert warm_up(session, recipe.warmup.model_copy(update={"steps": steps}), back)
+        session.metrics.close()
+        return session.policy.digest(), comparable(read_metrics(session.run.metrics))
+
+    whole = play_on(tmp_path / "whole", 4)
+    half, _ = play_on(tmp_path / "parts", 2)
+    assert half != whole[0]
+    assert play_on(tmp_path / "parts", 4) == whole
+
+
+def test_warm_up_stops_after_two_rounds_running_that_saw_enough(make_recipe, make_session):
+    """On a lake of four cells a tiny policy learns to see in a few dozen steps."""
+    recipe = make_recipe(
+        *FAST,
+        "warmup.steps=200",
+        "warmup.round=10",
+        "warmup.enough=0.4",
+        "warmup.seeing_tasks=16",
+        "agents.player.max_tokens=24",
+        "env.options={map=['SF','HG'],start='random'}",
+        "env.options.size=none",
+        "env.training=none",
+        "env.warmup.frozen_probability=none",
+    )
+    session = make_session(recipe)
+    assert warm_up(session, recipe.warmup, None)
+    session.metrics.sync()
+    seen = [record["warmup/seeing"] >= 0.4 for record in read_metrics(session.run.metrics)]
+    assert len(seen) < 20
+    assert seen[-2:] == [True, True]
+    assert not any(one and two for one, two in itertools.pairwise(seen[:-1]))
+
+
+def test_dropout_acts_in_warm_up_and_nowhere_else(make_recipe, make_session, rows_file):
+    """An adapter's dropout changes what supervision learns, and the model ends in eval mode."""
+    digests = set()
+    for dropout in (0.0, 0.5):
+        recipe = make_recipe(
+            f"warmup.data={rows_file}",
+            "warmup.steps=3",
+            f"policies.main.lora={{rank=4,dropout={dropout}}}",
+        )
+        session = make_session(recipe)
+        assert warm_up(session, recipe.warmup, None)
+        assert not any(module.training for module in session.policy.model.modules())
+        digests.add(session.policy.digest())
+    assert len(digests) == 2
+
+
+def test_a_skipped_step_is_recorded(make_recipe, make_session):
+    """A gradient that is not finite costs its step, and is counted where the round is written."""
+    recipe = make_recipe("warmup.steps=1", "warmup.round=1")
+    session = make_session(recipe)
+    session.policy.trainable_parameters()[0].register_hook(lambda grad: grad * np.inf)
+    before = session.policy.digest()
+    assert warm_up(session, recipe.warmup, None)
+    session.metrics.sync()
+    (record,) = read_metrics(session.run.metrics)
+    assert record["optim/skipped"] == 1
+    assert session.policy.digest() == before

@@ -1,0 +1,216 @@
+"""From rows to a gradient: nothing about the layout of rows may change it (MATH 5)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from turnwise.forest import FlatScorer, ForestConfig
+from turnwise.losses import LossConfig
+from turnwise.noise import generator
+from turnwise.rollout import samples_from_episodes
+from turnwise.trainers.grpo import minibatches
+from turnwise.trainers.update import row_offsets, score_column
+from turnwise.types import Trajectory
+
+TOLERANCE = 1e-5
+WIDE = {"clip_low": 0.3, "clip_high": 0.3}
+LOSSES = {
+    "clipped": LossConfig(),
+    "dual": LossConfig(dual_clip=1.2),
+    "gspo": LossConfig(kind="gspo", **WIDE),
+    "cispo": LossConfig(kind="cispo", cispo_cap=1.1),
+    "tis": LossConfig(tis_cap=1.05),
+    "k2": LossConfig(kl="loss_k2", kl_weight=0.5),
+    "k3": LossConfig(kl="loss_k3", kl_weight=0.5),
+    "reward-k1": LossConfig(kl="reward_k1", kl_weight=0.5),
+    "entropy": LossConfig(entropy_weight=0.3),
+}
+AGGREGATIONS = {
+    "token": {},
+    "turn": {},
+    "episode": {},
+    "constant": {"constant_length": 16},
+}
+
+
+def one_row_a_turn(episodes):
+    """Return the same turns as episodes of one turn each: no row can hold two of them."""
+    return [
+        replace(episode, trajectories=(Trajectory(role="player", turns=(turn,)),))
+        for episode in episodes
+        for turn in episode.turns
+    ]
+
+
+class Rows:
+    """Rows, with a proximal and a reference policy that belong to tokens and not to rows."""
+
+    def __init__(self, gradients, episodes, advantages, loss, **options):
+        self._gradients, self.loss = gradients, loss
+        self.samples = samples_from_episodes(
+            episodes, advantages, reference=loss.needs_reference, **options
+        )
+
+    def streams(self):
+        """Return flat columns of proximal and reference log-probabilities, by turn and place."""
+        shifts = {"proximal": 0.2, "reference": 0.4}
+        columns = {name: [] for name in shifts}
+        for row in self.samples:
+            for name, shift in shifts.items():
+                column = row.logprobs.copy()
+                for number, turn in enumerate(row.turns):
+                    here = np.flatnonzero(row.turn_index == number)
+                    noise = generator(0, name, turn.visit, turn.sample, turn.turn)
+                    column[here] += noise.normal(0, shift, len(here)).astype(np.float32)
+                columns[name].append(column)
+        return {name: np.concatenate(parts) for name, parts in columns.items()}
+
+    def shuffled(self, seed=5):
+        """Put the rows in another order."""
+        order = np.random.default_rng(seed).permutation(len(self.samples))
+        self.samples = [self.samples[i] for i in order]
+        return self
+
+    def batch(self, scale=1.0):
+        streams = self.streams()
+        if not self.loss.needs_reference:
+            del streams["reference"]
+        if self.loss.tis_cap is None and self.loss.kind != "gspo":
+            del streams["proximal"]
+        return self._gradients.batch(self.samples, self.loss, scale=scale, **streams)
+
+
+CASES = [(name, "token") for name in LOSSES] + [
+    (name, aggregation)
+    for name in ("clipped", "gspo", "cispo")
+    for aggregation in ("turn", "episode", "constant")
+]
+
+
+@pytest.mark.parametrize(("name", "aggregation"), CASES)
+def test_the_layout_of_rows_changes_no_gradient(
+    tiny_policy, make_episodes, gradients, name, aggregation
+):
+    options = {"aggregation": aggregation, **AGGREGATIONS[aggregation]}
+    loss = LossConfig(**(LOSSES[name].model_dump(exclude_unset=True) | options))
+    episodes, advantages = make_episodes()
+    whole = Rows(gradients, episodes, advantages, loss)
+    cut = Rows(gradients, one_row_a_turn(episodes), advantages, loss)
+    assert len(cut.samples) > len(whole.samples) == 9
+    base, metrics = gradients.of(tiny_policy, whole.batch(), loss)
+    assert metrics["policy/ratio_max"] > 1.1
+
+    def found(rows, scorer):
+        return gradients.of(tiny_policy, rows.batch(), loss, scorer=scorer)
+
+    ways = {
+        "tree": found(whole, gradients.tree()),
+        "small trees": found(whole, gradients.tree(token_budget=64, mask_budget=4096)),
+        "small rows": found(whole, gradients.flat(token_budget=64)),
+        "a row a turn": found(cut, gradients.flat()),
+        "a row a turn, as trees": found(cut, gradients.tree(token_budget=96)),
+    }
+    ways["another order"] = found(whole.shuffled(), gradients.tree(token_budget=64))
+    for way, (other, seen) in ways.items():
+        assert gradients.distance(base, other) < TOLERANCE, way
+        for key in ("loss/total", "policy/clip_fraction", "policy/entropy", "policy/ratio_mean"):
+            assert seen[key] == pytest.approx(metrics[key], rel=1e-4, abs=1e-6), (way, key)
+    assert ways["small rows"][1]["forest/micro_batches"] > 1
+    assert ways["small trees"][1]["forest/micro_batches"] > 1
+    assert ways["a row a turn, as trees"][1]["forest/sharing"] > 1.5
+
+
+def test_a_wrong_place_would_be_seen(tiny_policy, make_episodes, gradients):
+    """The comparison above has teeth: one column that is off by a token moves the gradient."""
+    episodes, advantages = make_episodes()
+    rows = Rows(gradients, episodes, advantages, LossConfig())
+    base, _ = gradients.of(tiny_policy, rows.batch(), rows.loss)
+    for column in ("advantages", "proximal", "rl"):
+        batch = rows.batch()
+        batch.columns[column] = np.roll(batch.columns[column], 1)
+        wrong, _ = gradients.of(tiny_policy, batch, rows.loss)
+        assert gradients.distance(base, wrong) > 1e-2, column
+
+
+def test_other_aggregations_are_other_gradients(tiny_policy, make_episodes, gradients):
+    """Where lengths differ, no two of them may agree by accident."""
+    episodes, advantages = make_episodes()
+    found = {}
+    for name, options in AGGREGATIONS.items():
+        loss = LossConfig(aggregation=name, **options)
+        rows = Rows(gradients, episodes, advantages, loss)
+        found[name], _ = gradients.of(tiny_policy, rows.batch(), loss)
+    names = list(found)
+    for i, one in enumerate(names):
+        for other in names[i + 1 :]:
+            assert gradients.distance(found[one], found[other]) > 1e-2, (one, other)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("aggregation", ["token", "turn", "episode"])
+def test_mini_batches_share_the_denominators_of_the_batch(
+    tiny_policy, make_episodes, gradients, count, aggregation
+):
+    """Their mean at unmoved weights is the batch's gradient, though their sizes differ."""
+    loss = LossConfig(aggregation=aggregation)
+    episodes, advantages = make_episodes(visits=4)
+    rows = Rows(gradients, episodes, advantages, loss)
+    base, _ = gradients.of(tiny_policy, rows.batch(), loss)
+    parts = minibatches(rows.samples, count, np.random.default_rng(0))
+    batch = rows.batch(scale=count)
+    found = [gradients.of(tiny_policy, batch, loss, rows=part)[0] for part in parts]
+    mean = {name: sum(one[name] for one in found) / count for name in base}
+    assert gradients.distance(base, mean) < TOLERANCE
+
+
+def test_counted_turns_decide_the_denominator_alone(tiny_policy, make_episodes, gradients):
+    loss = LossConfig(aggregation="turn")
+    episodes, advantages = make_episodes()
+    samples = samples_from_episodes(episodes, advantages)
+    turns = [turn.id for episode in episodes for turn in episode.turns]
+    whole, _ = gradients.of(tiny_policy, gradients.batch(samples, loss), loss)
+    half = gradients.batch(samples, loss, counted=turns[: len(turns) // 2])
+    part, _ = gradients.of(tiny_policy, half, loss)
+    scaled = {name: value * (len(turns) // 2) / len(turns) for name, value in part.items()}
+    assert gradients.distance(whole, scaled) < TOLERANCE
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("seed", range(4))
+def test_mini_batches_keep_groups_whole_and_lose_no_row(make_episodes, count, seed):
+    episodes, advantages = make_episodes(visits=8, samples=2)
+    samples = samples_from_episodes(one_row_a_turn(episodes), advantages)
+    parts = minibatches(samples, count, np.random.default_rng(seed))
+    assert sorted(row for part in parts for row in part) == list(range(len(samples)))
+    visits = [{samples[row].turns[0].visit for row in part} for part in parts]
+    assert len(parts) == count
+    assert sum(len(found) for found in visits) == 8
+    assert max(map(len, visits)) - min(map(len, visits)) <= 1
+    assert parts == minibatches(samples, count, np.random.default_rng(seed))
+
+
+def test_mini_batches_are_dealt_anew_by_chance(make_episodes):
+    episodes, advantages = make_episodes(visits=8, samples=2)
+    samples = samples_from_episodes(episodes, advantages)
+    dealt = [minibatches(samples, 2, np.random.default_rng(seed)) for seed in range(6)]
+    assert any(one != dealt[0] for one in dealt)
+
+
+def test_scores_come_back_to_their_places(tiny_policy, make_episodes):
+    """`score_column` puts a row's log-probabilities where the row's tokens are, in any order."""
+    episodes, advantages = make_episodes()
+    samples = samples_from_episodes(episodes, advantages)
+    column = score_column(
+        tiny_policy.model, FlatScorer(config=ForestConfig(token_budget=64)), samples
+    )
+    offsets = row_offsets(samples)
+    for row, offset in zip(samples, offsets, strict=True):
+        (alone,) = (score_column(tiny_policy.model, FlatScorer(config=ForestConfig()), [row]),)
+        here = column[offset : offset + len(row.token_ids)]
+        assert here == pytest.approx(alone, abs=1e-5)
+        assert not here[~row.sampled_mask].any()
+        gap = here[row.sampled_mask] - row.logprobs[row.sampled_mask]
+        assert 0.05 < np.abs(gap).mean() < 1.0
