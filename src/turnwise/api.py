@@ -131,14 +131,15 @@ def train(
 
 
 def _phases(session: Session, recipe: Recipe, *, resumed: bool) -> bool:
-    """Run the phases that are left; return False if the run was asked to stop."""
+    """Run the phases that are left and have steps; return False if the run was asked to stop."""
     back = resume(session) if resumed else None
     if back is None or back.phase == "warmup":
-        if recipe.warmup is not None and not warm_up(session, recipe.warmup, back):
+        warmup = recipe.warmup
+        if warmup is not None and warmup.steps and not warm_up(session, warmup, back):
             return False
         session.policy.save(session.start_folder)
         back = None
-    return train_grpo(session, plan_of(recipe), back)
+    return not recipe.trainer.iterations or train_grpo(session, plan_of(recipe), back)
 
 
 def plan_of(recipe: Recipe) -> Plan:

@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 
 from turnwise.agents import AgentConfig
 from turnwise.credit import CreditConfig, check_components
+from turnwise.credit.schemes import SCHEMES
 from turnwise.engines import EngineConfig
 from turnwise.envs import ENVS, make_env
 from turnwise.envs.base import Env
@@ -29,6 +30,8 @@ from turnwise.trainers.config import GrpoConfig, SftConfig
 from turnwise.workflows import WORKFLOWS
 
 RUNNER_COMPONENTS = ("invalid", "seeing")
+SPANS = ("think", "answer", "action")
+"""The spans that renderers find in a completion (`render.find_spans`)."""
 Phase = Literal["evaluation", "training", "warmup"]
 
 
@@ -146,7 +149,59 @@ class Recipe(Settings):
         if len(self.policies) != 1:
             raise ValueError(f"one policy is trained at present, got {sorted(self.policies)}")
         check_components(self.credit, (*env.components, *RUNNER_COMPONENTS))
+        self._check_comparison()
+        self._check_loss()
+        self._check_schedules()
         return self
+
+    def _check_comparison(self) -> None:
+        """Refuse groups in which nothing can be compared."""
+        scheme, trainer = self.credit.scheme, self.trainer
+        by_visit = SCHEMES[scheme].by_visit
+        if by_visit and trainer.group_size == 1 and self.credit.own_episode != "include":
+            raise ValueError(
+                f"trainer.group_size = 1 leaves nothing to compare in scheme = {scheme!r}: raise "
+                "it, or use credit.scheme = 'reinforce'"
+            )
+        if trainer.dynamic_sampling and not by_visit:
+            raise ValueError(
+                f"trainer.dynamic_sampling = true refills groups, but scheme = {scheme!r} has "
+                "none: leave it out, or use a scheme with groups"
+            )
+
+    def _check_loss(self) -> None:
+        """Refuse spans that no completion has, and ratios that could not be told from 1."""
+        spans = {"credit.segments": list(self.credit.segments)}
+        spans["loss.entropy_span"] = [self.loss.entropy_span] if self.loss.entropy_span else []
+        for where, names in spans.items():
+            for name in names:
+                if name not in SPANS:
+                    raise ConfigError(f"{where}: {unknown_name('span', name, SPANS)}")
+        own = self.loss.kind == "gspo" or self.loss.tis_cap is not None
+        if own and self.trainer.proximal == "behaviour":
+            raise ValueError(
+                "trainer.proximal = 'behaviour' does not go with loss.kind = 'gspo' or "
+                "loss.tis_cap, which need the trainer's own log-probabilities: leave it out"
+            )
+
+    def _check_schedules(self) -> None:
+        """Refuse a run without steps, and rates that rise for longer than a phase lasts."""
+        warmup = self.warmup.steps if self.warmup else 0
+        updates = self.trainer.iterations * self.trainer.updates_per_batch
+        if not warmup + updates:
+            raise ValueError(
+                "trainer.iterations = 0 without a warm-up trains nothing: give iterations or "
+                "warmup.steps"
+            )
+        phases = {"optimizer": (self.optimizer, updates)}
+        if self.warmup:
+            phases["warmup.optimizer"] = (self.warmup.optimizer, warmup)
+        for section, (optimizer, steps) in phases.items():
+            if 0 < steps < optimizer.warmup_steps:
+                raise ValueError(
+                    f"{section}.warmup_steps = {optimizer.warmup_steps} outlasts the {steps} steps "
+                    "of its phase: lower it"
+                )
 
     def to_toml(self) -> str:
         """Return the resolved recipe as TOML that loads to an equal recipe."""
@@ -172,8 +227,8 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
         ConfigError: if the name, a key or a value is wrong; the message says the cure.
 
     Example:
-        >>> load_recipe("frozen-lake", ["trainer.iterations=3"]).trainer.iterations
-        3
+        >>> load_recipe("frozen-lake", ["trainer.iterations=30"]).trainer.iterations
+        30
     """
     data = _read(name_or_path)
     presets = data.pop("presets", {})
