@@ -197,7 +197,7 @@ def test_a_wrong_recipe_fails_in_a_sentence_with_the_cure(case):
 def test_an_unknown_recipe_and_a_missing_file_are_named():
     with pytest.raises(UnknownNameError, match="did you mean 'frozen-lake'"):
         load_recipe("frozen-lak")
-    with pytest.raises(ConfigError, match="no recipe file at 'nowhere/run.toml'"):
+    with pytest.raises(ConfigError, match=r"no recipe file at 'nowhere/run\.toml'"):
         load_recipe("nowhere/run.toml")
 
 

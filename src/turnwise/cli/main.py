@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from turnwise.cli.options import console, one_sentence, print_json, problems
+from turnwise.cli.options import console, one_sentence, print_json, problems, say
 
 if TYPE_CHECKING:
     from turnwise.runs import RunScores
@@ -62,8 +62,8 @@ def train(
         print_json({"run": str(outcome.run), "finished": outcome.finished, "scores": scores})
     elif outcome.scores is not None:
         draw_scores(outcome.scores)
-        console.print(verdict(outcome.scores), highlight=False)
-        console.print(f"report: {outcome.run / 'report.md'}", highlight=False)
+        say(verdict(outcome.scores))
+        say(f"report: {outcome.run / 'report.md'}")
     if not outcome.finished:
         raise typer.Exit(STOPPED)
 
@@ -97,7 +97,7 @@ def report(
     with one_sentence():
         folder = Run.open(run)
         write_report(folder)
-    console.print(f"report: {folder.report}", highlight=False)
+    say(f"report: {folder.report}")
 
 
 @app.command()
@@ -171,7 +171,7 @@ def check(
     table = Table("call", "microseconds")
     for name, value in found.costs.items():
         table.add_row(name, f"{value:.1f}")
-    console.print(f"{env}: keeps the contract", highlight=False)
+    say(f"{env}: keeps the contract")
     console.print(table)
 
 
@@ -188,7 +188,7 @@ def init(
 
     with one_sentence():
         parameters = api.init_model(load_recipe(recipe, [f"seed={seed}"]), size, directory)
-    console.print(f"{directory}: {parameters:,} parameters", highlight=False)
+    say(f"{directory}: {parameters:,} parameters")
 
 
 @app.command()

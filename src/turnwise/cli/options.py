@@ -22,6 +22,11 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2) + "\n")
 
 
+def say(text: str) -> None:
+    """Write a line as it is: no markup, no colours, not broken at the terminal's edge."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
 def fail(message: str) -> NoReturn:
     """Say one sentence on standard error and exit with code 2."""
     problems.print(f"[bold red]error:[/] {message}", highlight=False, soft_wrap=True)

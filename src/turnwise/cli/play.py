@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from turnwise.cli.options import console
+from turnwise.cli.options import console, say
 from turnwise.envs import ENVS, make_env
 from turnwise.envs.base import Env
 from turnwise.errors import ConfigError, unknown_name
@@ -44,11 +44,11 @@ def _play_by_hand(env: Env[Any], task: Task, baseline: str | None, seed: int) ->
     state, total = env.reset(task), 0
     while True:
         observation = env.observe(state, role)
-        console.print(env.render(state), highlight=False, markup=False)
+        say(env.render(state))
         rng = generator(seed, "play", total)
         if baseline is not None:
             action = env.baselines()[baseline](state, rng)
-            console.print(f"{baseline}: {action}", highlight=False)
+            say(f"{baseline}: {action}")
         else:
             action = _ask(observation.legal)
         if action is None:
@@ -56,9 +56,9 @@ def _play_by_hand(env: Env[Any], task: Task, baseline: str | None, seed: int) ->
         step = env.step(state, role, action, rng)
         state, total = step.state, total + 1
         if step.terminated or step.truncated:
-            console.print(env.render(state), highlight=False, markup=False)
+            say(env.render(state))
             how = "the end" if step.terminated else "the step limit"
-            console.print(f"{how} after {total} steps, score {env.score(state):g}")
+            say(f"{how} after {total} steps, score {env.score(state):g}")
             return
 
 
@@ -75,7 +75,7 @@ def _ask(legal: Sequence[str]) -> str | None:
         found = [action for action in legal if typed and action.casefold().startswith(typed)]
         if len(found) == 1:
             return found[0]
-        console.print(f"{typed!r} is none of {', '.join(legal)}", highlight=False)
+        say(f"{typed!r} is none of {', '.join(legal)}")
 
 
 def _watch_policy(env: Env[Any], task: Task, run: Path, seed: int) -> None:
@@ -86,11 +86,11 @@ def _watch_policy(env: Env[Any], task: Task, run: Path, seed: int) -> None:
     (role,) = env.roles
     state = env.reset(task)
     for turn in episode.turns:
-        console.print(env.render(state), highlight=False, markup=False)
-        console.print(turn.text, highlight=False, markup=False)
+        say(env.render(state))
+        say(turn.text)
         if turn.action is None:
             break
         noise = world_generator(seed, "evaluation", 0, 0, turn.id.turn, None)
         state = env.step(state, role, turn.action, noise).state
-    console.print(env.render(state), highlight=False, markup=False)
-    console.print(f"score {episode.score:g} after {len(episode.turns)} turns")
+    say(env.render(state))
+    say(f"score {episode.score:g} after {len(episode.turns)} turns")

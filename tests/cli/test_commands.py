@@ -1,0 +1,201 @@
+"""What each command prints and how it ends."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from turnwise import api
+from turnwise.cli.main import app
+from turnwise.envs import ENVS
+from turnwise.recipe import recipe_names
+
+
+def test_eval_prints_one_object(turnwise, smoke_run):
+    result = turnwise("eval", smoke_run, "--tasks", 6, "--seed", 4, "--json")
+    assert result.exit_code == 0
+    scores = json.loads(result.stdout)
+    assert (scores["env"], scores["tasks"], scores["seed"]) == ("frozen-lake", 6, 4)
+    assert (scores["split"], scores["seen"]) == ("test", False)
+    for name in ("score", "stderr", "score_sampled", "score_sampled_stderr"):
+        assert isinstance(scores[name], float)
+    assert {"random", "reflex", "optimal", "warmup"} <= set(scores["baselines"])
+    assert set(scores["baselines"]) == set(scores["baselines_stderr"]) == set(scores["paired"])
+    assert scores["baselines"]["optimal"] == 1.0
+    assert result.stderr == ""
+
+
+def test_eval_is_a_function_of_its_arguments(turnwise, smoke_run):
+    def scores(*arguments):
+        found = json.loads(turnwise("eval", smoke_run, *arguments, "--json").stdout)
+        return {name: value for name, value in found.items() if name != "seconds"}
+
+    assert scores("--tasks", 8, "--seed", 2) == scores("--tasks", 8, "--seed", 2)
+    assert scores("--tasks", 8, "--seed", 2) != scores("--tasks", 8, "--seed", 3)
+
+
+def test_eval_draws_a_table_with_all_baselines(turnwise, smoke_run):
+    result = turnwise("eval", smoke_run, "--tasks", 4)
+    assert result.exit_code == 0
+    assert "4 unseen tasks, seed 0" in result.stdout
+    for name in ("trained, greedy", "trained, sampled", "random", "reflex", "optimal", "warmup"):
+        assert name in result.stdout
+
+
+def test_the_policy_and_the_baselines_meet_the_same_slips(turnwise, rightward_run):
+    """A policy that always goes right is `always-right`, task by task, whatever the seed."""
+    for seed in (0, 5):
+        result = turnwise("eval", rightward_run, "--tasks", 60, "--seed", seed, "--json")
+        scores = json.loads(result.stdout)
+        assert 0 < scores["score"] < 1
+        assert scores["score"] == scores["baselines"]["always-right"]
+        assert scores["paired"]["always-right"] == {"difference": 0.0, "stderr": 0.0}
+
+
+def test_independent_noise_is_for_training_groups_alone(rightward_run):
+    scores = api.evaluate_run(
+        rightward_run, tasks=60, seed=5, overrides=["trainer.noise=independent"]
+    )
+    assert scores.paired["always-right"].stderr == 0.0
+
+
+def test_watching_a_policy_shows_the_episode_that_was_played(turnwise, rightward_run):
+    """On slippery ice the pictures lead to where the score was earned."""
+    ends = set()
+    for seed in range(8):
+        result = turnwise(
+            "play", "frozen-lake", "--run", rightward_run, "--seed", seed,
+            "--set", "slippery=true", "--set", "frozen_probability=0.95",
+        )  # fmt: skip
+        assert result.exit_code == 0, result.output
+        *_, where, score = result.stdout.strip().splitlines()
+        assert ("the goal" in where) == score.startswith("score 1 ")
+        assert ("steps left" in where) <= ("0 of" in where)
+        ends.add(where.partition(", ")[2])
+    assert len(ends) > 1
+
+
+def test_phases_without_steps_are_skipped(turnwise, rightward_run, smoke_run, sets, tmp_path):
+    assert api.load_run(rightward_run).checkpoint.phase == "warmup"
+    recipe = smoke_run / "recipe.toml"
+    run = tmp_path / "run"
+    result = turnwise("train", recipe, *sets("warmup.steps=0"), "--run", run, "--json")
+    assert result.exit_code == 0, result.output
+    phases = {json.loads(line)["phase"] for line in (run / "metrics.jsonl").open()}
+    assert phases == {"train"}
+
+
+def test_a_fixed_map_is_not_called_unseen(turnwise, smoke_run):
+    result = turnwise(
+        "eval", smoke_run, "--tasks", 2,
+        "--set", "env.options.map=['SFF','FFF','FFG']", "--set", "env.options.size=none",
+        "--set", "env.warmup=none", "--set", "env.training=none",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "2 seen tasks" in result.stdout
+
+
+def test_training_ends_with_the_scores_and_the_report(turnwise, smoke_run, sets, tmp_path):
+    recipe, run = smoke_run / "recipe.toml", tmp_path / "again"
+    result = turnwise("train", recipe, *sets("evaluation.test_tasks=3"), "--run", run)
+    assert result.exit_code == 0, result.output
+    assert "trained, greedy" in result.stdout
+    assert f"report: {run / 'report.md'}" in result.stdout
+    assert (run / "report.md").read_text().startswith("# again")
+    assert "warm-up 2/2" in result.stdout
+    assert "training 2/2" in result.stdout
+
+
+def test_resuming_a_finished_run_trains_no_further(turnwise, smoke_run):
+    before = (smoke_run / "metrics.jsonl").read_text()
+    result = turnwise("train", "frozen-lake", "--run", smoke_run, "--resume", "--json")
+    assert result.exit_code == 0, result.output
+    assert (smoke_run / "metrics.jsonl").read_text() == before
+
+
+def test_report_is_written_again(turnwise, smoke_run):
+    (smoke_run / "report.md").unlink()
+    result = turnwise("report", smoke_run)
+    assert result.exit_code == 0
+    assert "trained, greedy" in (smoke_run / "report.md").read_text()
+
+
+def test_recipes_are_listed(turnwise):
+    listed = json.loads(turnwise("recipes", "--json").stdout)["recipes"]
+    assert [recipe["name"] for recipe in listed] == recipe_names()
+    assert all("smoke" in recipe["presets"] for recipe in listed)
+    table = turnwise("recipes").stdout
+    assert "gigpo" in table
+
+
+def test_envs_are_listed_with_every_option(turnwise):
+    listed = json.loads(turnwise("envs", "--json").stdout)["envs"]
+    assert [env["name"] for env in listed] == list(ENVS)
+    for env in listed:
+        config, kind = ENVS[env["name"]]
+        assert set(env["options"]) == set(config.model_fields)
+        assert all(option["help"] for option in env["options"].values())
+        assert set(env["rewards"]) == set(kind.components)
+    text = turnwise("envs").stdout
+    assert "frozen-lake" in text
+    assert "slippery" in text
+
+
+@pytest.mark.parametrize("baseline", ["random", "reflex", "optimal"])
+def test_a_baseline_plays(turnwise, baseline):
+    result = turnwise("play", "frozen-lake", "--baseline", baseline, "--seed", 3)
+    assert result.exit_code == 0
+    assert f"{baseline}: " in result.stdout
+    assert "score" in result.stdout.strip().splitlines()[-1]
+    assert turnwise("play", "frozen-lake", "--baseline", baseline, "--seed", 3).stdout == (
+        result.stdout
+    )
+
+
+def test_the_optimum_wins_and_seeds_draw_other_tasks(turnwise):
+    ends = [
+        turnwise("play", "frozen-lake", "--baseline", "optimal", "--seed", seed).stdout
+        for seed in range(3)
+    ]
+    assert all("score 1" in end for end in ends)
+    assert len(set(ends)) == 3
+
+
+def test_a_person_plays_by_first_letters():
+    arguments = ["play", "frozen-lake", "--set", "map=['SF','FG']"]
+    won = CliRunner().invoke(app, arguments, input="d\n[/x]\nRIGHT\n")
+    assert won.exit_code == 0
+    assert "'[/x]' is none of LEFT, DOWN, RIGHT, UP" in won.stdout
+    assert "the end after 2 steps, score 1" in won.stdout
+    for words in ("quit\n", ""):
+        left = CliRunner().invoke(app, arguments, input=words)
+        assert left.exit_code == 0
+        assert "score" not in left.stdout
+
+
+def test_check_measures_an_env(turnwise):
+    result = turnwise("check", "frozen-lake", "--set", "size=5", "--json")
+    assert result.exit_code == 0
+    costs = json.loads(result.stdout)["costs"]
+    assert all(value > 0 for value in costs.values())
+    assert "keeps the contract" in turnwise("check", "frozen-lake").stdout
+
+
+def test_init_makes_a_model_that_trains(turnwise, sets, tmp_path):
+    model = tmp_path / "model"
+    result = turnwise("init", model, "--size", "nano", "--seed", 3)
+    assert result.exit_code == 0, result.output
+    assert "parameters" in result.stdout
+    assert (model / "model.safetensors").is_file()
+    again = tmp_path / "again"
+    assert turnwise("init", again, "--seed", 3).exit_code == 0
+    weights = [(folder / "model.safetensors").read_bytes() for folder in (model, again)]
+    assert weights[0] == weights[1]
+
+
+def test_help_names_every_command(turnwise):
+    result = turnwise("--help")
+    for command in ("train", "eval", "report", "recipes", "envs", "check", "init", "play"):
+        assert command in result.stdout
