@@ -60,7 +60,12 @@ def test_every_shipped_recipe_has_a_smoke_preset_and_a_summary(name):
         ["policies.main.lora={rank=4,targets=['q_proj','v_proj']}"],
         ["warmup=none", "evaluation.target=0.5"],
         ["optimizer.max_grad_norm=inf"],
-        ["env.options.map=['SF','FG']", "env.options.size=none", "env.warmup=none"],
+        [
+            "env.options.map=['SF','FG']",
+            "env.options.size=none",
+            "env.training.frozen_probability=none",
+            "env.warmup=none",
+        ],
         ["agents.player.system=Play \"well\", 'always'.", "trainer.dynamic_sampling=true"],
     ],
 )
