@@ -64,7 +64,7 @@ def test_independent_noise_is_for_training_groups_alone(rightward_run):
 def test_watching_a_policy_shows_the_episode_that_was_played(turnwise, rightward_run):
     """On slippery ice the pictures lead to where the score was earned."""
     ends = set()
-    for seed in range(8):
+    for seed in range(5):
         result = turnwise(
             "play", "frozen-lake", "--run", rightward_run, "--seed", seed,
             "--set", "slippery=true", "--set", "frozen_probability=0.95",
@@ -106,6 +106,24 @@ def test_training_ends_with_the_scores_and_the_report(turnwise, smoke_run, sets,
     assert (run / "report.md").read_text().startswith("# again")
     assert "warm-up 2/2" in result.stdout
     assert "training 2/2" in result.stdout
+
+
+def test_an_adapter_is_trained_saved_and_judged(turnwise, smoke_run, sets, tmp_path):
+    """From the base that another run made; checkpoints hold the adapter alone, in PEFT's format."""
+    base, run = smoke_run / "models" / "main", tmp_path / "adapter"
+    result = turnwise(
+        "train", "frozen-lake", "--run", run, "--json",
+        *sets("preset=smoke", f"policies.main.model={base}", "policies.main.lora.rank=4",
+              "policies.main.device=cpu"),
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert {"random", "warmup"} <= set(json.loads(result.stdout)["scores"]["baselines"])
+    policy = api.load_run(run).checkpoint.path / "policy"
+    settings = json.loads((policy / "adapter_config.json").read_text())
+    assert settings["r"] == 4
+    assert (policy / "adapter_model.safetensors").is_file()
+    assert not (policy / "model.safetensors").exists()
+    assert turnwise("eval", run, "--tasks", 2).exit_code == 0
 
 
 def test_resuming_a_finished_run_trains_no_further(turnwise, smoke_run):

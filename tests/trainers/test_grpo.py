@@ -115,6 +115,15 @@ def test_the_first_ratio_is_one(first_batch, overrides):
     assert metrics["policy/clip_fraction"] == 0
 
 
+def test_a_full_history_is_trained_in_fewer_rows_than_turns(first_batch):
+    """The tokens of a longer prompt that extends a shorter one are computed once."""
+    _, _, apart = first_batch()
+    _, _, whole = first_batch("agents.player.history=full")
+    assert all(len(sample.turns) == 1 for sample in apart.samples)
+    assert max(len(sample.turns) for sample in whole.samples) > 1
+    assert len({sample.turns[0].sample for sample in whole.samples}) == 4
+
+
 def test_clipping_acts_in_a_later_mini_batch(first_batch):
     session, plan, batch = first_batch("trainer.minibatches=2", "trainer.epochs=2")
     fast = make_optimizer(session.policy, OptimizerConfig(lr=0.03), 4)
@@ -158,6 +167,16 @@ def test_a_mismatch_is_found_or_ignored_as_the_recipe_says(first_batch, override
         parameter.data.mul_(1.01)
     optimizer = make_optimizer(session.policy, OptimizerConfig(), 2)
     assert update(session, plan, optimizer, batch, 0)["engine/gap_max"] > 1e-4
+
+
+def test_denominators_count_what_the_recipe_says(first_batch):
+    """All sampled tokens share the batch's weight of 1, or only those that carry an advantage."""
+    _, _, sampled = first_batch("trainer.group_size=2")
+    _, _, kept = first_batch("trainer.group_size=2", "credit.normalise_by=kept")
+    carries = (sampled.columns["advantages"] != 0) & (sampled.columns["rl"] != 0)
+    assert sampled.columns["rl"].sum() == pytest.approx(1)
+    assert 0 < carries.sum() < (sampled.columns["rl"] != 0).sum()
+    assert kept.columns["rl"][carries].sum() == pytest.approx(1)
 
 
 KL = ("loss.kl=loss_k3", "loss.kl_weight=0.5", "optimizer.lr=0.003")

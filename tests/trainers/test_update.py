@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from turnwise.forest import FlatScorer, ForestConfig
 from turnwise.losses import LossConfig
@@ -121,6 +122,47 @@ def test_the_layout_of_rows_changes_no_gradient(
     assert ways["small rows"][1]["forest/micro_batches"] > 1
     assert ways["small trees"][1]["forest/micro_batches"] > 1
     assert ways["a row a turn, as trees"][1]["forest/sharing"] > 1.5
+
+
+def shares(episodes, aggregation):
+    """Return each turn's weight a token, written out from MATH 5."""
+    turns = {turn.id: len(turn.completion_ids) for e in episodes for turn in e.turns}
+    of_episode = {turn.id: sum(len(t.completion_ids) for t in e.turns)
+                  for e in episodes for turn in e.turns}  # fmt: skip
+    return {
+        identity: {
+            "token": 1 / sum(turns.values()),
+            "turn": 1 / (len(turns) * length),
+            "episode": 1 / (len(episodes) * of_episode[identity]),
+            "constant": 1 / (len(episodes) * 16),
+        }[aggregation]
+        for identity, length in turns.items()
+    }
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+def test_the_gradient_is_that_of_the_formula(tiny_policy, make_episodes, gradients, aggregation):
+    """PPO's clipped objective, one turn at a time through the model's own forward."""
+    loss = LossConfig(aggregation=aggregation, **AGGREGATIONS[aggregation])
+    episodes, advantages = make_episodes()
+    weight, model = shares(episodes, aggregation), tiny_policy.model
+    model.zero_grad()
+    for turn in (turn for episode in episodes for turn in episode.turns):
+        ids = torch.tensor([turn.prompt_ids + turn.completion_ids])
+        begin = len(turn.prompt_ids)
+        logits = model(input_ids=ids).logits[0, begin - 1 : -1] / turn.sampling.temperature
+        now = logits.log_softmax(-1).gather(1, ids[0, begin:, None])[:, 0]
+        ratio = (now - torch.tensor(turn.logprobs)).exp()
+        advantage = advantages[turn.id][""]
+        gain = torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.28) * advantage)
+        (-weight[turn.id] * gain.sum()).backward()
+    expected = {name: p.grad.clone() for name, p in model.named_parameters()}
+    model.zero_grad()
+    samples = samples_from_episodes(episodes, advantages)
+    found, _ = gradients.of(
+        tiny_policy, gradients.batch(samples, loss), loss, scorer=gradients.tree()
+    )
+    assert gradients.distance(expected, found) < TOLERANCE
 
 
 def test_a_wrong_place_would_be_seen(tiny_policy, make_episodes, gradients):
