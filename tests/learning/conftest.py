@@ -1,0 +1,197 @@
+"""Tiny runs that must learn: a lake of eight cells around the goal, and a policy of two layers.
+
+The lake has no best constant: of the four actions each is right as often as every other, so that
+whoever does not look where it stands stays at chance.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from turnwise import api
+from turnwise.envs import make_env
+from turnwise.envs.lake_maps import ACTIONS, lake_of, move_start
+from turnwise.noise import generator
+from turnwise.recipe import Recipe
+from turnwise.rollout import Play, Runner
+from turnwise.runs import Run, StopSignal
+from turnwise.settings import parse
+from turnwise.trainers import Silent, train_grpo, warm_up
+from turnwise.types import Task
+from turnwise.workflows import WORKFLOWS, get_workflow
+
+RING = ("SFF", "FGF", "FFF")
+NANO = {
+    "hidden": 64, "layers": 2, "intermediate": 128, "heads": 2, "kv_heads": 1, "head_dim": 32,
+    "init_std": 0.1,
+}  # fmt: skip
+RECIPE: dict[str, Any] = {
+    "name": "learning",
+    "env": {"name": "frozen-lake", "options": {"map": RING, "start": "random"}},
+    "workflow": "once",
+    "agents": {"player": {"max_tokens": 8}},
+    "policies": {"main": {"model": "nano", "nano": NANO}},
+    "warmup": {
+        "steps": 100, "round": 100, "batch_size": 32, "seeing_tasks": 1,
+        "optimizer": {"lr": 5e-3, "schedule": "linear", "warmup_steps": 10},
+    },
+    "trainer": {"iterations": 80, "tasks_per_iteration": 16, "group_size": 8},
+    "optimizer": {"lr": 1e-3},
+    "credit": {
+        "scheme": "grpo", "rewards": {"expert": 1.0}, "segments": {"action": "return"},
+        "std_floor": 0.1,
+    },
+    "evaluation": {"every": 10**6, "validation_tasks": 1, "test_tasks": 1},
+    "checkpoint": {"every": 10**6},
+    "episodes": {"keep": 0},
+}  # fmt: skip
+
+
+async def once(agents, state):
+    """Let the only agent act once: what it decides is all there is to learn."""
+    (player,) = agents.values()
+    return await player.act(state)
+
+
+def merged(base, over):
+    """Return nested dictionaries as one; `over` wins, and its None takes a key out."""
+    result = dict(base)
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(result.get(key), dict):
+            result[key] = merged(result[key], value)
+        else:
+            result[key] = value
+    return {key: value for key, value in result.items() if value is not None}
+
+
+def rows(env, path, count=512):
+    """Write demonstrations that name the cell one stands on, with uniformly random actions."""
+    lines = []
+    for index in range(count):
+        rng = generator(0, "rows", index)
+        seen = env.observe(env.reset(Task(id="", env=env.name, seed=0, data=env.generate(rng))), "")
+        action = seen.legal[rng.integers(len(seen.legal))]
+        reply = f"<think> {seen.text.split()[-1]} </think> <answer> {action} </answer>"
+        lines.append(json.dumps({"prompt": seen.text, "completion": reply}))
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+@dataclass
+class Learner:
+    """Trains tiny recipes and scores what they have become; `folder` keeps what they start from."""
+
+    folder: Path
+
+    def start(self, seed, name="ring", **over):
+        """Return the folder of weights that speak and see, made once for each name and seed."""
+        folder = self.folder / f"{name}-{seed}"
+        if not (folder / "start").is_dir():
+            data = merged(RECIPE, {"seed": seed, **over})
+            if "data" not in data["warmup"]:
+                env = make_env("frozen-lake", **data["env"]["options"])
+                data["warmup"] |= {"data": rows(env, self.folder / "rows.jsonl")}
+            session = assembled(data, folder)
+            assert warm_up(session, parse(Recipe, data, "start").warmup, None)
+            session.policy.save(session.start_folder)
+        return folder / "start"
+
+    def load(self, start, seed, run, **over):
+        """Return a session of `RECIPE` with `over` that begins with the weights `start`."""
+        return assembled(recipe_from(start, seed, over), run)
+
+    def train(self, start, seed, run, **over):
+        """Return such a session after its training."""
+        data = recipe_from(start, seed, over)
+        session = assembled(data, run)
+        assert train_grpo(session, api.plan_of(parse(Recipe, data, "learning")), None)
+        return session
+
+    @staticmethod
+    def states(rows=RING):
+        """Return one task for every cell of a map that one can stand on."""
+        cells = [cell for cell, letter in enumerate("".join(rows)) if letter in "SF"]
+        return [task_at(move_start(rows, cell), cell) for cell in cells]
+
+    @staticmethod
+    def constants(states):
+        """Return the mean expert reward of always the same action, and of random ones."""
+        env = make_env("frozen-lake")
+        rng = np.random.default_rng(0)
+        found = {
+            action: np.mean(
+                [env.step(env.reset(t), "player", action, rng).rewards["expert"] for t in states]
+            )
+            for action in ACTIONS
+        }
+        return found | {"random": np.mean(list(found.values()))}
+
+    @staticmethod
+    def play(session, states, workflow, samples):
+        """Return `samples` episodes from each of `states`, sampled as in training."""
+        runner = Runner(
+            env=session.judge.env,
+            workflow=get_workflow(workflow),
+            agents={"player": session.agent},
+            renderers={session.policy.name: session.policy.renderer},
+            engine=session.engine,
+            seed=session.seed,
+        )
+        plays = [
+            Play(iteration=10**6, visit=visit, task=task, sample=sample)
+            for visit, task in enumerate(states)
+            for sample in range(samples)
+        ]
+        return runner.collect(plays, "evaluation")
+
+    def score(self, session, states, *, samples=16):
+        """Return the mean expert reward of sampled actions over `states`, each met alone."""
+        turns = [episode.turns[0] for episode in self.play(session, states, "once", samples)]
+        return float(np.mean([turn.rewards.get("expert", 0.0) for turn in turns]))
+
+    def success(self, session, states, *, samples=16):
+        """Return the mean score of whole sampled episodes from `states`."""
+        return float(np.mean([e.score for e in self.play(session, states, "solo", samples)]))
+
+
+def task_at(rows, cell):
+    limit = int(2 * lake_of(rows).distances[cell])
+    data = {"map": list(rows), "slippery": False, "limit": limit}
+    return Task(id=f"cell-{cell}", env="frozen-lake", seed=0, data=data)
+
+
+def recipe_from(start, seed, over):
+    model = {"main": {"model": str(start), "nano": None}}
+    data = merged(RECIPE, {"seed": seed, "policies": model, "warmup": None})
+    return merged(data, over)
+
+
+def assembled(data, folder):
+    recipe = parse(Recipe, data, "learning")
+    run = Run.create(folder.parent, recipe.name, recipe.to_toml(), folder)
+    return api.assemble(recipe, run, StopSignal(), Silent())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def starts(tmp_path_factory):
+    return tmp_path_factory.mktemp("starts")
+
+
+@pytest.fixture
+def learner(starts, monkeypatch):
+    """Trains and scores; the workflow `once` is in the table of workflows meanwhile."""
+    monkeypatch.setitem(WORKFLOWS, "once", once)
+    return Learner(starts)
