@@ -39,7 +39,8 @@ def test_a_won_episode_is_recorded_turn_by_turn(make_runner, lake, says, rendere
 
 def test_seeing_is_rewarded_to_the_letter(make_runner, lake, renderer):
     truth = "LEFT edge DOWN r1c0 ice RIGHT r0c1 ice UP edge"
-    for thought, expected in ((truth, 1.0), (truth.replace("ice", "hole"), 0.0)):
+    wrong = (truth.replace("ice", "hole"), f"{truth} ice", truth.lower(), "")
+    for thought, expected in ((truth, 1.0), *((other, 0.0) for other in wrong)):
         ids = renderer.completion_ids(f"<think> {thought} </think> <answer> LEFT </answer>")
         (episode,) = make_runner(lake, lambda request, ids=ids: ids).play()
         assert episode.turns[0].rewards["seeing"] == expected

@@ -35,6 +35,8 @@ SCHEMES = {
     "maxrl": ("credit.rewards=none", "credit.rewards.expert=1.0"),
     "gigpo": ("credit.gamma=0.5", "credit.weight=2.0"),
 }
+LONG = ("agents.player.max_tokens=4", "agents.player.temperature=1.5")
+"""Just enough tokens for a plain answer, and words that wander: some replies are cut."""
 LOSSES = {
     "gspo": ("loss.kind=gspo",),
     "cispo": ("loss.kind=cispo",),
@@ -43,8 +45,8 @@ LOSSES = {
     "k3, by episode": ("loss.kl=loss_k3", "loss.kl_weight=0.1", "loss.aggregation=episode"),
     "k1 off the reward": ("loss.kl=reward_k1", "loss.kl_weight=0.1"),
     "tis": ("loss.tis_cap=2.0",),
-    "masked": ("trainer.on_length=mask", "agents.player.max_tokens=4"),
-    "excluded": ("trainer.on_length=exclude", "agents.player.max_tokens=5"),
+    "masked": (*LONG, "trainer.on_length=mask"),
+    "excluded": (*LONG, "trainer.on_length=exclude"),
     "mini-batches": ("trainer.minibatches=2", "trainer.epochs=2"),
     "full history": ("agents.player.history=full",),
     "an adapter": ("policies.main.lora.rank=4", "policies.main.lora.dropout=0.5"),
@@ -80,6 +82,19 @@ def test_each_scheme_trains(speaking, train, scheme):
 def test_each_loss_and_option_trains(speaking, train, name):
     session, records = train(speaking(*LOSSES[name]))
     check_run(session, records)
+
+
+def test_cut_completions_are_penalised_masked_or_excluded(speaking, train):
+    """The first iteration plays the same in all three, and learns something else in each."""
+    first = {}
+    for rule in ("penalise", "mask", "exclude"):
+        recipe = speaking(*LONG, f"trainer.on_length={rule}", "trainer.iterations=1")
+        _, (first[rule],) = train(recipe)
+    assert first["penalise"]["rollout/cut_share"] == first["mask"]["rollout/cut_share"] > 0
+    assert first["penalise"]["credit/return_mean"] == first["mask"]["credit/return_mean"]
+    assert first["exclude"]["rollout/cut_share"] == 0
+    assert 0 < first["exclude"]["credit/episodes"] < 16
+    assert len({record["optim/grad_norm"] for record in first.values()}) == 3
 
 
 @pytest.fixture
@@ -167,6 +182,25 @@ def test_a_mismatch_is_found_or_ignored_as_the_recipe_says(first_batch, override
         parameter.data.mul_(1.01)
     optimizer = make_optimizer(session.policy, OptimizerConfig(), 2)
     assert update(session, plan, optimizer, batch, 0)["engine/gap_max"] > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("overrides", "own"),
+    [
+        ((), False),
+        (("trainer.proximal=recompute",), True),
+        (("loss.kind=gspo",), True),
+        (("loss.tis_cap=2.0",), True),
+        (("policies.main.dtype=bfloat16",), True),
+        (("policies.main.dtype=bfloat16", "trainer.proximal=behaviour"), False),
+    ],
+)
+def test_the_trainer_scores_for_itself_where_the_engine_is_not_exact(first_batch, overrides, own):
+    """Below float32, for GSPO and for truncated weights: `auto` (MATH 4)."""
+    _, _, batch = first_batch(*overrides)
+    drawn = batch.columns["sampled"] != 0
+    same = np.array_equal(batch.columns["proximal"][drawn], batch.columns["logprobs"][drawn])
+    assert same != own
 
 
 def test_denominators_count_what_the_recipe_says(first_batch):
