@@ -5,7 +5,7 @@ whoever does not look where it stands stays at chance.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from turnwise import api
-from turnwise.envs import make_env
+from turnwise.envs import ENVS, FrozenLake, FrozenLakeConfig, make_env
 from turnwise.envs.lake_maps import ACTIONS, lake_of, move_start
 from turnwise.noise import generator
 from turnwise.recipe import Recipe
@@ -50,6 +50,41 @@ RECIPE: dict[str, Any] = {
     "checkpoint": {"every": 10**6},
     "episodes": {"keep": 0},
 }  # fmt: skip
+
+
+class Signposts(FrozenLake):
+    """A lake that says where the goal is and what lies to the four sides, always in one order.
+
+    Choosing is to find the good one of four words at fixed places: the least that reads a map.
+    """
+
+    name = "signposts"
+
+    def observe(self, state, role):
+        lake, here = state.lake, state.position
+        goal = lake.letters.index("G")
+        sides = [sign(lake, here, cell, goal) for cell in lake.moves[here]]
+        description = " ".join([lake.name(goal), "goal", *sides])
+        return replace(super().observe(state, role), description=description)
+
+    def words(self):
+        return (*super().words(), "near", "away", "off")
+
+
+def sign(lake, here, cell, goal):
+    """Return two words about the cell that a move leads to."""
+    if cell == here:
+        return "off edge"
+    content = lake.content(cell)
+    if content in ("ice", "start"):
+        content = "near" if gap(lake, cell, goal) < gap(lake, here, goal) else "away"
+    return f"{lake.name(cell)} {content}"
+
+
+def gap(lake, one, other):
+    """Return the distance of two cells as if there were no holes."""
+    (row, column), (other_row, other_column) = (divmod(c, lake.columns) for c in (one, other))
+    return abs(row - other_row) + abs(column - other_column)
 
 
 async def once(agents, state):
@@ -123,12 +158,11 @@ class Learner:
         """Return the mean expert reward of always the same action, and of random ones."""
         env = make_env("frozen-lake")
         rng = np.random.default_rng(0)
-        found = {
-            action: np.mean(
-                [env.step(env.reset(t), "player", action, rng).rewards["expert"] for t in states]
-            )
-            for action in ACTIONS
-        }
+
+        def reward(task, action):
+            return env.step(env.reset(task), "player", action, rng).rewards["expert"]
+
+        found = {action: np.mean([reward(task, action) for task in states]) for action in ACTIONS}
         return found | {"random": np.mean(list(found.values()))}
 
     @staticmethod
@@ -192,6 +226,7 @@ def starts(tmp_path_factory):
 
 @pytest.fixture
 def learner(starts, monkeypatch):
-    """Trains and scores; the workflow `once` is in the table of workflows meanwhile."""
+    """Trains and scores; `once` and `signposts` are in the tables of names meanwhile."""
+    monkeypatch.setitem(ENVS, Signposts.name, (FrozenLakeConfig, Signposts))
     monkeypatch.setitem(WORKFLOWS, "once", once)
     return Learner(starts)
