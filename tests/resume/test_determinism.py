@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from turnwise.noise import token_uniforms
-from turnwise.runs import read_episodes
+from turnwise.runs import comparable, read_episodes, read_metrics
 
 SEED = 3  # of tiny.toml
 
@@ -27,6 +27,21 @@ def test_another_seed_gives_another_run(turnwise, unbroken, traces, tmp_path):
     assert all(one["loss/ce"] != two["loss/ce"] for one, two in pairs[:4])
     assert all(one["rollout/turns"] != two["rollout/turns"] for one, two in pairs[4:6])
     assert other["start"] != unbroken["start"]
+
+
+@pytest.mark.slow
+def test_dropout_is_drawn_again_after_a_kill(turnwise, tmp_path):
+    sets = ["policies.main.lora.dropout=0.2", "trainer.iterations=0"]
+    logs = []
+    for name in ("unbroken", "killed"):
+        event = [{"place": "step", "call": 60}] if name == "killed" else []
+        ended = turnwise.train(tmp_path / name, *event, sets=sets)
+        if event:
+            assert ended.code == -9
+            ended = turnwise.resume(tmp_path / name)
+        assert ended.code == 0, ended.said
+        logs.append(comparable(read_metrics(tmp_path / name / "metrics.jsonl")))
+    assert logs[0] == logs[1]
 
 
 @pytest.fixture(scope="module")

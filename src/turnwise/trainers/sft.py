@@ -7,9 +7,14 @@ described, and stops when that is enough. Knows nothing of rewards.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import torch
+
 from turnwise.losses import LossConfig
+from turnwise.noise import generator
 from turnwise.policies import make_optimizer
 from turnwise.rollout import exactness_of_seeing
 from turnwise.trainers.config import SftConfig
@@ -43,7 +48,7 @@ def warm_up(session: Session, config: SftConfig, resumed: Resumed | None) -> boo
         while step < end:
             samples = rows.batch(step, config.batch_size)
             batch = make_batch(samples, IMITATION)
-            with session.policy.dropout(True):
+            with drawn_dropout(session, step):
                 metrics = optimise(session.policy, optimizer, session.scorer, batch, IMITATION)
             session.count(
                 trained_tokens=metrics["forest/tokens_distinct"], warmup_optimizer_steps=1
@@ -57,6 +62,21 @@ def warm_up(session: Session, config: SftConfig, resumed: Resumed | None) -> boo
         session.progress.advance(step, metrics)
         session.save(PHASE, step, optimizer, extra={"enough": enough})
     return True
+
+
+@contextmanager
+def drawn_dropout(session: Session, step: int) -> Iterator[None]:
+    """Let dropout act inside the block, drawn by (seed, step) alone: a resumed run drops the same.
+
+    Dropout knows no generators, only torch's global one, which is as before after the block.
+    """
+    device = session.policy.device
+    with (
+        torch.random.fork_rng([device] if device.type == "cuda" else []),
+        session.policy.dropout(True),
+    ):
+        torch.manual_seed(int(generator(session.seed, "dropout", step).integers(2**63)))
+        yield
 
 
 def rows_for(session: Session, config: SftConfig) -> Rows:
