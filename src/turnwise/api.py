@@ -294,7 +294,7 @@ def load_run(run: Path, *, overrides: Sequence[str] = (), seed: int | None = Non
     """Read a run back with its best checkpoint, or its latest where none was validated.
 
     Raises:
-        RunError: if there is no run, or it has no checkpoint yet.
+        RunError: if there is no run, it has no checkpoint yet, or the chosen one is damaged.
     """
     folder = Run.open(run)
     recipe = load_recipe(str(folder.recipe), overrides)
@@ -302,6 +302,7 @@ def load_run(run: Path, *, overrides: Sequence[str] = (), seed: int | None = Non
     chosen = checkpoints.best() or checkpoints.latest().checkpoint
     if chosen is None:
         raise RunError(f"run '{folder.path}' has no checkpoint yet: let it train first")
+    checkpoints.check(chosen)
     policy = make_policy(recipe, folder.path)
     seed = recipe.seed if seed is None else seed
     return LoadedRun(

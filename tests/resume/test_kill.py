@@ -1,6 +1,7 @@
 """A run that was killed, at any instant, ends with the same numbers as one that was not."""
 
 import fcntl
+import json
 import shutil
 
 import pytest
@@ -28,6 +29,13 @@ KILLS = {
 
 def checkpoints(run):
     return sorted(path for path in (run / "checkpoints").iterdir() if path.is_dir())
+
+
+def flip(file):
+    """Damage one byte in the middle of a file."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 255
+    file.write_bytes(content)
 
 
 def test_the_unbroken_run_has_something_to_lose(unbroken):
@@ -102,14 +110,27 @@ def test_a_damaged_checkpoint_falls_back_and_says_so(
     run = tmp_path / "run"
     assert turnwise.train(run, {"place": "episodes", "call": 5}).code == -9
     *_, before, newest = checkpoints(run)
-    content = bytearray((newest / file).read_bytes())
-    content[len(content) // 2] ^= 255
-    (newest / file).write_bytes(content)
+    flip(newest / file)
     ended = turnwise.resume(run)
     assert ended.code == 0, ended.said
     assert f"checkpoint {newest.name} is damaged" in ended.said
     assert f"going on from {before.name}" in ended.said
     assert differences(traces(run), unbroken) == []
+
+
+@pytest.mark.slow
+def test_a_damaged_best_checkpoint_is_not_scored(turnwise, tmp_path):
+    run = tmp_path / "run"
+    assert turnwise.train(run, {"place": "test"}).code == -9
+    best = (
+        run / "checkpoints" / json.loads((run / "checkpoints/best.json").read_text())["checkpoint"]
+    )
+    flip(best / "policy/model.safetensors")
+    ended = turnwise("eval", run, "--tasks", 4)
+    assert ended.code == 2
+    assert "another checksum" in ended.said and "delete it" in ended.said
+    shutil.rmtree(best)
+    assert turnwise("eval", run, "--tasks", 4).code == 0
 
 
 def test_without_a_whole_checkpoint_the_cure_is_said(turnwise, tmp_path):

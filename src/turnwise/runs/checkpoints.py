@@ -125,6 +125,19 @@ class Checkpoints:
         scored = [c for c in self._readable() if c.score is not None]
         return max(scored, key=lambda c: (c.score, c.serial), default=None)
 
+    def check(self, checkpoint: Checkpoint) -> None:
+        """Raise unless a checkpoint's files are what its manifest says.
+
+        Raises:
+            RunError: if it is damaged; the message says how.
+        """
+        damage = _damage(checkpoint.path)
+        if damage:
+            raise RunError(
+                f"checkpoint '{checkpoint.path}' is damaged ({damage}): delete it, so that the "
+                "next best one is used"
+            )
+
     def discard_after(self, checkpoint: Checkpoint | None) -> None:
         """Delete what is newer than `checkpoint`, which a run resumes from; None deletes all."""
         serial = checkpoint.serial if checkpoint else 0
