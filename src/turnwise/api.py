@@ -149,6 +149,8 @@ def plan_of(recipe: Recipe) -> Plan:
         optimizer=recipe.optimizer,
         credit=recipe.credit,
         loss=recipe.loss,
+        rehearsal=recipe.rehearsal,
+        rehearsal_first=recipe.warmup.steps * recipe.warmup.batch_size if recipe.warmup else 0,
         validate_every=recipe.evaluation.every,
         validation_tasks=recipe.evaluation.validation_tasks,
         target=recipe.evaluation.target,

@@ -26,7 +26,7 @@ from turnwise.forest import ForestConfig
 from turnwise.losses import LossConfig
 from turnwise.policies import OptimizerConfig, PolicyConfig
 from turnwise.settings import Settings, parse
-from turnwise.trainers.config import GrpoConfig, SftConfig
+from turnwise.trainers.config import GrpoConfig, RehearsalConfig, SftConfig
 from turnwise.workflows import WORKFLOWS
 
 RUNNER_COMPONENTS = ("invalid", "seeing")
@@ -111,6 +111,8 @@ class Recipe(Settings):
     """Policy name -> weights."""
     warmup: SftConfig | None = None
     """Supervised warm-up before training; None starts training at once."""
+    rehearsal: RehearsalConfig | None = None
+    """Supervised rows in every update of the policy-gradient loop; None is none."""
     trainer: GrpoConfig = GrpoConfig()
     """The policy-gradient loop."""
     optimizer: OptimizerConfig = OptimizerConfig()
@@ -172,6 +174,7 @@ class Recipe(Settings):
     def _check_loss(self) -> None:
         """Refuse spans that no completion has, and ratios that could not be told from 1."""
         spans = {"credit.segments": list(self.credit.segments)}
+        spans["rehearsal.spans"] = list(self.rehearsal.spans) if self.rehearsal else []
         spans["loss.entropy_span"] = [self.loss.entropy_span] if self.loss.entropy_span else []
         for where, names in spans.items():
             for name in names:

@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwise.envs import FrozenLake, FrozenLakeConfig, make_env
-from turnwise.envs.lake_maps import ACTIONS, distances_on, draw_rows, lake_of, layout, mirror
+from turnwise.envs.lake_maps import (
+    ACTIONS,
+    detour_cells,
+    distances_on,
+    draw_rows,
+    lake_of,
+    layout,
+    mirror,
+)
 from turnwise.envs.lake_solver import action_values, advantages, success_chances, transitions
 from turnwise.envs.lake_state import LakeState, render_lake
 from turnwise.errors import ConfigError, DataError, EnvError, UnknownNameError
@@ -140,12 +148,12 @@ def test_rewards_of_a_way_to_the_goal_and_of_a_fall():
         progress, state = progress + step.rewards["progress"], step.state
         assert step.rewards["expert"] == pytest.approx(1.0)
     assert (step.terminated, step.truncated, env.score(state)) == (True, False, 1.0)
-    assert step.rewards["goal"] == 1.0 and progress == pytest.approx(1.0)
+    assert step.rewards["goal"] == 1.0 and progress == 6.0
     fallen = env.step(state_of(STANDARD, 1), "player", "DOWN", noise)
     assert fallen.rewards == {"goal": 0.0, "fall": 1.0, "progress": 0.0, "expert": 0.0}
     assert (fallen.terminated, fallen.truncated, env.score(fallen.state)) == (True, False, 0.0)
     back = env.step(state_of(STANDARD, 4), "player", "UP", noise)
-    assert back.rewards["progress"] == pytest.approx(-1 / 6)
+    assert back.rewards["progress"] == -1.0
 
 
 def test_the_last_step_truncates_unless_it_terminates():
@@ -311,3 +319,40 @@ def test_sizes_are_drawn_evenly_between_the_smallest_and_the_largest():
     assert all(70 < sizes.count(size) < 130 for size in (4, 5, 6))
     with pytest.raises(ConfigError, match="largest = 4 is below size = 5: raise it"):
         make_env("frozen-lake", size=5, largest=4)
+
+
+def test_the_share_of_detours_is_kept_and_asks_for_all_four_moves():
+    """Where a random start hardly ever needs LEFT or UP, half of them detours need all alike."""
+
+    def first_moves(**options):
+        env = make_env("frozen-lake", start="random", frozen_probability=0.65, **options)
+        rng, counts, around = np.random.default_rng(0), dict.fromkeys(ACTIONS, 0.0), 0
+        for _ in range(1500):
+            rows = tuple(env.generate(rng)["map"])
+            lake = lake_of(rows)
+            cell, moves = lake.start, lake.moves[lake.start]
+            best = [a for a, to in enumerate(moves) if lake.distances[to] < lake.distances[cell]]
+            for action in best:
+                counts[ACTIONS[action]] += 1 / len(best) / 1500
+            corner = len(lake.letters) - 1
+            apart = abs(corner // 4 - cell // 4) + abs(corner % 4 - cell % 4)
+            assert (cell in detour_cells(rows)) == (apart < lake.distances[cell] < np.inf)
+            around += cell in detour_cells(rows)
+        return counts, around / 1500
+
+    plain, few = first_moves()
+    even, many = first_moves(detours=0.5)
+    assert plain["LEFT"] + plain["UP"] < 0.12
+    assert few < 0.2
+    assert 0.5 < many < 0.65
+    assert all(0.2 < share < 0.3 for share in even.values())
+
+
+def test_detours_that_cannot_be_are_refused():
+    with pytest.raises(ConfigError, match="is a share of random starts on random maps"):
+        make_env("frozen-lake", detours=0.5)
+    with pytest.raises(ConfigError, match="without a map, or leave detours out"):
+        make_env("frozen-lake", map=["SF", "HG"], start="random", detours=0.5)
+    env = make_env("frozen-lake", start="random", detours=1.0, frozen_probability=1.0)
+    with pytest.raises(ConfigError, match="no 4x4 map with a detour"):
+        env.generate(np.random.default_rng(0))

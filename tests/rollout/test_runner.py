@@ -30,7 +30,7 @@ def test_a_won_episode_is_recorded_turn_by_turn(make_runner, lake, says, rendere
     ]  # fmt: skip
     last = episode.turns[-1]
     assert last.rewards == {
-        "invalid": 0.0, "seeing": 0.0, "goal": 1.0, "fall": 0.0, "progress": 0.25, "expert": 1.0,
+        "invalid": 0.0, "seeing": 0.0, "goal": 1.0, "fall": 0.0, "progress": 1.0, "expert": 1.0,
     }  # fmt: skip
     assert last.text == "<answer> RIGHT </answer>"
     assert [span.name for span in last.spans] == ["answer", "action"]

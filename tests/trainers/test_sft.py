@@ -61,7 +61,7 @@ def file(request, rows_file, tmp_path):
 def test_a_file_is_imitated_from_end_to_end(make_recipe, make_session, file):
     recipe = make_recipe(f"warmup.data={file}", *FAST)
     session = make_session(recipe)
-    rows = rows_for(session, recipe.warmup).batch(0, 64)
+    rows = rows_for(session, recipe.warmup.data).batch(0, 64)
     before = score_column(session.policy.model, session.scorer, rows).sum()
     assert warm_up(session, recipe.warmup, None)
     after = score_column(session.policy.model, session.scorer, rows).sum()

@@ -70,7 +70,7 @@ def test_the_sources_are_those_that_the_phases_use(make_session, make_recipe):
     """What is checked above is what warm-up shows, what is played, and what is validated."""
     recipe = make_recipe()
     session = make_session(recipe)
-    assert rows_for(session, recipe.warmup).tasks is session.warmup_tasks
+    assert rows_for(session, "demonstrations").tasks is session.warmup_tasks
     assert session.warmup_tasks.env.config.solvable is False
     assert session.warmup_tasks.env.config.frozen_probability == 0.6
     assert session.curriculum.visits(0)[0].task == GeneratedTasks(

@@ -7,9 +7,9 @@ What each role sees: the only role, `player`, reads the content of every cell by
     the upper left) and its own cell; not the steps left, nor whether the ice is slippery.
 Actions: LEFT, DOWN, RIGHT, UP.
 Rewards: `goal` (agent), 1 on reaching the goal; `fall` (agent), 1 on falling, so that recipes give
-    it a negative weight; `progress` (process), how many steps the shortest path to the goal has
-    become shorter, over its length from the start, 0 on falling; `expert` (process), the action's
-    optimal value (discount 0.99, no step limit), min-max normalised over the four actions.
+    it a negative weight; `progress` (process), by how many steps the shortest path to the goal has
+    become shorter, 0 on falling; `expert` (process), the action's optimal value (discount 0.99, no
+    step limit), min-max normalised over the four actions.
 End: terminated on the goal or in a hole; truncated at the step limit, `step_limit` times the
     shortest path from the start. The score is 1 on the goal, else 0.
 Baselines: random, always-left, -down, -right, -up, safe-walk, reflex, shortest-path, optimal.
@@ -27,7 +27,7 @@ Example:
     'LEFT edge DOWN r1c0 hole RIGHT r0c1 ice UP edge'
     >>> step = env.step(state, "player", "RIGHT", np.random.default_rng(0))
     >>> dict(step.rewards)
-    {'goal': 0.0, 'fall': 0.0, 'progress': 0.5, 'expert': 1.0}
+    {'goal': 0.0, 'fall': 0.0, 'progress': 1.0, 'expert': 1.0}
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ from turnwise.envs.lake_maps import (
     ACTIONS,
     CONTENTS,
     LARGEST,
+    MOST_DRAWS,
     Rows,
+    detour_cells,
     draw_rows,
     lake_of,
     layout,
@@ -55,7 +57,7 @@ from turnwise.envs.lake_maps import (
 )
 from turnwise.envs.lake_solver import action_values, advantages, slide
 from turnwise.envs.lake_state import LakeState, render_lake, shortest_path
-from turnwise.errors import DataError, EnvError, unknown_name
+from turnwise.errors import ConfigError, DataError, EnvError, unknown_name
 from turnwise.settings import Settings
 from turnwise.types import Task
 
@@ -81,6 +83,9 @@ class FrozenLakeConfig(Settings):
     start: Literal["corner", "random"] = "corner"
     """Where the S is: where the map has it, or on a random cell from which the goal can be reached.
     Random starts show training all of a map; scores are comparable from the corner."""
+    detours: float = Field(default=0.0, ge=0, le=1)
+    """The share of random starts from which every way to the goal leads away from it at times, as
+    few do: with some more of them, no action is given up before it was needed."""
     mirrored: bool = False
     """Whether maps are mirrored at random, so that the goal may be in any corner: training on such
     maps, no action is better than another before the map is read."""
@@ -100,6 +105,11 @@ class FrozenLakeConfig(Settings):
                 raise ValueError(f"map {list(self.map)} has no way from S to G: melt a hole")
         if self.largest is not None and self.largest < self.size:
             raise ValueError(f"largest = {self.largest} is below size = {self.size}: raise it")
+        if self.detours and (self.start != "random" or self.map is not None):
+            raise ValueError(
+                f"detours = {self.detours} is a share of random starts on random maps: set "
+                'start = "random" without a map, or leave detours out'
+            )
         if not self.solvable and "start" in given and self.start == "corner":
             raise ValueError(
                 'start = "corner" has no effect with solvable = false, where starts are random: '
@@ -134,11 +144,15 @@ class FrozenLake(Env[LakeState]):
             ConfigError: if the options hardly ever give a solvable map.
         """
         config = self.config
-        rows = config.map or self._draw(rng)
+        around = config.detours > 0 and rng.random() < config.detours
+        rows = config.map or self._draw(rng, around=around)
         if config.mirrored:
             down, right = rng.random(2) < 0.5
             rows = mirror(rows, upside_down=bool(down), left_right=bool(right))
-        if config.start == "random" or not config.solvable:
+        if around:
+            cells = detour_cells(rows)
+            rows = move_start(rows, cells[rng.integers(len(cells))])
+        elif config.start == "random" or not config.solvable:
             rows = move_start(rows, _any_start(rows, rng, reachable=config.solvable))
         cell = lake_of(rows).start
         place = {}
@@ -150,12 +164,20 @@ class FrozenLake(Env[LakeState]):
         limit = max(1, round(config.step_limit * steps))
         return {"map": list(rows), "slippery": config.slippery, "limit": limit, **place}
 
-    def _draw(self, rng: np.random.Generator) -> Rows:
+    def _draw(self, rng: np.random.Generator, *, around: bool) -> Rows:
+        """Return a random map; one with detours if `around`."""
         config = self.config
         size, largest = config.size, config.largest or config.size
         if largest > size:
             size = int(rng.integers(size, largest + 1))
-        return draw_rows(rng, size, config.frozen_probability, solvable=config.solvable)
+        for _ in range(MOST_DRAWS):
+            rows = draw_rows(rng, size, config.frozen_probability, solvable=config.solvable)
+            if not around or detour_cells(rows):
+                return rows
+        raise ConfigError(
+            f"no {size}x{size} map with a detour in {MOST_DRAWS} draws with frozen_probability = "
+            f"{config.frozen_probability}: lower it, or set detours = 0"
+        )
 
     def canonical(self, data: Mapping[str, Any]) -> str:
         """Return the layout of holes and goal, so that mirror images and starts share a split."""
@@ -274,12 +296,11 @@ def _any_start(rows: Rows, rng: np.random.Generator, *, reachable: bool) -> int:
 
 
 def _rewards(state: LakeState, action: int, after: LakeState) -> dict[str, float]:
-    distances, start = state.lake.distances, state.lake.start
+    distances = state.lake.distances
     gained = distances[state.position] - distances[after.position]
-    known = isfinite(gained) and isfinite(distances[start])
     return {
         "goal": float(after.at_goal),
         "fall": float(after.in_hole),
-        "progress": gained / distances[start] if known else 0.0,
+        "progress": float(gained) if isfinite(gained) else 0.0,
         "expert": advantages(state.map, state.slippery)[state.position][action],
     }

@@ -193,6 +193,20 @@ def mirror(rows: Rows, *, upside_down: bool, left_right: bool) -> Rows:
     return tuple(row[::-1] for row in turned) if left_right else turned
 
 
+@lru_cache(maxsize=4096)
+def detour_cells(rows: Rows) -> tuple[int, ...]:
+    """Return the cells from which the shortest way to a goal is longer than without holes.
+
+    Example:
+        >>> detour_cells(("SFF", "FHF", "FHG")), detour_cells(("SFF", "FFF", "FFG"))
+        ((3, 6), ())
+    """
+    lake, columns = lake_of(rows), len(rows[0])
+    bare = distances_on("".join(rows).replace("H", "F"), columns)
+    pairs = enumerate(zip(lake.distances, bare, strict=True))
+    return tuple(cell for cell, (way, straight) in pairs if straight < way < inf)
+
+
 def layout(rows: Sequence[str]) -> str:
     """Return the layout of holes and goals, the same for all mirror images of a map and any start.
 

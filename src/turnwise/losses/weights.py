@@ -17,7 +17,9 @@ from turnwise.errors import TrainingError
 from turnwise.losses.config import LossConfig
 from turnwise.types import FloatArray, Sample, TurnId
 
-TokenCounts = Counter[TurnId | None]  # None: tokens that belong to no turn
+Owner = TurnId | int | None
+"""A token's turn; in a row of no turn the row's number; None for other tokens without a turn."""
+TokenCounts = Counter[Owner]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -50,7 +52,8 @@ def token_weights(
     - episode: 1 / (episodes x tokens of its role's episode);
     - constant: 1 / (episodes x constant_length).
 
-    Only tokens whose stream is not 0 count, each part of the loss by itself.
+    Only tokens whose stream is not 0 count, each part of the loss by itself. A supervised row,
+    which belongs to no turn, counts as a turn and an episode of its own.
 
     Args:
         samples: all rows of the batch: denominators are fixed before it is split.
@@ -102,32 +105,36 @@ def _weights(
 ) -> list[FloatArray]:
     """Return one stream's weights, row by row."""
     tokens: TokenCounts = Counter()
-    for row, stream in zip(samples, streams, strict=True):
+    for place, (row, stream) in enumerate(zip(samples, streams, strict=True)):
         for number in row.turn_index[stream != 0].tolist():
-            tokens[_turn_at(row, number)] += 1
+            tokens[_owner(row, place, number)] += 1
     divisors = _divisors(tokens, config, counted)
     out: list[FloatArray] = []
-    for row, stream in zip(samples, streams, strict=True):
+    for place, (row, stream) in enumerate(zip(samples, streams, strict=True)):
         weights = np.zeros(len(stream), dtype=np.float32)
         for number in np.unique(row.turn_index[stream != 0]):
             here = (row.turn_index == number) & (stream != 0)
-            weights[here] = stream[here] / divisors[_turn_at(row, int(number))]
+            weights[here] = stream[here] / divisors[_owner(row, place, int(number))]
         out.append(weights)
     return out
 
 
-def _turn_at(row: Sample, number: int) -> TurnId | None:
-    return row.turns[number] if number >= 0 else None
+def _owner(row: Sample, place: int, number: int) -> Owner:
+    if number >= 0:
+        return row.turns[number]
+    return None if row.turns else place
 
 
-def _episode_of(turn: TurnId) -> Hashable:
-    """Return which role's episode a turn belongs to."""
+def _episode_of(turn: TurnId | int) -> Hashable:
+    """Return which role's episode a turn belongs to; a row of no turn is one by itself."""
+    if isinstance(turn, int):
+        return turn
     return (turn.iteration, turn.visit, turn.task, turn.sample, turn.role)
 
 
 def _divisors(
     tokens: TokenCounts, config: LossConfig, counted: Collection[TurnId] | None
-) -> dict[TurnId | None, float]:
+) -> dict[Owner, float]:
     """Return what a token of each turn is divided by; infinity where nothing is counted."""
     members = {turn for turn in tokens if counted is None or turn in counted}
     if config.aggregation == "token":

@@ -85,6 +85,8 @@ class _EventWriter:
         self._session = event_pb2.SessionLog  # pyright: ignore[reportAttributeAccessIssue]
         self._summary = summary_pb2.Summary  # pyright: ignore[reportAttributeAccessIssue]
         self._goes_on = folder.is_dir() and any(folder.iterdir())
+        if self._goes_on:
+            _wait_for_a_later_name(folder)
         self._file = EventFileWriter(str(folder))
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
@@ -100,6 +102,15 @@ class _EventWriter:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _wait_for_a_later_name(folder: Path) -> None:
+    """Sleep until a new event file is named after those there: TensorBoard reads by name.
+
+    A name begins with its second; what follows (host, process, counter) is in no order of time.
+    """
+    latest = max(file.stat().st_mtime for file in folder.iterdir())
+    time.sleep(min(1.0, max(0.0, math.floor(latest) + 1 - time.time())))
 
 
 def read_metrics(path: Path) -> list[Record]:

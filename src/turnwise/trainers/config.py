@@ -1,8 +1,8 @@
-"""What the two loops can be told: the warm-up by supervision, and the policy-gradient loop."""
+"""What the loops can be told: the supervised warm-up, its rehearsal, and the policy gradient."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -30,6 +30,24 @@ class SftConfig(Settings):
     """Stop once this share of descriptions of unseen states is exact, in two rounds running."""
     optimizer: OptimizerConfig = OptimizerConfig(lr=1e-3)
     """The phase's own optimizer."""
+
+
+class RehearsalConfig(Settings):
+    """Supervised rows in every policy-gradient update, so that what was taught is not forgotten.
+
+    Adds `sum(weight * cross-entropy) / tokens` over the rows' replies to the loss (PPO-ptx, Ouyang
+    et al. 2022, arXiv:2203.02155, eq. 2). Demonstrations have uniform actions: on them it is also a
+    log barrier, which gives up no action (Agarwal et al. 2021, arXiv:1908.00261).
+    """
+
+    data: str = "demonstrations"
+    """`demonstrations` or a .jsonl or .csv file, as in `warmup.data`."""
+    rows: int = Field(default=32, ge=1)
+    """Fresh rows in each iteration, shared out among its mini-batches."""
+    spans: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
+        default_factory=dict
+    )
+    """Span of the reply -> weight of its tokens, in other spans 0; empty: the whole reply, 1."""
 
 
 class GrpoConfig(Settings):

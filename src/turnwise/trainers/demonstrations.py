@@ -7,7 +7,8 @@ Every row is a function of (seed, step, number), so a resumed warm-up sees the s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,7 +33,10 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Demonstrations:
-    """States of fresh tasks, truly described, each with a uniformly random legal action."""
+    """States of fresh tasks, truly described, each with a uniformly random legal action.
+
+    `first` is the number of the first row: rows of two sources that do not overlap are different.
+    """
 
     env: Env[Any]
     tasks: GeneratedTasks
@@ -40,10 +44,12 @@ class Demonstrations:
     renderer: Renderer
     policy: str
     seed: int
+    first: int = 0
 
     def batch(self, step: int, count: int) -> list[Sample]:
         """Return the rows of an optimizer step."""
-        return [self._row(step * count + number) for number in range(count)]
+        start = self.first + step * count
+        return [self._row(start + number) for number in range(count)]
 
     def _row(self, index: int) -> Sample:
         rng = generator(self.seed, "demonstration", index)
@@ -59,7 +65,9 @@ class Demonstrations:
 class FileRows:
     """The rows of a JSONL or CSV file, in a new order every pass."""
 
-    def __init__(self, path: Path, renderer: Renderer, policy: str, seed: int) -> None:
+    def __init__(
+        self, path: Path, renderer: Renderer, policy: str, seed: int, *, first: int = 0
+    ) -> None:
         rows: list[SftRow] = sft_rows(path)
         if not rows:
             raise DataError(f"'{path}' has no rows: expected prompt and completion, or messages")
@@ -69,18 +77,48 @@ class FileRows:
             )
             for row in rows
         ]
-        self._seed = seed
+        self._seed, self._first = seed, first
 
     def batch(self, step: int, count: int) -> list[Sample]:
         """Return the rows of an optimizer step; passes over the file follow one another."""
         size = len(self._rows)
-        places = range(step * count, (step + 1) * count)
+        places = range(self._first + step * count, self._first + (step + 1) * count)
         orders = {p // size: self._order(p // size) for p in (places[0], places[-1])}
         orders |= {n: self._order(n) for n in range(min(orders), max(orders))}
         return [self._rows[orders[place // size][place % size]] for place in places]
 
     def _order(self, number: int) -> np.ndarray:
         return generator(self._seed, "pass", number).permutation(len(self._rows))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rehearsal:
+    """Rows whose replies weigh differently from span to span."""
+
+    rows: Rows
+    spans: Mapping[str, float]
+    renderer: Renderer
+
+    def batch(self, step: int, count: int) -> list[Sample]:
+        """Return the rows of iteration `step`."""
+        rows = self.rows.batch(step, count)
+        if not self.spans:
+            return rows
+        weighed = [self._weighed(row) for row in rows]
+        if not any(row.ce_weight.any() for row in weighed):
+            raise DataError(
+                f"rehearsal.spans = {dict(self.spans)}: none of {count} replies has such a span "
+                "with a weight; leave it out to rehearse whole replies"
+            )
+        return weighed
+
+    def _weighed(self, row: Sample) -> Sample:
+        start = int(np.flatnonzero(row.ce_weight)[0])
+        weight = np.zeros_like(row.ce_weight)
+        for span in self.renderer.spans(tuple(row.token_ids[start:].tolist())):
+            if span.name in self.spans:
+                weight[start + span.start : start + span.end] = self.spans[span.name]
+        return replace(row, ce_weight=weight)
 
 
 def supervised_row(

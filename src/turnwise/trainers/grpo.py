@@ -7,7 +7,7 @@
 A task is played `group_size` times, what answered the same question is compared, and what did
 better becomes more likely. The scheme (grpo, rloo, gigpo, ...) is `turnwise.credit`'s, the loss
 `turnwise.losses`'s; this file only says what follows what. Around it, called by name: refilling
-(dynamic sampling), validation, checkpoints, stopping.
+(dynamic sampling), rehearsal of the warm-up, validation, checkpoints, stopping.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ from turnwise.rollout import (
     samples_from_episodes,
     without_cut,
 )
-from turnwise.trainers.config import GrpoConfig
+from turnwise.trainers.config import GrpoConfig, RehearsalConfig
+from turnwise.trainers.demonstrations import Rehearsal
 from turnwise.trainers.session import Resumed, Session
+from turnwise.trainers.sft import rows_for
 from turnwise.trainers.update import Batch, check_hand_over, make_batch, optimise, score_column
 from turnwise.types import Episode, Sample
 
@@ -50,6 +52,8 @@ class Plan:
     optimizer: OptimizerConfig
     credit: CreditConfig
     loss: LossConfig
+    rehearsal: RehearsalConfig | None
+    rehearsal_first: int
     validate_every: int
     validation_tasks: int
     target: float | None
@@ -60,6 +64,7 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
     updates = plan.trainer.iterations * plan.trainer.updates_per_batch
     optimizer = make_optimizer(session.policy, plan.optimizer, max(updates, 1))
     reference = reference_policy(session, plan.loss)
+    rehearsal = rehearsed_rows(session, plan)
     iteration, done = 0, False
     if resumed is not None:
         resumed.restore(optimizer)
@@ -85,6 +90,8 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
             reference=reference is not None,
         )
         if credit.has_signal:
+            if rehearsal is not None and plan.rehearsal is not None:
+                samples += rehearsal.batch(iteration, plan.rehearsal.rows)
             batch = batch_of(session, plan, samples, credit, reference)
             metrics |= update(session, plan, optimizer, batch, iteration)
             session.new_weights()
@@ -167,7 +174,7 @@ def batch_of(
         and (session.low_precision or plan.loss.kind == "gspo" or plan.loss.tis_cap is not None)
     )
     model, scorer = session.policy.model, session.scorer
-    visits = {sample.turns[0].visit for sample in samples}
+    visits = {sample.turns[0].visit for sample in samples if sample.turns}
     return make_batch(
         samples,
         plan.loss,
@@ -205,15 +212,28 @@ def update(
 def minibatches(
     samples: Sequence[Sample], count: int, order: np.random.Generator
 ) -> list[list[int]]:
-    """Return the rows of each mini-batch: whole groups, in a random order of groups."""
+    """Return the rows of each mini-batch: whole groups, in a random order of groups.
+
+    Rehearsed rows, which are in no group, are shared out evenly.
+    """
     if count == 1:
         return [list(range(len(samples)))]
-    visits = sorted({sample.turns[0].visit for sample in samples})
+    visits = sorted({sample.turns[0].visit for sample in samples if sample.turns})
     places = {visits[v]: i % count for i, v in enumerate(order.permutation(len(visits)))}
+    count = min(count, len(visits))
     parts: list[list[int]] = [[] for _ in range(count)]
     for row, sample in enumerate(samples):
-        parts[places[sample.turns[0].visit]].append(row)
+        place = places[sample.turns[0].visit] if sample.turns else row % count
+        parts[place].append(row)
     return [part for part in parts if part]
+
+
+def rehearsed_rows(session: Session, plan: Plan) -> Rehearsal | None:
+    """Return the rows that every update rehearses, none of which the warm-up has shown."""
+    if plan.rehearsal is None:
+        return None
+    rows = rows_for(session, plan.rehearsal.data, first=plan.rehearsal_first)
+    return Rehearsal(rows=rows, spans=plan.rehearsal.spans, renderer=session.policy.renderer)
 
 
 def reference_policy(session: Session, loss: LossConfig) -> Policy | None:

@@ -38,7 +38,7 @@ def warm_up(session: Session, config: SftConfig, resumed: Resumed | None) -> boo
     if resumed is not None:
         resumed.restore(optimizer)
         step, enough = resumed.step, int(resumed.meta["enough"])
-    rows = rows_for(session, config)
+    rows = rows_for(session, config.data)
     session.progress.begin("warm-up", done=step, total=config.steps)
     while step < config.steps and enough < 2:
         if session.stop.requested:
@@ -79,11 +79,11 @@ def drawn_dropout(session: Session, step: int) -> Iterator[None]:
         yield
 
 
-def rows_for(session: Session, config: SftConfig) -> Rows:
-    """Return the source of rows that `config.data` names."""
+def rows_for(session: Session, data: str, *, first: int = 0) -> Rows:
+    """Return the source of rows that `data` names, from row number `first` on."""
     policy = session.policy
-    if config.data != "demonstrations":
-        return FileRows(Path(config.data), policy.renderer, policy.name, session.seed)
+    if data != "demonstrations":
+        return FileRows(Path(data), policy.renderer, policy.name, session.seed, first=first)
     return Demonstrations(
         env=session.warmup_env,
         tasks=session.warmup_tasks,
@@ -91,6 +91,7 @@ def rows_for(session: Session, config: SftConfig) -> Rows:
         renderer=policy.renderer,
         policy=policy.name,
         seed=session.seed,
+        first=first,
     )
 
 

@@ -1,0 +1,111 @@
+"""Rehearsal: the supervised rows that every update sees again, and what each of them weighs."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from turnwise import api
+from turnwise.errors import DataError
+from turnwise.losses import LossConfig
+from turnwise.rollout import samples_from_episodes
+from turnwise.trainers.grpo import minibatches, rehearsed_rows
+from turnwise.trainers.sft import rows_for
+from turnwise.trainers.update import make_batch
+
+SPANS = "rehearsal.spans={think=5.0,answer=1.0,action=0.5}"
+
+
+@pytest.fixture
+def rehearsal(make_recipe, make_session):
+    """`rehearsal(*overrides)`: the session and the rows that its updates would rehearse."""
+
+    def make(*overrides):
+        recipe = make_recipe(*overrides)
+        session = make_session(recipe)
+        return session, rehearsed_rows(session, api.plan_of(recipe))
+
+    return make
+
+
+def test_a_recipe_without_the_section_rehearses_nothing(rehearsal):
+    assert rehearsal()[1] is None
+
+
+def test_rows_are_those_after_the_warm_up_s(rehearsal, make_recipe):
+    warmup = make_recipe().warmup
+    session, rows = rehearsal("rehearsal.rows=4")
+    shown = rows_for(session, "demonstrations")
+    last = warmup.steps - 1
+    seen = [row.token_ids.tolist() for row in shown.batch(last, warmup.batch_size)]
+    following = [row.token_ids.tolist() for row in shown.batch(last + 1, warmup.batch_size)]
+    rehearsed = [r.token_ids.tolist() for step in range(2) for r in rows.batch(step, 4)]
+    assert rehearsed[: len(following)] == following
+    assert not any(row in seen for row in rehearsed)
+
+
+def test_each_span_has_its_weight_and_the_rest_has_none(rehearsal):
+    session, rows = rehearsal("rehearsal.rows=2", SPANS)
+    (row,) = rows.batch(0, 1)
+    start = len(row.token_ids) - len(
+        session.policy.renderer.completion_ids(
+            session.policy.renderer.decode(row.token_ids.tolist()).partition("assistant\n")[2]
+        )
+    )
+    words = [session.policy.renderer.decode((index,)).strip() for index in row.token_ids]
+    opens, closes = words.index("<answer>"), words.index("</answer>")
+    assert not row.ce_weight[:start].any()
+    assert set(row.ce_weight[start:opens].tolist()) == {5.0}
+    assert row.ce_weight[opens] == row.ce_weight[closes] == row.ce_weight[-1] == 1.0
+    assert set(row.ce_weight[opens + 1 : closes].tolist()) == {0.5}
+
+
+def test_without_spans_the_whole_reply_weighs_one(rehearsal):
+    session, rows = rehearsal("rehearsal.rows=2")
+    (row,) = rows.batch(3, 1)
+    (plain,) = rows_for(session, "demonstrations", first=rows.rows.first).batch(3, 1)
+    assert row.ce_weight.tolist() == plain.ce_weight.tolist()
+    assert set(row.ce_weight.tolist()) == {0.0, 1.0}
+
+
+def test_spans_that_no_reply_has_are_refused(rehearsal, tmp_path):
+    path = tmp_path / "plain.jsonl"
+    path.write_text(json.dumps({"prompt": "you r0c0", "completion": "DOWN"}) + "\n")
+    _, rows = rehearsal(f"rehearsal.data={path}", "rehearsal.spans={think=1.0}")
+    with pytest.raises(DataError, match="none of 2 replies has such a span"):
+        rows.batch(0, 2)
+
+
+@pytest.mark.parametrize("aggregation", ["token", "turn", "episode"])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_mini_batches_share_the_rows_out_and_change_no_weight(
+    rehearsal, make_episodes, aggregation, count
+):
+    _, rows = rehearsal("rehearsal.rows=5", SPANS, f"loss.aggregation={aggregation}")
+    episodes, advantages = make_episodes(visits=4)
+    played = samples_from_episodes(episodes, advantages)
+    samples = [*played, *rows.batch(0, 5)]
+    loss = LossConfig(aggregation=aggregation)
+    batch = make_batch(samples, loss, scale=count)
+    parts = minibatches(samples, count, np.random.default_rng(0))
+    assert sorted(row for part in parts for row in part) == list(range(len(samples)))
+    shares = [sum(not samples[row].turns for row in part) for part in parts]
+    assert sum(shares) == 5
+    assert max(shares) - min(shares) <= 1
+    alone = make_batch(rows.batch(0, 5), loss)
+    assert batch.columns["ce"].sum() / count == pytest.approx(alone.columns["ce"].sum())
+    without = make_batch(played, loss)
+    tokens = len(without.columns["rl"])
+    assert batch.columns["rl"][:tokens] / count == pytest.approx(without.columns["rl"])
+
+
+def test_what_is_rehearsed_is_learned_again(speaking, train):
+    """The loss of the rows falls, which without them it does not."""
+    options = ("optimizer.lr=3e-3", "trainer.iterations=8", "evaluation.every=8")
+    _, records = train(speaking("rehearsal.rows=16", *options))
+    _, plain = train(speaking(*options))
+    ce = [record["loss/ce"] for record in records if not record["train/skipped"]]
+    assert ce[-1] < 0.8 * ce[0]
+    assert all(record["loss/ce"] == 0 for record in plain if not record["train/skipped"])
