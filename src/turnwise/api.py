@@ -375,6 +375,7 @@ def evaluate_run(
         baselines=means,
         baselines_stderr=errors,
         paired=paired,
+        broken=greedy.broken + sampled.broken,
         seconds=time.perf_counter() - began,
     )
 

@@ -7,6 +7,7 @@ silently or ignored.
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Mapping, Sequence
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -53,7 +54,8 @@ def parse(model: type[M], data: Mapping[str, Any], what: str) -> M:
         turnwise.errors.ConfigError: the lake: unknown key 'sise', did you mean 'size'?
     """
     try:
-        return model.model_validate(data)
+        # TOML has JSON's types and dates: read as JSON, a list may be a tuple, but true is not 1.
+        return model.model_validate_json(json.dumps(data, default=str), strict=True)
     except ValidationError as error:
         sentences = [_sentence(model, problem) for problem in error.errors()]
         raise ConfigError(f"{what}: " + "; ".join(dict.fromkeys(sentences))) from None

@@ -207,6 +207,11 @@ class Episode:
     error: Failure | None = None
 
     @property
+    def broken(self) -> bool:
+        """Whether the world or the engine failed, so that the policy did not decide the score."""
+        return self.error is not None and self.error.kind in ("env", "engine")
+
+    @property
     def turns(self) -> tuple[Turn, ...]:
         """Every turn of every role, role by role."""
         return tuple(turn for trajectory in self.trajectories for turn in trajectory.turns)

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from turnwise.envs import FrozenLake, FrozenLakeConfig, make_env
 from turnwise.envs.lake_maps import (
     ACTIONS,
-    detour_cells,
     distances_on,
     draw_rows,
     lake_of,
     layout,
     mirror,
+    trap_cells,
 )
 from turnwise.envs.lake_solver import action_values, advantages, success_chances, transitions
 from turnwise.envs.lake_state import LakeState, render_lake
@@ -321,12 +321,22 @@ def test_sizes_are_drawn_evenly_between_the_smallest_and_the_largest():
         make_env("frozen-lake", size=5, largest=4)
 
 
-def test_the_share_of_detours_is_kept_and_asks_for_all_four_moves():
-    """Where a random start hardly ever needs LEFT or UP, half of them detours need all alike."""
+def reflex_may_be_wrong(rows, cell):
+    """By definition: a step that the reflex may take there is not the first of a shortest way."""
+    lake = lake_of(rows)
+    toward = {"DOWN", "RIGHT"}
+    safe = [
+        to
+        for action, to in zip(ACTIONS, lake.moves[cell], strict=True)
+        if action in toward and to != cell and lake.letters[to] != "H"
+    ]
+    return not safe or any(lake.distances[to] != lake.distances[cell] - 1 for to in safe)
 
-    def first_moves(**options):
+
+def test_the_share_of_traps_is_kept_and_they_are_where_the_reflex_may_fail():
+    def starts(**options):
         env = make_env("frozen-lake", start="random", frozen_probability=0.65, **options)
-        rng, counts, around = np.random.default_rng(0), dict.fromkeys(ACTIONS, 0.0), 0
+        rng, counts, trapped = np.random.default_rng(0), dict.fromkeys(ACTIONS, 0.0), 0
         for _ in range(1500):
             rows = tuple(env.generate(rng)["map"])
             lake = lake_of(rows)
@@ -334,25 +344,23 @@ def test_the_share_of_detours_is_kept_and_asks_for_all_four_moves():
             best = [a for a, to in enumerate(moves) if lake.distances[to] < lake.distances[cell]]
             for action in best:
                 counts[ACTIONS[action]] += 1 / len(best) / 1500
-            corner = len(lake.letters) - 1
-            apart = abs(corner // 4 - cell // 4) + abs(corner % 4 - cell % 4)
-            assert (cell in detour_cells(rows)) == (apart < lake.distances[cell] < np.inf)
-            around += cell in detour_cells(rows)
-        return counts, around / 1500
+            assert (cell in trap_cells(rows)) == reflex_may_be_wrong(rows, cell)
+            trapped += cell in trap_cells(rows)
+        return counts, trapped / 1500
 
-    plain, few = first_moves()
-    even, many = first_moves(detours=0.5)
+    plain, few = starts()
+    more, many = starts(traps=0.5)
     assert plain["LEFT"] + plain["UP"] < 0.12
     assert few < 0.2
-    assert 0.5 < many < 0.65
-    assert all(0.2 < share < 0.3 for share in even.values())
+    assert 0.55 < many < 0.65
+    assert more["LEFT"] + more["UP"] > 0.25
 
 
-def test_detours_that_cannot_be_are_refused():
+def test_traps_that_cannot_be_are_refused():
     with pytest.raises(ConfigError, match="is a share of random starts on random maps"):
-        make_env("frozen-lake", detours=0.5)
-    with pytest.raises(ConfigError, match="without a map, or leave detours out"):
-        make_env("frozen-lake", map=["SF", "HG"], start="random", detours=0.5)
-    env = make_env("frozen-lake", start="random", detours=1.0, frozen_probability=1.0)
-    with pytest.raises(ConfigError, match="no 4x4 map with a detour"):
+        make_env("frozen-lake", traps=0.5)
+    with pytest.raises(ConfigError, match="without a map, or leave traps out"):
+        make_env("frozen-lake", map=["SF", "HG"], start="random", traps=0.5)
+    env = make_env("frozen-lake", start="random", traps=1.0, frozen_probability=1.0)
+    with pytest.raises(ConfigError, match="no 4x4 map with a dead end"):
         env.generate(np.random.default_rng(0))

@@ -41,6 +41,19 @@ def test_errors_count_problems_and_not_tasks(make_runner, says):
     assert found.stderr == pytest.approx(np.sqrt(np.square(sums).sum() * 4 / 3) / 6)
 
 
+def test_episodes_that_the_env_breaks_are_counted(make_runner, says, task_of):
+    class Broken(FrozenLake):
+        def step(self, state, role, action, noise):
+            if state.left == 1:
+                raise OSError("gone")
+            return super().step(state, role, action, noise)
+
+    env = Broken(FrozenLakeConfig(map=("SF", "FG")))
+    found = evaluate(make_runner(env, says(["DOWN"] * 8)).runner, [task_of(env)] * 2, greedy=True)
+    assert (found.broken, found.score) == (2, 0.0)
+    assert rollout_metrics(found.episodes)["rollout/broken_share"] == 1.0
+
+
 def test_mirror_images_are_one_problem(make_runner, says):
     """A map and its mirror image, one won and one lost, are one observation: no error is known."""
     env = FrozenLake(FrozenLakeConfig(size=4))

@@ -108,7 +108,9 @@ def test_an_env_that_raises_is_data_and_kills_no_sibling(make_runner, says):
     broken = played[1]
     assert broken.error == Failure(kind="env", message="KeyError: 'the ice broke'")
     assert (broken.terminated, broken.truncated) == (False, False)
-    assert [turn.action for turn in broken.turns] == ["RIGHT"]
+    assert [episode.broken for episode in played] == [False, True, False]
+    acts = [(turn.action, turn.error) for turn in broken.turns]
+    assert acts == [("RIGHT", None), ("RIGHT", broken.error)]
 
 
 def test_an_env_that_returns_nonsense_is_named(make_runner, says):

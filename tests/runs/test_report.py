@@ -145,6 +145,11 @@ def test_each_sickness_is_one_warning_with_its_number(change, words):
     assert found[0].startswith(words)
 
 
+def test_broken_episodes_are_the_gravest_warning():
+    found = warnings(played(**{"policy/entropy": 0.0}), scores(broken=3))
+    assert found[0].startswith("3 test episodes were ended by the env or the engine and count 0")
+
+
 def test_a_score_no_better_than_a_constant_is_the_first_warning():
     found = warnings(played(**{"policy/entropy": 0.0}), scores(score=0.05, stderr=0.01))
     assert "is not clearly above the baseline 'always DOWN' at 0.040" in found[0]

@@ -13,8 +13,6 @@ from turnwise.credit.returns import episode_return, returns_to_go, turn_rewards
 from turnwise.errors import TrainingError
 from turnwise.types import Episode, Trajectory, Turn
 
-INFRASTRUCTURE = frozenset({"engine", "env"})
-
 
 def without_infrastructure_failures(episodes: Iterable[Episode]) -> list[Episode]:
     """Return the episodes that the policy, and nothing else, decided.
@@ -22,7 +20,7 @@ def without_infrastructure_failures(episodes: Iterable[Episode]) -> list[Episode
     Failures of the engine or the environment leave their group, which shrinks; failures that the
     policy caused (a reply that does not parse, a full context) stay and are trained (MATH 5).
     """
-    return [e for e in episodes if e.error is None or e.error.kind not in INFRASTRUCTURE]
+    return [episode for episode in episodes if not episode.broken]
 
 
 def trajectories(episodes: Iterable[Episode]) -> list[Trajectory]:

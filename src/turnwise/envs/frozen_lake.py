@@ -48,12 +48,12 @@ from turnwise.envs.lake_maps import (
     LARGEST,
     MOST_DRAWS,
     Rows,
-    detour_cells,
     draw_rows,
     lake_of,
     layout,
     mirror,
     move_start,
+    trap_cells,
 )
 from turnwise.envs.lake_solver import action_values, advantages, slide
 from turnwise.envs.lake_state import LakeState, render_lake, shortest_path
@@ -83,9 +83,9 @@ class FrozenLakeConfig(Settings):
     start: Literal["corner", "random"] = "corner"
     """Where the S is: where the map has it, or on a random cell from which the goal can be reached.
     Random starts show training all of a map; scores are comparable from the corner."""
-    detours: float = Field(default=0.0, ge=0, le=1)
-    """The share of random starts from which every way to the goal leads away from it at times, as
-    few do: with some more of them, no action is given up before it was needed."""
+    traps: float = Field(default=0.0, ge=0, le=1)
+    """The share of random starts put where a safe step towards the goal may be wrong: before a dead
+    end or in it. Few cells are such, and most of what there is to learn is learned there."""
     mirrored: bool = False
     """Whether maps are mirrored at random, so that the goal may be in any corner: training on such
     maps, no action is better than another before the map is read."""
@@ -105,10 +105,10 @@ class FrozenLakeConfig(Settings):
                 raise ValueError(f"map {list(self.map)} has no way from S to G: melt a hole")
         if self.largest is not None and self.largest < self.size:
             raise ValueError(f"largest = {self.largest} is below size = {self.size}: raise it")
-        if self.detours and (self.start != "random" or self.map is not None):
+        if self.traps and (self.start != "random" or self.map is not None):
             raise ValueError(
-                f"detours = {self.detours} is a share of random starts on random maps: set "
-                'start = "random" without a map, or leave detours out'
+                f"traps = {self.traps} is a share of random starts on random maps: set "
+                'start = "random" without a map, or leave traps out'
             )
         if not self.solvable and "start" in given and self.start == "corner":
             raise ValueError(
@@ -144,13 +144,13 @@ class FrozenLake(Env[LakeState]):
             ConfigError: if the options hardly ever give a solvable map.
         """
         config = self.config
-        around = config.detours > 0 and rng.random() < config.detours
-        rows = config.map or self._draw(rng, around=around)
+        trapped = config.traps > 0 and rng.random() < config.traps
+        rows = config.map or self._draw(rng, trapped=trapped)
         if config.mirrored:
             down, right = rng.random(2) < 0.5
             rows = mirror(rows, upside_down=bool(down), left_right=bool(right))
-        if around:
-            cells = detour_cells(rows)
+        if trapped:
+            cells = trap_cells(rows)
             rows = move_start(rows, cells[rng.integers(len(cells))])
         elif config.start == "random" or not config.solvable:
             rows = move_start(rows, _any_start(rows, rng, reachable=config.solvable))
@@ -164,19 +164,19 @@ class FrozenLake(Env[LakeState]):
         limit = max(1, round(config.step_limit * steps))
         return {"map": list(rows), "slippery": config.slippery, "limit": limit, **place}
 
-    def _draw(self, rng: np.random.Generator, *, around: bool) -> Rows:
-        """Return a random map; one with detours if `around`."""
+    def _draw(self, rng: np.random.Generator, *, trapped: bool) -> Rows:
+        """Return a random map; one with traps if `trapped`."""
         config = self.config
         size, largest = config.size, config.largest or config.size
         if largest > size:
             size = int(rng.integers(size, largest + 1))
         for _ in range(MOST_DRAWS):
             rows = draw_rows(rng, size, config.frozen_probability, solvable=config.solvable)
-            if not around or detour_cells(rows):
+            if not trapped or trap_cells(rows):
                 return rows
         raise ConfigError(
-            f"no {size}x{size} map with a detour in {MOST_DRAWS} draws with frozen_probability = "
-            f"{config.frozen_probability}: lower it, or set detours = 0"
+            f"no {size}x{size} map with a dead end in {MOST_DRAWS} draws with frozen_probability = "
+            f"{config.frozen_probability}: lower it, or set traps = 0"
         )
 
     def canonical(self, data: Mapping[str, Any]) -> str:

@@ -194,17 +194,25 @@ def mirror(rows: Rows, *, upside_down: bool, left_right: bool) -> Rows:
 
 
 @lru_cache(maxsize=4096)
-def detour_cells(rows: Rows) -> tuple[int, ...]:
-    """Return the cells from which the shortest way to a goal is longer than without holes.
+def trap_cells(rows: Rows) -> tuple[int, ...]:
+    """Return the cells where one has to look ahead: a safe step towards the goal may be wrong.
+
+    On all others, any step that is closer to the goal as the crow flies and no hole is the first of
+    a shortest way. Traps are forks of which one branch is a dead end, and the dead ends.
 
     Example:
-        >>> detour_cells(("SFF", "FHF", "FHG")), detour_cells(("SFF", "FFF", "FFG"))
-        ((3, 6), ())
+        >>> trap_cells(("SFF", "FHF", "FHG")), trap_cells(("SFF", "FFF", "FFG"))
+        ((0, 3, 6), ())
     """
-    lake, columns = lake_of(rows), len(rows[0])
-    bare = distances_on("".join(rows).replace("H", "F"), columns)
-    pairs = enumerate(zip(lake.distances, bare, strict=True))
-    return tuple(cell for cell, (way, straight) in pairs if straight < way < inf)
+    lake = lake_of(rows)
+    ways, bare = lake.distances, distances_on("".join(rows).replace("H", "F"), len(rows[0]))
+
+    def trapped(cell: int) -> bool:
+        closer = [to for to in lake.moves[cell] if bare[to] < bare[cell]]
+        safe = [to for to in closer if lake.letters[to] != "H"]
+        return not safe or any(ways[to] > ways[cell] for to in safe)
+
+    return tuple(cell for cell, way in enumerate(ways) if 0 < way < inf and trapped(cell))
 
 
 def layout(rows: Sequence[str]) -> str:

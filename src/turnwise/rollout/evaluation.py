@@ -21,12 +21,18 @@ class Evaluation:
     """The mean score over tasks, its standard error, and the score of every task in order.
 
     The error counts distinct problems: a map that was drawn twice is one observation, not two.
+    `broken` episodes, which the env or the engine ended, count with score 0.
     """
 
     score: float
     stderr: float
     scores: tuple[float, ...]
     episodes: tuple[Episode, ...]
+
+    @property
+    def broken(self) -> int:
+        """How many episodes the policy did not decide."""
+        return sum(episode.broken for episode in self.episodes)
 
 
 def evaluate(runner: Runner, tasks: Sequence[Task], *, greedy: bool, number: int = 0) -> Evaluation:

@@ -21,6 +21,7 @@ def rollout_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
         "rollout/terminated_share": sum(e.terminated for e in episodes) / many,
         "rollout/truncated_share": sum(e.truncated for e in episodes) / many,
         "rollout/failed_share": sum(e.error is not None for e in episodes) / many,
+        "rollout/broken_share": sum(e.broken for e in episodes) / many,
         "rollout/completion_tokens": _mean([len(turn.completion_ids) for turn in turns]),
         "rollout/prompt_tokens": _mean([len(turn.prompt_ids) for turn in turns]),
         "rollout/cut_share": sum(t.finish_reason == "length" for t in turns) / calls,

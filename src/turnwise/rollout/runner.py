@@ -17,7 +17,13 @@ from turnwise.engines.base import Engine
 from turnwise.engines.loop import run
 from turnwise.envs.base import Env, Step
 from turnwise.errors import EngineError
-from turnwise.rollout.seat import EpisodeOver, Place, RendererLike, RolloutSeat
+from turnwise.rollout.seat import (
+    EpisodeOver,
+    Place,
+    RendererLike,
+    RolloutSeat,
+    env_failure,
+)
 from turnwise.types import Episode, Failure, Stream, Task, Trajectory
 from turnwise.workflows.base import Workflow
 
@@ -96,7 +102,7 @@ class Runner:
         except EngineError as cause:
             error = Failure(kind="engine", message=str(cause))
         except Exception as cause:  # the one boundary: an env or workflow that raises is data
-            error = Failure(kind="env", message=f"{type(cause).__name__}: {cause}")
+            error = env_failure(cause)
         return Episode(
             task=play.task,
             iteration=play.iteration,

@@ -109,7 +109,11 @@ class RolloutSeat:
             failure = _failure_of(completion, action)
             self._record(**recorded, error=failure)
             raise EpisodeOver(failure)
-        step = self._step(state, action, identity.turn)
+        try:
+            step = self._step(state, action, identity.turn)
+        except Exception as cause:  # recorded here, so that what led to it can be read; then on
+            self._record(**recorded, action=action, error=env_failure(cause))
+            raise
         recorded["rewards"] = rewards | dict(step.rewards)
         self._record(**recorded, action=action)
         self._past.append(Exchange(observation=observation.text, reply=text))
@@ -188,6 +192,11 @@ def thought_of(text: str) -> str:
     """Return what stands in the first thought block of `text`, blanks trimmed; empty if none."""
     _, _, rest = text.partition("<think>")
     return rest.partition("</think>")[0].strip()
+
+
+def env_failure(cause: Exception) -> Failure:
+    """Return the failure of an env that raised."""
+    return Failure(kind="env", message=f"{type(cause).__name__}: {cause}")
 
 
 def _failure_of(completion: Completion, parsed: Failure) -> Failure:

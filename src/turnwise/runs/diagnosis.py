@@ -27,6 +27,7 @@ SLIPPED = 3.0
 def warnings(records: Sequence[Record], scores: RunScores | None) -> list[str]:
     """Return the warnings of a run as sentences, the gravest first."""
     checks = (
+        _broken(scores),
         _no_better_than_baselines(scores),
         _non_finite(records),
         _entropy_gone(records),
@@ -55,6 +56,15 @@ def _no_better_than_baselines(scores: RunScores | None) -> str:
     return (
         f"The score {scores.score:.3f} is not clearly above the baseline {name!r} at {level:.3f}: "
         f"its lead is {lead.difference:.3f} ± {lead.stderr:.3f}."
+    )
+
+
+def _broken(scores: RunScores | None) -> str:
+    if scores is None or not scores.broken:
+        return ""
+    return (
+        f"{scores.broken} test episodes were ended by the env or the engine and count 0: the score "
+        "is too low. `turnwise check` finds what an env does wrong."
     )
 
 
