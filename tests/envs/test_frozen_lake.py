@@ -356,6 +356,20 @@ def test_the_share_of_traps_is_kept_and_they_are_where_the_reflex_may_fail():
     assert more["LEFT"] + more["UP"] > 0.25
 
 
+def test_the_share_of_corners_is_kept_beside_that_of_traps():
+    env = make_env("frozen-lake", start="random", traps=0.3, corners=0.4, frozen_probability=0.5)
+    rng = np.random.default_rng(0)
+    maps = [tuple(env.generate(rng)["map"]) for _ in range(2000)]
+    cornered = sum(rows[0][0] == "S" for rows in maps) / 2000
+    trapped = sum(lake_of(rows).start in trap_cells(rows) for rows in maps) / 2000
+    assert 0.4 < cornered < 0.5
+    assert 0.35 < trapped < 0.5
+    with pytest.raises(ConfigError, match="corners = 0.4 is a share of random starts"):
+        make_env("frozen-lake", corners=0.4)
+    with pytest.raises(ConfigError, match="are shares of one whole"):
+        make_env("frozen-lake", start="random", corners=0.6, traps=0.6)
+
+
 def test_traps_that_cannot_be_are_refused():
     with pytest.raises(ConfigError, match="is a share of random starts on random maps"):
         make_env("frozen-lake", traps=0.5)

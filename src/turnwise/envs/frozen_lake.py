@@ -86,6 +86,9 @@ class FrozenLakeConfig(Settings):
     traps: float = Field(default=0.0, ge=0, le=1)
     """The share of random starts put where a safe step towards the goal may be wrong: before a dead
     end or in it. Few cells are such, and most of what there is to learn is learned there."""
+    corners: float = Field(default=0.0, ge=0, le=1)
+    """The share of random starts left where the map has its S, as all are when scores are taken: a
+    walk that begins elsewhere hardly ever comes by there."""
     mirrored: bool = False
     """Whether maps are mirrored at random, so that the goal may be in any corner: training on such
     maps, no action is better than another before the map is read."""
@@ -109,6 +112,16 @@ class FrozenLakeConfig(Settings):
             raise ValueError(
                 f"traps = {self.traps} is a share of random starts on random maps: set "
                 'start = "random" without a map, or leave traps out'
+            )
+        if self.corners and self.start != "random":
+            raise ValueError(
+                f"corners = {self.corners} is a share of random starts, and start = "
+                f'{self.start!r}: set start = "random", or leave corners out'
+            )
+        if self.traps + self.corners > 1:
+            raise ValueError(
+                f"traps = {self.traps} and corners = {self.corners} are shares of one whole: lower "
+                "one of them"
             )
         if not self.solvable and "start" in given and self.start == "corner":
             raise ValueError(
@@ -144,7 +157,8 @@ class FrozenLake(Env[LakeState]):
             ConfigError: if the options hardly ever give a solvable map.
         """
         config = self.config
-        trapped = config.traps > 0 and rng.random() < config.traps
+        kind = rng.random() if config.traps or config.corners else 1.0
+        trapped = kind < config.traps
         rows = config.map or self._draw(rng, trapped=trapped)
         if config.mirrored:
             down, right = rng.random(2) < 0.5
@@ -152,7 +166,9 @@ class FrozenLake(Env[LakeState]):
         if trapped:
             cells = trap_cells(rows)
             rows = move_start(rows, cells[rng.integers(len(cells))])
-        elif config.start == "random" or not config.solvable:
+        elif not config.solvable or (
+            config.start == "random" and kind >= config.traps + config.corners
+        ):
             rows = move_start(rows, _any_start(rows, rng, reachable=config.solvable))
         cell = lake_of(rows).start
         place = {}
