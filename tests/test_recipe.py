@@ -63,7 +63,7 @@ def test_every_shipped_recipe_has_a_smoke_preset_and_a_summary(name):
         [
             "env.options.map=['SF','FG']",
             "env.options.size=none",
-            "env.training.frozen_probability=none",
+            "env.training=none",
             "env.warmup=none",
         ],
         ["agents.player.system=Play \"well\", 'always'.", "trainer.dynamic_sampling=true"],

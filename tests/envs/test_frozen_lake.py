@@ -364,16 +364,18 @@ def test_the_share_of_corners_is_kept_beside_that_of_traps():
     trapped = sum(lake_of(rows).start in trap_cells(rows) for rows in maps) / 2000
     assert 0.4 < cornered < 0.5
     assert 0.35 < trapped < 0.5
-    with pytest.raises(ConfigError, match="corners = 0.4 is a share of random starts"):
+    with pytest.raises(ConfigError, match="corners = 0.4 are shares of random starts"):
         make_env("frozen-lake", corners=0.4)
     with pytest.raises(ConfigError, match="are shares of one whole"):
         make_env("frozen-lake", start="random", corners=0.6, traps=0.6)
 
 
 def test_traps_that_cannot_be_are_refused():
-    with pytest.raises(ConfigError, match="is a share of random starts on random maps"):
+    with pytest.raises(
+        ConfigError, match="traps = 0.5 and corners = 0.0 are shares of random starts"
+    ):
         make_env("frozen-lake", traps=0.5)
-    with pytest.raises(ConfigError, match="without a map, or leave traps out"):
+    with pytest.raises(ConfigError, match="is for random maps: leave it or the map out"):
         make_env("frozen-lake", map=["SF", "HG"], start="random", traps=0.5)
     env = make_env("frozen-lake", start="random", traps=1.0, frozen_probability=1.0)
     with pytest.raises(ConfigError, match="no 4x4 map with a dead end"):

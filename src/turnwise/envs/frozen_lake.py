@@ -108,27 +108,26 @@ class FrozenLakeConfig(Settings):
                 raise ValueError(f"map {list(self.map)} has no way from S to G: melt a hole")
         if self.largest is not None and self.largest < self.size:
             raise ValueError(f"largest = {self.largest} is below size = {self.size}: raise it")
-        if self.traps and (self.start != "random" or self.map is not None):
-            raise ValueError(
-                f"traps = {self.traps} is a share of random starts on random maps: set "
-                'start = "random" without a map, or leave traps out'
-            )
-        if self.corners and self.start != "random":
-            raise ValueError(
-                f"corners = {self.corners} is a share of random starts, and start = "
-                f'{self.start!r}: set start = "random", or leave corners out'
-            )
-        if self.traps + self.corners > 1:
-            raise ValueError(
-                f"traps = {self.traps} and corners = {self.corners} are shares of one whole: lower "
-                "one of them"
-            )
+        self._check_shares()
         if not self.solvable and "start" in given and self.start == "corner":
             raise ValueError(
                 'start = "corner" has no effect with solvable = false, where starts are random: '
                 "leave start out"
             )
         return self
+
+    def _check_shares(self) -> None:
+        shares = f"traps = {self.traps} and corners = {self.corners}"
+        random = self.start == "random" and self.solvable
+        if (self.traps or self.corners) and not random:
+            raise ValueError(
+                f"{shares} are shares of random starts on solvable maps: set start = 'random', or "
+                "leave them out"
+            )
+        if self.traps and self.map is not None:
+            raise ValueError(f"traps = {self.traps} is for random maps: leave it or the map out")
+        if self.traps + self.corners > 1:
+            raise ValueError(f"{shares} are shares of one whole: lower one of them")
 
 
 class FrozenLake(Env[LakeState]):
@@ -157,18 +156,15 @@ class FrozenLake(Env[LakeState]):
             ConfigError: if the options hardly ever give a solvable map.
         """
         config = self.config
-        kind = rng.random() if config.traps or config.corners else 1.0
-        trapped = kind < config.traps
-        rows = config.map or self._draw(rng, trapped=trapped)
+        start = self._kind_of_start(rng)
+        rows = config.map or self._draw(rng, trapped=start == "trap")
         if config.mirrored:
             down, right = rng.random(2) < 0.5
             rows = mirror(rows, upside_down=bool(down), left_right=bool(right))
-        if trapped:
+        if start == "trap":
             cells = trap_cells(rows)
             rows = move_start(rows, cells[rng.integers(len(cells))])
-        elif not config.solvable or (
-            config.start == "random" and kind >= config.traps + config.corners
-        ):
+        elif start == "anywhere":
             rows = move_start(rows, _any_start(rows, rng, reachable=config.solvable))
         cell = lake_of(rows).start
         place = {}
@@ -179,6 +175,15 @@ class FrozenLake(Env[LakeState]):
         steps = distance if isfinite(distance) else len(rows) + len(rows[0]) - 2
         limit = max(1, round(config.step_limit * steps))
         return {"map": list(rows), "slippery": config.slippery, "limit": limit, **place}
+
+    def _kind_of_start(self, rng: np.random.Generator) -> Literal["corner", "trap", "anywhere"]:
+        config = self.config
+        if config.start == "corner" and config.solvable:
+            return "corner"
+        place = rng.random() if config.traps or config.corners else 1.0
+        if place < config.traps:
+            return "trap"
+        return "corner" if place < config.traps + config.corners else "anywhere"
 
     def _draw(self, rng: np.random.Generator, *, trapped: bool) -> Rows:
         """Return a random map; one with traps if `trapped`."""
