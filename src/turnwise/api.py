@@ -352,15 +352,14 @@ def evaluate_run(
     baselines = score_baselines(env, drawn, seed)
     means = {name: found.mean for name, found in baselines.items()}
     errors = {name: found.stderr for name, found in baselines.items()}
-    paired = {
-        name: _paired(env, drawn, greedy.scores, found.scores) for name, found in baselines.items()
-    }
+    rivals = {name: found.scores for name, found in baselines.items()}
     start = loaded.folder.path / START
     if start.is_dir():
         loaded.use(start)
         before = evaluate(judge, drawn, greedy=True, number=0)
         means["warmup"], errors["warmup"] = before.score, before.stderr
-        paired["warmup"] = _paired(env, drawn, greedy.scores, before.scores)
+        rivals["warmup"] = before.scores
+    paired = {name: _paired(env, drawn, greedy.scores, scores) for name, scores in rivals.items()}
     return RunScores(
         env=env.name,
         tasks=tasks,
