@@ -17,6 +17,7 @@ from turnwise.settings import Settings
 from turnwise.types import Failure, Message, Sampling
 
 HistoryRule = Literal["full", "last_n", "observation"]
+AnswerRule = Literal["tag", "whole"]
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
@@ -33,6 +34,8 @@ class AgentConfig(Settings):
     """What of the past is in the prompt: everything, the last `last_n` turns, or nothing."""
     last_n: int = Field(default=2, ge=1)
     """How many past turns `history = "last_n"` keeps."""
+    answer: AnswerRule = "tag"
+    """What of a reply is the action: the words in the last `<answer>` tag, or the whole reply."""
     temperature: float = Field(default=1.0, gt=0)
     """Temperature of training sampling."""
     max_tokens: int = Field(default=64, ge=1)
@@ -70,32 +73,41 @@ def messages_for(
     return (*messages, Message(role="user", content=observation))
 
 
-def demonstration(description: str, action: str) -> str:
+def demonstration(description: str, action: str, answer: AnswerRule = "tag") -> str:
     """Return the reply that warm-up teaches: a thought that describes, and an answer.
+
+    Where the whole reply is the answer there is no thought.
 
     Example:
         >>> demonstration("LEFT edge", "DOWN")
         '<think> LEFT edge </think> <answer> DOWN </answer>'
     """
+    if answer == "whole":
+        return action
     thought = f"<think> {description} </think> " if description else ""
     return f"{thought}<answer> {action} </answer>"
 
 
-def parse_answer(text: str, legal: Sequence[str]) -> str | Failure:
-    """Return the legal action that `text` answers with, or the failure.
+def parse_answer(text: str, legal: Sequence[str], answer: AnswerRule = "tag") -> str | Failure:
+    """Return the action that `text` answers with, or the failure.
 
-    The last `<answer>` counts; case and surrounding blanks do not.
+    The last `<answer>` counts; case and surrounding blanks do not. Without `legal` words any text
+    is returned as it is, blanks at the ends dropped.
 
     Example:
         >>> parse_answer("<think> hm </think> <answer> down </answer>", ("LEFT", "DOWN"))
         'DOWN'
         >>> parse_answer("DOWN", ("DOWN",)).kind
         'parse'
+        >>> parse_answer("x = 1", (), "whole")
+        'x = 1'
     """
-    found = _ANSWER.findall(text)
+    found = [text] if answer == "whole" else _ANSWER.findall(text)
     if not found:
         return Failure(kind="parse", message="no <answer>...</answer> in the reply")
     word = found[-1].strip()
+    if not legal:
+        return word
     for action in legal:
         if word.casefold() == action.casefold():
             return action

@@ -23,6 +23,7 @@ from turnwise.envs import clustered_stderr, score_baselines
 from turnwise.envs.base import Env
 from turnwise.errors import ModelError, RunError
 from turnwise.forest import choose
+from turnwise.noise import generator
 from turnwise.policies import (
     Policy,
     PolicyConfig,
@@ -244,9 +245,14 @@ def transcripts_of(recipe: Recipe, tasks: int = 16) -> list[str]:
     source = GeneratedTasks(env, "train", recipe.seed)
     transcripts: list[str] = []
     for index in range(tasks):
-        seen = env.observe(env.reset(source.task(index)), agent.role)
+        state, rng = env.reset(source.task(index)), generator(recipe.seed, "transcript", index)
+        seen = env.observe(state, agent.role)
         transcripts += [m.content for m in messages_for(agent, (), seen.text)]
-        transcripts += [demonstration(seen.description, action) for action in seen.legal]
+        any_text = [env.random_action(state, agent.role, rng) for _ in range(4 * (not seen.legal))]
+        transcripts += [
+            demonstration(seen.description, action, agent.answer)
+            for action in (*seen.legal, *any_text)
+        ]
     return transcripts
 
 

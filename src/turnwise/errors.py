@@ -26,6 +26,10 @@ class EnvError(TurnwiseError, RuntimeError):
     """An environment broke its contract or raised."""
 
 
+class IllegalActionError(TurnwiseError, ValueError):
+    """An answer is no action of the env: the reply is to blame, not the env."""
+
+
 class DataError(TurnwiseError, ValueError):
     """A data file is missing, unreadable or malformed; the message names file and line."""
 

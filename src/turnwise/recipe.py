@@ -19,7 +19,7 @@ from turnwise.agents import AgentConfig
 from turnwise.credit import CreditConfig, check_components
 from turnwise.credit.schemes import SCHEMES
 from turnwise.engines import EngineConfig
-from turnwise.envs import ENVS, make_env
+from turnwise.envs import make_env
 from turnwise.envs.base import Env
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.forest import ForestConfig
@@ -39,7 +39,7 @@ class EnvChoice(Settings):
     """Which env, with which options in evaluation, and what differs in training and warm-up."""
 
     name: str
-    """The env's name in the table of envs."""
+    """The env's name in the table of envs, or "file.py:Class" for one of your own."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The env's options; evaluation plays with exactly these."""
     training: dict[str, Any] = Field(default_factory=dict)
@@ -49,8 +49,6 @@ class EnvChoice(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> EnvChoice:
-        if self.name not in ENVS:
-            raise unknown_name("env", self.name, ENVS)
         for phase in ("evaluation", "training", "warmup"):
             self.make(phase)
         return self

@@ -152,8 +152,8 @@ def test_envs_are_listed_with_every_option(turnwise):
     listed = json.loads(turnwise("envs", "--json").stdout)["envs"]
     assert [env["name"] for env in listed] == list(ENVS)
     for env in listed:
-        config, kind = ENVS[env["name"]]
-        assert set(env["options"]) == set(config.model_fields)
+        kind = ENVS[env["name"]]
+        assert set(env["options"]) == set(kind.config_class.model_fields)
         assert all(option["help"] for option in env["options"].values())
         assert set(env["rewards"]) == set(kind.components)
     text = turnwise("envs").stdout

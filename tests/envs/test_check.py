@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from turnwise.envs import Env, FrozenLake, FrozenLakeConfig, Observation, Step, check_env
-from turnwise.errors import EnvError
+from turnwise.errors import EnvError, IllegalActionError
 from turnwise.types import Task
 
 
@@ -198,8 +198,8 @@ class GoesOn(FrozenLake):
         (BlankText, "text is ' ': say what the role sees"),
         (ListLegal, r"legal = \['LEFT'\]: give a tuple"),
         (SameWords, "has equal words: answers ignore case"),
-        (TakesAnything, "step takes an illegal action: raise ValueError"),
-        (KeyErrors, "an illegal action raises KeyError: raise ValueError"),
+        (TakesAnything, "step takes an illegal action: raise IllegalActionError"),
+        (KeyErrors, "an illegal action raises KeyError: raise IllegalActionError"),
         (TupleStep, "step returns tuple: return a Step"),
         (NumpyFlag, "terminated is .* of type bool.*: return a bool"),
         (UndeclaredReward, "reward 'gaol' is not a declared component .*: declare it"),
@@ -244,7 +244,7 @@ class Duel(Env):
 
     def step(self, state, role, action, noise):
         if action not in ("0", "1", "2"):
-            raise ValueError(f"got {action!r}, expected 0, 1 or 2")
+            raise IllegalActionError(f"got {action!r}, expected 0, 1 or 2")
         target, said = state
         after = (target, (*said, int(action)))
         over = len(after[1]) >= 2

@@ -20,7 +20,7 @@ from turnwise.envs.lake_maps import (
 )
 from turnwise.envs.lake_solver import action_values, advantages, success_chances, transitions
 from turnwise.envs.lake_state import LakeState, render_lake
-from turnwise.errors import ConfigError, DataError, EnvError, UnknownNameError
+from turnwise.errors import ConfigError, DataError, EnvError, IllegalActionError, UnknownNameError
 from turnwise.tasks import GeneratedTasks
 from turnwise.types import Task
 
@@ -260,7 +260,7 @@ def test_unknown_env_and_action_get_the_nearest_name():
     with pytest.raises(UnknownNameError, match="did you mean 'frozen-lake'"):
         make_env("frozenlake")
     env = make_env("frozen-lake")
-    with pytest.raises(UnknownNameError, match="did you mean 'DOWN'"):
+    with pytest.raises(IllegalActionError, match="'DOWNE' is none of LEFT, DOWN, RIGHT, UP"):
         env.step(env.reset(task_of(env)), "player", "DOWNE", np.random.default_rng(0))
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from turnwise import api
-from turnwise.envs import ENVS, FrozenLake, FrozenLakeConfig, make_env
+from turnwise.envs import ENVS, FrozenLake, make_env
 from turnwise.envs.lake_maps import ACTIONS, lake_of, move_start
 from turnwise.noise import generator
 from turnwise.recipe import Recipe
@@ -227,6 +227,6 @@ def starts(tmp_path_factory):
 @pytest.fixture
 def learner(starts, monkeypatch):
     """Trains and scores; `once` and `signposts` are in the tables of names meanwhile."""
-    monkeypatch.setitem(ENVS, Signposts.name, (FrozenLakeConfig, Signposts))
+    monkeypatch.setitem(ENVS, Signposts.name, Signposts)
     monkeypatch.setitem(WORKFLOWS, "once", once)
     return Learner(starts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from turnwise.agents import AgentConfig
@@ -88,6 +90,35 @@ def test_a_cut_reply_says_so(make_runner, lake, says):
     (episode,) = make_runner(lake, says(["DOWN"]), max_tokens=2).play()
     assert (episode.turns[0].finish_reason, episode.error.kind) == ("length", "parse")
     assert len(episode.turns[0].completion_ids) == 2
+
+
+class AnyWords(FrozenLake):
+    """A lake that takes any text, and says itself what is a direction."""
+
+    def observe(self, state, role):
+        return replace(super().observe(state, role), legal=())
+
+
+@pytest.mark.parametrize(
+    ("options", "reply", "action", "kind"),
+    [
+        ({}, "<answer> DOWN </answer>", "DOWN", None),
+        ({}, "<answer> JUMP </answer>", None, "illegal_action"),
+        ({}, "DOWN", None, "parse"),
+        ({"answer": "whole"}, "DOWN", "DOWN", None),
+        ({"answer": "whole"}, "<answer> DOWN </answer>", None, "illegal_action"),
+    ],
+)
+def test_where_any_text_is_legal_the_env_refuses(
+    make_runner, lake, renderer, options, reply, action, kind
+):
+    ids = renderer.completion_ids(reply)
+    (episode,) = make_runner(AnyWords(lake.config), lambda request: ids, **options).play()
+    first = episode.turns[0]
+    assert first.action == action
+    assert first.rewards["invalid"] == float(action is None)
+    assert (first.error.kind if first.error else None) == kind
+    assert not episode.broken
 
 
 class Cracking(FrozenLake):

@@ -134,10 +134,10 @@ def envs(as_json: AsJson = False) -> None:
             "branching": env.branching,
             "options": {
                 key: {"default": field.default, "help": field.description}
-                for key, field in config.model_fields.items()
+                for key, field in env.config_class.model_fields.items()
             },
         }
-        for name, (config, env) in ENVS.items()
+        for name, env in ENVS.items()
     ]
     if as_json:
         print_json({"envs": found})

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.cli.options import console, say
-from turnwise.envs import ENVS, make_env
+from turnwise.envs import make_env
 from turnwise.envs.base import Env
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.noise import generator, world_generator
@@ -18,8 +18,6 @@ from turnwise.types import Task
 
 def env_with(name: str, sets: Sequence[str]) -> Env[Any]:
     """Return the env called `name` with its options from "key=value" pairs."""
-    if name not in ENVS:
-        raise unknown_name("env", name, ENVS)
     return make_env(name, **dict(parse_override(pair) for pair in sets))
 
 

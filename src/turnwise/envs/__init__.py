@@ -1,6 +1,7 @@
 """Worlds: states, legal moves, rewards. One file each; they know nothing of models or tokens.
 
-To add one: write its file, add a line to `ENVS`, and run `turnwise check NAME`.
+To add one: write its file, add a line to `ENVS`, and run `turnwise check NAME`. One of the user's
+own needs no line: its name is "file.py:Class".
 """
 
 from __future__ import annotations
@@ -12,12 +13,33 @@ from turnwise.envs.baselines import BaselineScore, clustered_stderr, score_basel
 from turnwise.envs.check import EnvReport, check_env
 from turnwise.envs.frozen_lake import FrozenLake, FrozenLakeConfig
 from turnwise.envs.wander import wander
-from turnwise.errors import unknown_name
-from turnwise.settings import Settings, parse
+from turnwise.errors import ConfigError, unknown_name
+from turnwise.imports import is_import_name, load_object
+from turnwise.settings import parse
 
-ENVS: dict[str, tuple[type[Settings], type[Env[Any]]]] = {
-    FrozenLake.name: (FrozenLakeConfig, FrozenLake),
+ENVS: dict[str, type[Env[Any]]] = {
+    FrozenLake.name: FrozenLake,
 }
+
+
+def find_env(name: str) -> type[Env[Any]]:
+    """Return the env class called `name`, in the table or by "file.py:Class".
+
+    Raises:
+        UnknownNameError: if there is no such env.
+        ConfigError: if what the name leads to is no env.
+    """
+    if not is_import_name(name):
+        if name not in ENVS:
+            raise unknown_name("env", name, ENVS)
+        return ENVS[name]
+    found = load_object(name)
+    if not (isinstance(found, type) and issubclass(found, Env)):
+        raise ConfigError(f"env {name!r} is no env: expected a class derived from turnwise.Env")
+    missing = sorted(found.__abstractmethods__)
+    if missing:
+        raise ConfigError(f"env {name!r} does not define {', '.join(missing)}: write it")
+    return found
 
 
 def make_env(name: str, **options: Any) -> Env[Any]:
@@ -31,10 +53,8 @@ def make_env(name: str, **options: Any) -> Env[Any]:
         >>> make_env("frozen-lake", size=8).roles
         ('player',)
     """
-    if name not in ENVS:
-        raise unknown_name("env", name, ENVS)
-    config, env = ENVS[name]
-    return env(parse(config, options, f"env {name!r}"))
+    env = find_env(name)
+    return env(parse(env.config_class, options, f"env {name!r}"))
 
 
 __all__ = [
@@ -50,6 +70,7 @@ __all__ = [
     "Step",
     "check_env",
     "clustered_stderr",
+    "find_env",
     "make_env",
     "score_baselines",
     "wander",

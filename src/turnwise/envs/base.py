@@ -7,6 +7,7 @@ text and take an action word. States are immutable, so any state can be stepped 
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
+from turnwise.errors import EnvError
+from turnwise.settings import Settings
 from turnwise.types import Task
 
 Level = Literal["process", "agent", "team"]
@@ -26,6 +29,8 @@ S = TypeVar("S")
 class Observation:
     """What one role sees: the text, the words it may answer with, and the truth about the text.
 
+    `legal` is empty where any text may be an answer (a number, a program): there `step` says what
+    is one, by raising `IllegalActionError`, and the env overrides `random_action`.
     `description` is a true, checkable description of what matters in `text`, in the env's own
     words and free of any advice. Warm-up teaches a model to write it; empty where there is none.
 
@@ -67,10 +72,16 @@ class Env(ABC, Generic[S]):
     """One world: states, observations, actions and rewards.
 
     Class attributes: `name`; `roles`; `components`, reward component -> level; `reward_timing`;
-    `branching`. Instances hold the env's options and no episode: all of an episode is in `S`.
+    `branching`; `config_class`, the options. Instances hold the options, and no episode: all of an
+    episode is in `S`.
+
+    `reset`, `observe`, `step` and `score` must be written. The rest has defaults that are right for
+    an env whose tasks differ by their seed, whose text shows all of the state and whose answers are
+    words: override what is not so.
     """
 
     name: ClassVar[str]
+    config_class: ClassVar[type[Settings]] = Settings
     roles: ClassVar[tuple[str, ...]] = ("player",)
     components: ClassVar[Mapping[str, Level]]
     reward_timing: ClassVar[RewardTiming] = "dense"
@@ -79,13 +90,13 @@ class Env(ABC, Generic[S]):
     def __init__(self, config: Any = None) -> None:
         self.config = config
 
-    @abstractmethod
     def generate(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Draw the JSON-able data of one random solvable task."""
+        """Draw the JSON-able data of one random solvable task; by default a seed."""
+        return {"seed": int(rng.integers(2**31))}
 
-    @abstractmethod
     def canonical(self, data: Mapping[str, Any]) -> str:
         """Return the string whose hash puts a task into a split: equal for equal problems."""
+        return json.dumps(data, sort_keys=True)
 
     @abstractmethod
     def reset(self, task: Task) -> S:
@@ -97,19 +108,38 @@ class Env(ABC, Generic[S]):
 
     @abstractmethod
     def step(self, state: S, role: str, action: str, noise: np.random.Generator) -> Step[S]:
-        """Return what `action` leads to. Raise `ValueError` for a word that is not legal."""
+        """Return what `action` leads to.
+
+        Raises:
+            IllegalActionError: for an answer that is no action; it ends the episode, as the
+                policy's failure.
+        """
 
     @abstractmethod
     def score(self, state: S) -> float:
         """Return the success of an episode that ended in `state`, in [0, 1]."""
 
-    @abstractmethod
     def state_key(self, state: S, role: str) -> str:
         """Return everything Markov about `state` for `role` as a string (MATH 2, gigpo)."""
+        return self.observe(state, role).text
 
-    @abstractmethod
     def baselines(self) -> Mapping[str, Baseline]:
-        """Return named policies without a model: random, constants, reflexes, the optimum."""
+        """Return named policies without a model: random, constants, reflexes, the optimum.
+
+        By default `random`; it plays the first role's actions.
+        """
+        return {"random": lambda state, rng: self.random_action(state, self.roles[0], rng)}
+
+    def random_action(self, state: S, role: str, rng: np.random.Generator) -> str:
+        """Return a uniformly random action; for demonstrations, and for what chance scores.
+
+        Raises:
+            EnvError: if there are no legal words to choose from and this is not overridden.
+        """
+        legal = self.observe(state, role).legal
+        if not legal:
+            raise EnvError(f"{self.name}: any text may be an answer: override random_action")
+        return legal[rng.integers(len(legal))]
 
     def words(self) -> tuple[str, ...]:
         """Return words a nano tokenizer keeps whole even if no transcript shows them."""

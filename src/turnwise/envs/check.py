@@ -17,7 +17,7 @@ from typing import Any, NoReturn, get_args
 import numpy as np
 
 from turnwise.envs.base import Branching, Env, Level, Observation, RewardTiming, Step
-from turnwise.errors import EnvError
+from turnwise.errors import EnvError, IllegalActionError
 from turnwise.noise import generator
 from turnwise.types import Task
 
@@ -171,12 +171,12 @@ class _Played:
         for number, role in zip(range(1, self.most_steps + 1), cycle(env.roles), strict=False):
             action = player(state, choices)
             legal = self.observe(state, role).legal
-            if action not in legal:
+            if legal and action not in legal:
                 what = (
                     f"baseline {baseline!r} answers {action!r} where {', '.join(legal)} are legal"
                 )
                 _fail(env, what, "choose from observe(state, role).legal")
-            if number == 1:
+            if number == 1 and legal:
                 self.check_illegal(state, role)
             step = self.check_step(state, role, action, (task.id, baseline, number))
             self.steps += 1
@@ -205,8 +205,9 @@ class _Played:
             _fail(env, f"the description is {seen.description!r}", "give text, '' for none")
         legal = seen.legal
         words = isinstance(legal, tuple) and all(isinstance(action, str) for action in legal)
-        if not words or not legal:
-            _fail(env, f"legal = {legal!r}", "give a tuple of one action word or more")
+        if not words:
+            cure = "give a tuple of action words; an empty one where any text may be an answer"
+            _fail(env, f"legal = {legal!r}", cure)
         if any(action != action.strip() or not action for action in legal):
             _fail(
                 env, f"legal = {legal!r} has blank ends", "answers are stripped: strip actions too"
@@ -233,12 +234,12 @@ class _Played:
         return float(value)
 
     def check_illegal(self, state: Any, role: str) -> None:
-        cure = "raise ValueError that names the legal actions"
+        cure = "raise IllegalActionError that names the legal actions"
         try:
             self.env.step(state, role, ILLEGAL, np.random.default_rng(0))
-        except ValueError:
+        except IllegalActionError:
             return
-        except (LookupError, TypeError, AttributeError, AssertionError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, AssertionError) as error:
             _fail(self.env, f"an illegal action raises {type(error).__name__}", cure)
         _fail(self.env, "step takes an illegal action", cure)
 
@@ -296,8 +297,8 @@ class _Played:
 def _costs(env: Env[Any], task: Task, seed: int) -> dict[str, float]:
     """Return microseconds of the env's calls; the first call of each is not counted."""
     role, start = env.roles[0], env.reset(task)
-    action = env.observe(start, role).legal[0]
     noise = np.random.default_rng(seed)
+    action = env.random_action(start, role, noise)
     later = env.step(start, role, action, noise).state
     calls: dict[str, Callable[[], Any]] = {
         "reset": lambda: env.reset(task),

@@ -57,7 +57,7 @@ from turnwise.envs.lake_maps import (
 )
 from turnwise.envs.lake_solver import action_values, advantages, slide
 from turnwise.envs.lake_state import LakeState, render_lake, shortest_path
-from turnwise.errors import ConfigError, DataError, EnvError, unknown_name
+from turnwise.errors import ConfigError, DataError, EnvError, IllegalActionError
 from turnwise.settings import Settings
 from turnwise.types import Task
 
@@ -134,6 +134,7 @@ class FrozenLake(Env[LakeState]):
     """The world that the head of this file describes."""
 
     name: ClassVar[str] = "frozen-lake"
+    config_class: ClassVar[type[Settings]] = FrozenLakeConfig
     components: ClassVar[Mapping[str, Level]] = {
         "goal": "agent",
         "fall": "agent",
@@ -248,11 +249,11 @@ class FrozenLake(Env[LakeState]):
         """Return what `action` leads to; one uniform is drawn, as gymnasium does.
 
         Raises:
-            UnknownNameError: if `action` is not one of the four.
+            IllegalActionError: if `action` is not one of the four.
             EnvError: if the episode is over.
         """
         if action not in ACTIONS:
-            raise unknown_name("action", action, ACTIONS)
+            raise IllegalActionError(f"{action!r} is none of {', '.join(ACTIONS)}")
         if state.ended:
             raise EnvError(f"{self.name}: the episode is over, so it takes no step: reset a task")
         intended, uniform = ACTIONS.index(action), noise.random()

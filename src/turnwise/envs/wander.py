@@ -18,8 +18,7 @@ def wander(env: Env[Any], task: Task, rng: np.random.Generator, most_steps: int)
     state = env.reset(task)
     for number in range(int(rng.integers(most_steps + 1))):
         role = env.roles[number % len(env.roles)]
-        legal = env.observe(state, role).legal
-        step = env.step(state, role, legal[rng.integers(len(legal))], rng)
+        step = env.step(state, role, env.random_action(state, role, rng), rng)
         if not (step.terminated or step.truncated):
             state = step.state
     return state

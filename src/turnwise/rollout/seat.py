@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from turnwise.agents import AgentConfig, Exchange, messages_for, parse_answer
 from turnwise.engines.base import Completion, Engine, Request
 from turnwise.envs.base import Env, Step
-from turnwise.errors import EnvError
+from turnwise.errors import EnvError, IllegalActionError
 from turnwise.noise import world_generator
 from turnwise.types import Failure, FailureKind, Message, Sampling, Span, Stream, Turn, TurnId
 
@@ -93,11 +93,11 @@ class RolloutSeat:
         prompt_ids = self._renderer.prompt_ids(messages)
         identity, completion = await self._sample(prompt_ids)
         text = self._renderer.decode(completion.token_ids)
-        action = parse_answer(text, observation.legal)
-        rewards = {"invalid": float(isinstance(action, Failure))}
+        action = parse_answer(text, observation.legal, self._config.answer)
+        rewards = {"invalid": 0.0}
         if observation.description:
             rewards["seeing"] = float(thought_of(text) == observation.description)
-        recorded = {
+        recorded: dict[str, Any] = {
             "identity": identity,
             "prompt_ids": prompt_ids,
             "completion": completion,
@@ -105,15 +105,21 @@ class RolloutSeat:
             "rewards": rewards,
             "state_key": self._env.state_key(state, self._role),
         }
-        if isinstance(action, Failure):
+        step: Step[Any] | None = None
+        if isinstance(action, str):
+            try:
+                step = self._step(state, action, identity.turn)
+            except IllegalActionError as refusal:
+                action = Failure(kind="illegal_action", message=str(refusal))
+            except Exception as cause:  # recorded, so that what led to it can be read; then on
+                self._record(**recorded, action=action, error=env_failure(cause))
+                raise
+        if isinstance(action, Failure) or step is None:
+            assert isinstance(action, Failure)
+            rewards["invalid"] = 1.0
             failure = _failure_of(completion, action)
             self._record(**recorded, error=failure)
             raise EpisodeOver(failure)
-        try:
-            step = self._step(state, action, identity.turn)
-        except Exception as cause:  # recorded here, so that what led to it can be read; then on
-            self._record(**recorded, action=action, error=env_failure(cause))
-            raise
         recorded["rewards"] = rewards | dict(step.rewards)
         self._record(**recorded, action=action)
         self._past.append(Exchange(observation=observation.text, reply=text))

@@ -55,9 +55,9 @@ class Demonstrations:
         rng = generator(self.seed, "demonstration", index)
         state = self.env.reset(self.tasks.task(index))
         observation = self.env.observe(state, self.agent.role)
-        action = observation.legal[rng.integers(len(observation.legal))]
+        action = self.env.random_action(state, self.agent.role, rng)
         messages = messages_for(self.agent, (), observation.text)
-        reply = demonstration(observation.description, action)
+        reply = demonstration(observation.description, action, self.agent.answer)
         prompt_ids = self.renderer.prompt_ids(messages)
         return supervised_row(self.policy, prompt_ids, self.renderer.completion_ids(reply))
 
