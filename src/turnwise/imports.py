@@ -18,7 +18,6 @@ from typing import Any
 
 from turnwise.errors import ConfigError, unknown_name
 
-
 MISTAKES = (ImportError, SyntaxError, NameError, TypeError, ValueError, LookupError, OSError)
 """What the user's own module may raise by an oversight."""
 _FILE = "turnwise_user_file_"
