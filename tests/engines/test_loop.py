@@ -109,7 +109,15 @@ def test_errors_of_coroutines_and_of_the_engine_come_out(tools):
         run(main(), script())
 
 
-def test_ctrl_c_ends_the_run_and_cleans_up(tools):
+@pytest.fixture
+def heeds_ctrl_c():
+    """Python's own handler: a shell that starts tests in the background has them ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_ends_the_run_and_cleans_up(tools, heeds_ctrl_c):
     cleaned = []
 
     class Interrupted(ScriptedEngine):
