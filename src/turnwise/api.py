@@ -47,8 +47,19 @@ from turnwise.runs import (
     write_report,
     write_scores,
 )
-from turnwise.tasks import GeneratedTasks
-from turnwise.trainers import START, Plan, Progress, Session, Silent, resume, train_grpo, warm_up
+from turnwise.tasks import FileTasks, GeneratedTasks
+from turnwise.trainers import (
+    START,
+    Plan,
+    Progress,
+    Session,
+    Silent,
+    exact_measures,
+    exact_of,
+    resume,
+    train_grpo,
+    warm_up,
+)
 from turnwise.types import Episode, Split, Task
 from turnwise.workflows import get_workflow
 
@@ -154,6 +165,7 @@ def plan_of(recipe: Recipe) -> Plan:
         rehearsal_first=recipe.warmup.steps * recipe.warmup.batch_size if recipe.warmup else 0,
         validate_every=recipe.evaluation.every,
         validation_tasks=recipe.evaluation.validation_tasks,
+        exact=recipe.evaluation.validation == "exact",
         target=recipe.evaluation.target,
     )
 
@@ -167,9 +179,11 @@ def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) 
     scorer = choose(policy.model, recipe.forest, recipe.seed)
     progress.note(f"{policy.name}: {policy.parameters:,} parameters, {policy.device}")
     progress.note(f"forest {scorer.reason}; engine {engine.reason(policy.name)}")
-    tasks = GeneratedTasks(training, "train", recipe.seed)
-    for split in get_args(Split):
-        GeneratedTasks(judged, split, recipe.seed).task(0)  # now, and not when the run is over
+    tasks = training_tasks(recipe, training)
+    for split in get_args(Split):  # what cannot be evaluated is told now, not when the run is over
+        first = GeneratedTasks(judged, split, recipe.seed).task(0)
+        if recipe.evaluation.exact or recipe.evaluation.validation == "exact":
+            exact_of(judged, first)
     big = policy.parameters >= BIG
     (agent,) = recipe.agents.values()
     return Session(
@@ -198,6 +212,13 @@ def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) 
         progress=progress,
         stop=stop,
     )
+
+
+def training_tasks(recipe: Recipe, env: Env[Any]) -> GeneratedTasks | FileTasks:
+    """Return where training tasks come from: the env, or the recipe's file."""
+    if recipe.env.tasks is None:
+        return GeneratedTasks(env, "train", recipe.seed)
+    return FileTasks(env, recipe.env.tasks, "train", recipe.seed)
 
 
 def _runner(
@@ -355,6 +376,7 @@ def evaluate_run(
     loaded.use(loaded.checkpoint.path / "policy")
     greedy = evaluate(judge, drawn, greedy=True, number=0)
     sampled = evaluate(judge, drawn, greedy=False, number=0)
+    exact = _exact(loaded, env, drawn)
     baselines = score_baselines(env, drawn, seed)
     means = {name: found.mean for name, found in baselines.items()}
     errors = {name: found.stderr for name, found in baselines.items()}
@@ -380,9 +402,19 @@ def evaluate_run(
         baselines=means,
         baselines_stderr=errors,
         paired=paired,
+        exact=exact,
         broken=greedy.broken + sampled.broken,
         seconds=time.perf_counter() - began,
     )
+
+
+def _exact(loaded: LoadedRun, env: Env[Any], tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
+    """Return what the policy in use is worth by computation, on the first tasks, if asked for."""
+    count = loaded.recipe.evaluation.exact
+    if not count:
+        return {}
+    (agent,) = loaded.recipe.agents.values()
+    return exact_measures(env, tasks[:count], agent, loaded.policy)
 
 
 def _paired(

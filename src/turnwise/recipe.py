@@ -46,6 +46,8 @@ class EnvChoice(Settings):
     """Options that differ in training episodes."""
     warmup: dict[str, Any] = Field(default_factory=dict)
     """Options that differ in warm-up demonstrations."""
+    tasks: str | None = None
+    """A .csv or .jsonl file whose rows are the training tasks; None lets the env draw them."""
 
     @model_validator(mode="after")
     def _check(self) -> EnvChoice:
@@ -66,8 +68,14 @@ class EvaluationConfig(Settings):
     """Iterations between two validations; the best checkpoint is chosen by them."""
     validation_tasks: int = Field(default=64, ge=1)
     """Tasks of the validation split in each."""
+    validation: Literal["played", "exact"] = "played"
+    """Whether a validation is the greedy score of play, or computed without sampling from the
+    policy's chances at the training temperature, for envs with few states."""
     test_tasks: int = Field(default=500, ge=1)
     """Tasks of the test split in the report."""
+    exact: int = Field(default=0, ge=0)
+    """Test tasks on which the report also computes, without sampling, what the policy is worth; for
+    envs with few states."""
     target: float | None = Field(default=None, gt=0, le=1)
     """Stop training at this validation score; None trains to the last iteration."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnwise.envs.base import Baseline, Env, Level, Observation, Step
+from turnwise.envs.base import Baseline, Chances, Env, Exact, Level, Observation, Step
 from turnwise.envs.baselines import BaselineScore, clustered_stderr, score_baselines
 from turnwise.envs.check import EnvReport, check_env
 from turnwise.envs.frozen_lake import FrozenLake, FrozenLakeConfig
@@ -61,8 +61,10 @@ __all__ = [
     "ENVS",
     "Baseline",
     "BaselineScore",
+    "Chances",
     "Env",
     "EnvReport",
+    "Exact",
     "FrozenLake",
     "FrozenLakeConfig",
     "Level",

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
-from turnwise.errors import EnvError
+from turnwise.errors import DataError, EnvError
 from turnwise.settings import Settings
 from turnwise.types import Task
 
@@ -68,6 +68,30 @@ class Baseline(Protocol):
         ...
 
 
+Chances = Mapping[str, Mapping[str, float]]
+"""Decision -> action -> probability; what is missing to 1 answers nothing legal."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exact(Generic[S]):
+    """A task with so few states that what a policy is worth can be computed, without sampling.
+
+    `decisions` are all states in which something is decided, by name; what the role sees there must
+    be all that its choice depends on. `players` are policies without a model whose chances are
+    known; `measure` takes a policy's chances and returns the exact measures of it, first of all its
+    expected score.
+
+    Example:
+        >>> coin = Exact(decisions={"toss": 0}, players={}, measure=lambda c: dict(c["toss"]))
+        >>> coin.measure({"toss": {"heads": 0.5}})
+        {'heads': 0.5}
+    """
+
+    decisions: Mapping[str, S]
+    players: Mapping[str, Chances]
+    measure: Callable[[Chances], Mapping[str, float]]
+
+
 class Env(ABC, Generic[S]):
     """One world: states, observations, actions and rewards.
 
@@ -93,6 +117,14 @@ class Env(ABC, Generic[S]):
     def generate(self, rng: np.random.Generator) -> dict[str, Any]:
         """Draw the JSON-able data of one random solvable task; by default a seed."""
         return {"seed": int(rng.integers(2**31))}
+
+    def task_of_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the data of the task that a row of a file describes.
+
+        Raises:
+            DataError: if the row is not one; and, by default, always.
+        """
+        raise DataError(f"env {self.name!r} makes no tasks from rows: leave env.tasks out")
 
     def canonical(self, data: Mapping[str, Any]) -> str:
         """Return the string whose hash puts a task into a split: equal for equal problems."""
@@ -140,6 +172,10 @@ class Env(ABC, Generic[S]):
         if not legal:
             raise EnvError(f"{self.name}: any text may be an answer: override random_action")
         return legal[rng.integers(len(legal))]
+
+    def exact(self, task: Task) -> Exact[S] | None:
+        """Return how to compute what a policy is worth on `task`; None where that is not known."""
+        return None
 
     def words(self) -> tuple[str, ...]:
         """Return words a nano tokenizer keeps whole even if no transcript shows them."""

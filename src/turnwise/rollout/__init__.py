@@ -1,5 +1,6 @@
 """One task becomes an episode: the runner between env, agent and engine."""
 
+from turnwise.rollout.chances import policy_chances
 from turnwise.rollout.evaluation import Evaluation, evaluate
 from turnwise.rollout.metrics import rollout_metrics
 from turnwise.rollout.runner import Play, Runner
@@ -12,6 +13,7 @@ __all__ = [
     "Runner",
     "evaluate",
     "exactness_of_seeing",
+    "policy_chances",
     "rollout_metrics",
     "samples_from_episodes",
     "without_cut",

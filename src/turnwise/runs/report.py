@@ -41,6 +41,7 @@ def write_report(run: Run, *, command: str = "") -> str:
         _how(command),
         _results(records, scores),
         [f"![score, return, entropy and groups]({run.curve.name})"],
+        _exact(scores),
         _costs(records),
         _warnings(records, scores),
         _next(run),
@@ -78,6 +79,26 @@ def _results(records: Sequence[Record], scores: RunScores | None) -> list[str]:
         "|---|---:|---:|",
         *(_line(row) for row in rows),
     ]
+
+
+def _exact(scores: RunScores | None) -> list[str]:
+    """Return the table of what was computed without sampling."""
+    if scores is None or not scores.exact:
+        return []
+    columns = list(next(iter(scores.exact.values())))
+    lines = [
+        "## Computed, not sampled",
+        "",
+        "From each policy's own probabilities of every action in every state. What was not "
+        "followed up (`uncovered`, at most) counts as no answer.",
+        "",
+        f"| policy | {' | '.join(columns)} |",
+        f"|---|{'---:|' * len(columns)}",
+    ]
+    for name, row in scores.exact.items():
+        cells = (f"{row[column]:.4f}" if column in row else "" for column in columns)
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
 
 
 def _before(records: Sequence[Record], scores: RunScores) -> list[Row]:

@@ -60,6 +60,9 @@ class RunScores(Settings):
     """Phase and step of the weights that were scored."""
     paired: dict[str, Difference] = Field(default_factory=dict)
     """The greedy score minus each baseline's on the same tasks."""
+    exact: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """Computed and not sampled, where the env can: player -> measure -> value, the trained policy
+    as `trained, greedy` and `trained, sampled` among players without a model."""
     broken: int = 0
     """Episodes, greedy and sampled, that the env or the engine ended; they count with score 0."""
     seconds: float = 0.0

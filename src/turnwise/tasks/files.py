@@ -63,10 +63,19 @@ def sft_rows(path: str | Path) -> list[SftRow]:
     Raises:
         DataError: if the file is of another kind or a row is not of this form; with its line.
     """
+    return [_sft_row(row, f"'{path}' line {line}") for line, row in numbered_rows(path)]
+
+
+def numbered_rows(path: str | Path) -> Numbered:
+    """Return the rows of a .jsonl or .csv file with the line that each begins on.
+
+    Raises:
+        DataError: if the file is of another kind, cannot be read or is malformed.
+    """
     path = Path(path)
     if path.suffix not in READERS:
         raise DataError(f"'{path}' must end in {' or '.join(READERS)}: rename or convert it")
-    return [_sft_row(row, f"'{path}' line {line}") for line, row in READERS[path.suffix](path)]
+    return READERS[path.suffix](path)
 
 
 def _jsonl(path: Path) -> Numbered:

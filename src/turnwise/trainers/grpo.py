@@ -33,6 +33,7 @@ from turnwise.rollout import (
 )
 from turnwise.trainers.config import GrpoConfig, RehearsalConfig
 from turnwise.trainers.demonstrations import Rehearsal
+from turnwise.trainers.exact import exact_score
 from turnwise.trainers.session import Resumed, Session
 from turnwise.trainers.sft import rows_for
 from turnwise.trainers.update import Batch, check_hand_over, make_batch, optimise, score_column
@@ -56,6 +57,7 @@ class Plan:
     rehearsal_first: int
     validate_every: int
     validation_tasks: int
+    exact: bool
     target: float | None
 
 
@@ -233,7 +235,13 @@ def rehearsed_rows(session: Session, plan: Plan) -> Rehearsal | None:
     if plan.rehearsal is None:
         return None
     rows = rows_for(session, plan.rehearsal.data, first=plan.rehearsal_first)
-    return Rehearsal(rows=rows, spans=plan.rehearsal.spans, renderer=session.policy.renderer)
+    return Rehearsal(
+        rows=rows,
+        spans=plan.rehearsal.spans,
+        renderer=session.policy.renderer,
+        final=plan.rehearsal.final,
+        iterations=plan.trainer.iterations,
+    )
 
 
 def reference_policy(session: Session, loss: LossConfig) -> Policy | None:
@@ -246,11 +254,16 @@ def reference_policy(session: Session, loss: LossConfig) -> Policy | None:
 
 
 def validate(session: Session, plan: Plan, iteration: int) -> float | None:
-    """Return the greedy score on validation tasks if one is due after `iteration` iterations."""
+    """Return the score on validation tasks if one is due after `iteration` iterations.
+
+    It is the greedy score of play; or, computed, that of the policy's chances.
+    """
     due = iteration % plan.validate_every == 0 or iteration == plan.trainer.iterations
     if not due:
         return None
     tasks = [session.validation.task(index) for index in range(plan.validation_tasks)]
+    if plan.exact:
+        return exact_score(session.judge.env, tasks, session.agent, session.policy)
     score = evaluate(session.judge, tasks, greedy=True, number=iteration).score
     session.engine.end_iteration()
     session.count_engine()
