@@ -10,7 +10,7 @@ import shlex
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -33,7 +33,7 @@ from turnwise.policies import (
     nano_preset,
 )
 from turnwise.recipe import Recipe, load_recipe
-from turnwise.rollout import Runner, evaluate
+from turnwise.rollout import Runner, evaluate, swap_thoughts
 from turnwise.rollout.runner import NoiseRule
 from turnwise.runs import (
     Checkpoint,
@@ -376,7 +376,7 @@ def evaluate_run(
     loaded.use(loaded.checkpoint.path / "policy")
     greedy = evaluate(judge, drawn, greedy=True, number=0)
     sampled = evaluate(judge, drawn, greedy=False, number=0)
-    exact = _exact(loaded, env, drawn)
+    exact, thoughts = _exact(loaded, env, drawn), _thoughts(loaded, greedy.episodes)
     baselines = score_baselines(env, drawn, seed)
     means = {name: found.mean for name, found in baselines.items()}
     errors = {name: found.stderr for name, found in baselines.items()}
@@ -403,6 +403,7 @@ def evaluate_run(
         baselines_stderr=errors,
         paired=paired,
         exact=exact,
+        thoughts=thoughts,
         broken=greedy.broken + sampled.broken,
         seconds=time.perf_counter() - began,
     )
@@ -415,6 +416,13 @@ def _exact(loaded: LoadedRun, env: Env[Any], tasks: Sequence[Task]) -> dict[str,
         return {}
     (agent,) = loaded.recipe.agents.values()
     return exact_measures(env, tasks[:count], agent, loaded.policy)
+
+
+def _thoughts(loaded: LoadedRun, episodes: Sequence[Episode]) -> dict[str, float] | None:
+    """Return what answers do when thoughts are swapped; None where nothing is thought."""
+    (agent,) = loaded.recipe.agents.values()
+    found = swap_thoughts(episodes, agent, loaded.policy.renderer, loaded.engine, seed=loaded.seed)
+    return None if found is None else asdict(found)
 
 
 def _paired(

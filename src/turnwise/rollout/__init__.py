@@ -6,15 +6,18 @@ from turnwise.rollout.metrics import rollout_metrics
 from turnwise.rollout.runner import Play, Runner
 from turnwise.rollout.samples import samples_from_episodes, without_cut
 from turnwise.rollout.seeing import exactness_of_seeing
+from turnwise.rollout.thoughts import ThoughtSwap, swap_thoughts
 
 __all__ = [
     "Evaluation",
     "Play",
     "Runner",
+    "ThoughtSwap",
     "evaluate",
     "exactness_of_seeing",
     "policy_chances",
     "rollout_metrics",
     "samples_from_episodes",
+    "swap_thoughts",
     "without_cut",
 ]

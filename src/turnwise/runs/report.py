@@ -42,6 +42,7 @@ def write_report(run: Run, *, command: str = "") -> str:
         _results(records, scores),
         [f"![score, return, entropy and groups]({run.curve.name})"],
         _exact(scores),
+        _thoughts(scores),
         _costs(records),
         _warnings(records, scores),
         _next(run),
@@ -99,6 +100,21 @@ def _exact(scores: RunScores | None) -> list[str]:
         cells = (f"{row[column]:.4f}" if column in row else "" for column in columns)
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
+
+
+def _thoughts(scores: RunScores | None) -> list[str]:
+    """Say whether answers follow the thoughts before them."""
+    if scores is None or scores.thoughts is None:
+        return []
+    found = scores.thoughts
+    return [
+        "## Does the thought matter?",
+        "",
+        f"In {found['pairs']:.0f} pairs of states with different answers the thought was swapped "
+        f"for the other state's. The answer followed the thought in {found['followed']:.1%} and "
+        f"stayed in {found['kept']:.1%}; after its own thought, put back in the same way, it was "
+        f"the same in {found['again']:.1%}.",
+    ]
 
 
 def _before(records: Sequence[Record], scores: RunScores) -> list[Row]:

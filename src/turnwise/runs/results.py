@@ -63,6 +63,9 @@ class RunScores(Settings):
     exact: dict[str, dict[str, float]] = Field(default_factory=dict)
     """Computed and not sampled, where the env can: player -> measure -> value, the trained policy
     as `trained, greedy` and `trained, sampled` among players without a model."""
+    thoughts: dict[str, float] | None = None
+    """What answers did when thoughts were swapped between states (`rollout.ThoughtSwap`): `pairs`,
+    and the shares `followed`, `kept` and, as a control, `again`; None where nothing is thought."""
     broken: int = 0
     """Episodes, greedy and sampled, that the env or the engine ended; they count with score 0."""
     seconds: float = 0.0
