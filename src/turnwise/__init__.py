@@ -16,8 +16,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from turnwise.api import Outcome, evaluate_run, play_run, train
+    from turnwise.api import Outcome, evaluate_run, play_run
     from turnwise.envs import Env, Observation, Step, check_env, make_env
+    from turnwise.front import train
+    from turnwise.policies import PolicyConfig
     from turnwise.recipe import Recipe, load_recipe, recipe_names
     from turnwise.types import Episode, Task, Turn
 
@@ -26,6 +28,7 @@ _HOMES = {
     "Episode": "types",
     "Observation": "envs",
     "Outcome": "api",
+    "PolicyConfig": "policies",
     "Recipe": "recipe",
     "Step": "envs",
     "Task": "types",
@@ -36,7 +39,7 @@ _HOMES = {
     "make_env": "envs",
     "play_run": "api",
     "recipe_names": "recipe",
-    "train": "api",
+    "train": "front",
 }
 
 __all__ = [
@@ -44,6 +47,7 @@ __all__ = [
     "Episode",
     "Observation",
     "Outcome",
+    "PolicyConfig",
     "Recipe",
     "Step",
     "Task",

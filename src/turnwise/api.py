@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from turnwise.agents import demonstration, messages_for
+from turnwise.agents import demonstration, messages_for, prompt_for
 from turnwise.curriculum import UniformCurriculum
 from turnwise.engines import LocalEngine
 from turnwise.envs import clustered_stderr, score_baselines
@@ -168,10 +168,14 @@ def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) 
     progress.note(f"{policy.name}: {policy.parameters:,} parameters, {policy.device}")
     progress.note(f"forest {scorer.reason}; engine {engine.reason(policy.name)}")
     tasks = GeneratedTasks(training, "train", recipe.seed)
+    if tasks.seen:
+        progress.note(f"{training.name}: validation and test are problems that training meets too")
     for split in get_args(Split):
         GeneratedTasks(judged, split, recipe.seed).task(0)  # now, and not when the run is over
     big = policy.parameters >= BIG
     (agent,) = recipe.agents.values()
+    first = training.observe(training.reset(tasks.task(0)), agent.role)
+    policy.renderer.prompt_ids(prompt_for(agent, (), first))  # here its refusal is one sentence
     return Session(
         seed=recipe.seed,
         run=folder,
@@ -183,7 +187,7 @@ def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) 
         judge=_runner(recipe, judged, policy, engine, recipe.seed),
         warmup_env=warmup,
         warmup_tasks=GeneratedTasks(warmup, "train", recipe.seed),
-        curriculum=UniformCurriculum(tasks.task, recipe.trainer.tasks_per_iteration),
+        curriculum=UniformCurriculum.of(tasks, recipe.trainer.tasks_per_iteration),
         validation=GeneratedTasks(judged, "validation", recipe.seed),
         validation_states=GeneratedTasks(training, "validation", recipe.seed),
         metrics=MetricsLog(folder.metrics, tensorboard=folder.tensorboard),
@@ -217,6 +221,8 @@ def _runner(
         engine=engine,
         seed=seed,
         noise=noise,
+        weights=recipe.credit.rewards,
+        iterations=recipe.trainer.iterations,
     )
 
 
@@ -368,7 +374,7 @@ def evaluate_run(
     paired = {name: _paired(env, drawn, greedy.scores, scores) for name, scores in rivals.items()}
     return RunScores(
         env=env.name,
-        tasks=tasks,
+        tasks=len(drawn),
         seed=seed,
         split=split,
         seen=source.seen,
@@ -390,6 +396,5 @@ def _paired(
 ) -> Difference:
     """Return the mean difference on the same tasks and its standard error (MATH 6)."""
     differences = [a - b for a, b in zip(ours, theirs, strict=True)]
-    problems = [env.canonical(task.data) for task in tasks]
-    error = clustered_stderr(differences, problems)
+    error = clustered_stderr(differences, [env.canonical(task.data) for task in tasks])
     return Difference(difference=float(np.mean(differences)), stderr=error)
