@@ -46,7 +46,7 @@ PROMPTS = 8
 """Prompts of one iteration by default, each answered `group_size` times."""
 TRL_OPTIMIZER = {"lr": 1e-6, "betas": [0.9, 0.999], "schedule": "linear"}
 TRL_TOKENS = 512
-NANO_LR, NANO_TOKENS = 1e-3, 64
+NANO_LR, NANO_TOKENS = 3e-3, 64
 """For models made on the spot, whose weights are random and whose context is short."""
 
 

@@ -6,6 +6,7 @@ has no name that another process could use is kept for this one (`imports.hand_o
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,12 +44,12 @@ def env_section(env: type[Env[Any]] | Env[Any] | str) -> Data:
         return {"name": env}
     if isinstance(env, Env):
         kind = type(env)
-        if isinstance(env.config, kind.config_class):
-            options = env.config.model_dump(mode="json", exclude_none=True)
-            return {**env_section(kind), "options": options}
-        if kind.__init__ is not Env.__init__:
+        if len(inspect.signature(kind).parameters) != 1:  # its options do not make it again
             return {"name": hand_over(env, kind.__name__)}
-        return env_section(kind)
+        if not isinstance(env.config, kind.config_class):
+            return env_section(kind)
+        options = env.config.model_dump(mode="json", exclude_none=True)
+        return {**env_section(kind), "options": options}
     if not (isinstance(env, type) and issubclass(env, Env)):
         raise ConfigError(f"env = {env!r} is no env: expected a class derived from turnwise.Env")
     if ENVS.get(env.name) is env:
