@@ -30,6 +30,10 @@ class IllegalActionError(TurnwiseError, ValueError):
     """An answer is no action of the env: the reply is to blame, not the env."""
 
 
+class RewardError(TurnwiseError, RuntimeError):
+    """A reward function of the user's raised, or returned something else than rewards."""
+
+
 class DataError(TurnwiseError, ValueError):
     """A data file is missing, unreadable or malformed; the message names file and line."""
 

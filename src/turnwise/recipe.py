@@ -19,7 +19,7 @@ from turnwise.agents import AgentConfig
 from turnwise.credit import CreditConfig, check_components
 from turnwise.credit.schemes import SCHEMES
 from turnwise.engines import EngineConfig
-from turnwise.envs import make_env
+from turnwise.envs import find_env, make_env
 from turnwise.envs.base import Env
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.forest import ForestConfig
@@ -46,8 +46,6 @@ class EnvChoice(Settings):
     """Options that differ in training episodes."""
     warmup: dict[str, Any] = Field(default_factory=dict)
     """Options that differ in warm-up demonstrations."""
-    tasks: str | None = None
-    """A .csv or .jsonl file whose rows are the training tasks; None lets the env draw them."""
 
     @model_validator(mode="after")
     def _check(self) -> EnvChoice:
@@ -76,7 +74,7 @@ class EvaluationConfig(Settings):
     exact: int = Field(default=0, ge=0)
     """Test tasks on which the report also computes, without sampling, what the policy is worth; for
     envs with few states."""
-    target: float | None = Field(default=None, gt=0, le=1)
+    target: float | None = Field(default=None, allow_inf_nan=False)
     """Stop training at this validation score; None trains to the last iteration."""
 
 
@@ -156,6 +154,12 @@ class Recipe(Settings):
             raise unknown_name("workflow", self.workflow, WORKFLOWS)
         if len(self.policies) != 1:
             raise ValueError(f"one policy is trained at present, got {sorted(self.policies)}")
+        target = self.evaluation.target
+        if target is not None and env.scored_by == "score" and not 0 < target <= 1:
+            raise ValueError(
+                f"evaluation.target = {target}: scores of {env.name!r} are in [0, 1]: give a "
+                "number above 0 and at most 1"
+            )
         check_components(self.credit, (*env.components, *RUNNER_COMPONENTS))
         self._check_comparison()
         self._check_loss()
@@ -252,6 +256,21 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
     return parse(Recipe, data, f"recipe {data.get('name', name_or_path)!r}")
 
 
+def make_recipe(data: Mapping[str, Any], settings: Mapping[str, Any] | None = None) -> Recipe:
+    """Return the recipe that plain values describe, with settings applied.
+
+    Args:
+        data: what a recipe's TOML would say.
+        settings: "section.key" -> value, as overrides have it; None takes the key out.
+
+    Raises:
+        ConfigError: if a key or a value is wrong; the message says the cure.
+    """
+    for key, value in (settings or {}).items():
+        data = _merge(data, _nest(key, value))
+    return parse(Recipe, data, f"recipe {data.get('name', '')!r}")
+
+
 def recipe_summary(name: str) -> dict[str, Any]:
     """Return a recipe's name, env, model and presets, for listings."""
     data = _read(name)
@@ -299,9 +318,27 @@ def _read(name_or_path: str) -> dict[str, Any]:
         file = resources.files("turnwise") / "recipes" / f"{name_or_path}.toml"
         text = file.read_text(encoding="utf-8")
     try:
-        return tomllib.loads(text)
+        data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"recipe {name_or_path!r} is not valid TOML: {error}") from None
+    return _find_files(data, Path(name_or_path).parent) if name_or_path.endswith(".toml") else data
+
+
+def _find_files(data: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return a recipe whose data files are looked for beside it first."""
+    env = data.get("env")
+    if not isinstance(env, dict) or not isinstance(env.get("name"), str):
+        return data  # parsing says what is wrong
+    names = find_env(env["name"]).files
+    for section in ("options", "training", "warmup"):
+        options = env.get(section)
+        if not isinstance(options, dict):
+            continue
+        for name in names:
+            given = options.get(name)
+            if isinstance(given, str) and (folder / given).is_file():
+                options[name] = str((folder / given).resolve())
+    return data
 
 
 def _nest(key: str, value: Any) -> dict[str, Any]:

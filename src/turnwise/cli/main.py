@@ -77,10 +77,10 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Score a run's best checkpoint and every baseline on tasks of the test split."""
-    from turnwise import api
+    from turnwise.scoring import evaluate_run
 
     with one_sentence():
-        scores = api.evaluate_run(run, tasks=tasks, seed=seed, overrides=sets or [])
+        scores = evaluate_run(run, tasks=tasks, seed=seed, overrides=sets or [])
     if as_json:
         print_json(scores.model_dump())
     else:

@@ -78,9 +78,9 @@ def _ask(legal: Sequence[str]) -> str | None:
 
 def _watch_policy(env: Env[Any], task: Task, run: Path, seed: int) -> None:
     """Show an episode again: the same actions under the same chance lead to the same states."""
-    from turnwise import api
+    from turnwise.scoring import play_run
 
-    episode = api.play_run(run, env, task, seed=seed)
+    episode = play_run(run, env, task, seed=seed)
     (role,) = env.roles
     state = env.reset(task)
     for turn in episode.turns:

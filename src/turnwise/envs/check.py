@@ -16,7 +16,7 @@ from typing import Any, NoReturn, get_args
 
 import numpy as np
 
-from turnwise.envs.base import Branching, Env, Level, Observation, RewardTiming, Step
+from turnwise.envs.base import Baseline, Branching, Env, Level, Observation, RewardTiming, Step
 from turnwise.errors import EnvError, IllegalActionError
 from turnwise.noise import generator
 from turnwise.types import Task
@@ -81,7 +81,7 @@ def check_env(
     played = _Played(env, seed, most_steps)
     for task in chosen:
         _check_reset(env, task, played)
-        for name in env.baselines():
+        for name in _players(env):
             played.episode(task, name)
     return EnvReport(
         name=env.name,
@@ -90,6 +90,13 @@ def check_env(
         longest=played.longest,
         costs=_costs(env, chosen[0], seed),
     )
+
+
+def _players(env: Env[Any]) -> Mapping[str, Baseline]:
+    """Return the env's baselines, or random play where it has none."""
+    return env.baselines() or {
+        "random": lambda state, rng: env.random_action(state, env.roles[0], rng)
+    }
 
 
 def _fail(env: Env[Any], what: str, cure: str) -> NoReturn:
@@ -119,7 +126,8 @@ def _check_declarations(env: Env[Any]) -> None:
     words = env.words()
     if not isinstance(words, tuple) or not all(isinstance(word, str) for word in words):
         _fail(env, "words() returns something else", "return a tuple of strings")
-    if "random" not in env.baselines():
+    settles = type(env).settle is not Env.settle  # rewards of what a model said: none without one
+    if "random" not in env.baselines() and not settles:
         known = ", ".join(env.baselines()) or "none"
         _fail(env, f"has no baseline 'random' (has: {known})", "add one that draws a legal action")
 
@@ -167,7 +175,7 @@ class _Played:
 
     def episode(self, task: Task, baseline: str) -> None:
         env, choices = self.env, generator(self.seed, "check", task.id, baseline)
-        player, state = env.baselines()[baseline], env.reset(task)
+        player, state = _players(env)[baseline], env.reset(task)
         for number, role in zip(range(1, self.most_steps + 1), cycle(env.roles), strict=False):
             action = player(state, choices)
             legal = self.observe(state, role).legal

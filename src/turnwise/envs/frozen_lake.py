@@ -42,6 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from turnwise.datafiles import read_numbered
 from turnwise.envs.base import Baseline, Chances, Env, Exact, Level, Observation, Step
 from turnwise.envs.lake_baselines import lake_baselines
 from turnwise.envs.lake_chain import free_cells, measures
@@ -61,9 +62,10 @@ from turnwise.envs.lake_maps import (
 )
 from turnwise.envs.lake_solver import action_values, advantages, normalised, slide
 from turnwise.envs.lake_state import LakeState, render_lake, shortest_path
+from turnwise.envs.split import split_of
 from turnwise.errors import ConfigError, DataError, EnvError, IllegalActionError
 from turnwise.settings import Settings
-from turnwise.types import Task
+from turnwise.types import Split, Task
 
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 
@@ -96,6 +98,9 @@ class FrozenLakeConfig(Settings):
     corners: float = Field(default=0.0, ge=0, le=1)
     """The share of random starts left where the map has its S, as all are when scores are taken: a
     walk that begins elsewhere hardly ever comes by there."""
+    data: str | None = None
+    """A .csv or .jsonl file of states with an expert's values (`turnwise data frozen-lake-q`): each
+    row is a task of one step, and what is drawn otherwise is not drawn."""
     mirrored: bool = False
     """Whether maps are mirrored at random, so that the goal may be in any corner: training on such
     maps, no action is better than another before the map is read."""
@@ -113,6 +118,8 @@ class FrozenLakeConfig(Settings):
                 raise ValueError(f"{idle[0]} is for random maps and a map is given: leave one out")
             if self.solvable and lake.distances[lake.start] == inf:
                 raise ValueError(f"map {list(self.map)} has no way from S to G: melt a hole")
+        if self.data is not None and "start" in given:
+            raise ValueError("data says where play begins: leave start out (start = none)")
         if self.steps is not None and "step_limit" in given:
             raise ValueError("steps and step_limit both limit an episode: leave one out")
         if self.largest is not None and self.largest < self.size:
@@ -144,6 +151,7 @@ class FrozenLake(Env[LakeState]):
 
     name: ClassVar[str] = "frozen-lake"
     config_class: ClassVar[type[Settings]] = FrozenLakeConfig
+    files: ClassVar[tuple[str, ...]] = ("data",)
     components: ClassVar[Mapping[str, Level]] = {
         "goal": "agent",
         "fall": "agent",
@@ -214,9 +222,25 @@ class FrozenLake(Env[LakeState]):
             f"{config.frozen_probability}: lower it, or set traps = 0"
         )
 
-    def task_of_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the data of a task of one step from a row of expert values (`lake_data`)."""
-        return task_of_row(row, slippery=self.config.slippery)
+    def listed(self, split: Split) -> list[dict[str, Any]] | None:
+        """Return the tasks of `data`: those of the split, or all where one map is given for all.
+
+        Raises:
+            DataError: if the file is malformed, a row is no state of a lake, or none is of `split`.
+        """
+        if self.config.data is None:
+            return None
+        found = []
+        for line, row in read_numbered(self.config.data):
+            try:
+                task = task_of_row(row, slippery=self.config.slippery)
+            except DataError as error:
+                raise DataError(f"'{self.config.data}' line {line}: {error}") from None
+            if self.fixed or split_of(self.canonical(task)) == split:
+                found.append(task)
+        if not found:
+            raise DataError(f"'{self.config.data}' has no state of the {split} split: add rows")
+        return found
 
     def canonical(self, data: Mapping[str, Any]) -> str:
         """Return the layout of holes and goal, so that mirror images and starts share a split."""

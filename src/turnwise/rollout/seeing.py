@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from turnwise.agents import AgentConfig, messages_for
+from turnwise.agents import AgentConfig, parse_answer, prompt_for
 from turnwise.engines import Engine, Request, run
 from turnwise.envs import Env, wander
 from turnwise.noise import generator
@@ -32,6 +32,8 @@ def exactness_of_seeing(
 ) -> float:
     """Return the share of states, one of each of `tasks`, that are described exactly, in [0, 1].
 
+    Where an env describes nothing, the share of replies that are an answer.
+
     Args:
         env: the world.
         tasks: unseen tasks; uniform play walks a few steps into each.
@@ -50,11 +52,14 @@ def exactness_of_seeing(
             ),
             stream="warmup",
             policy=agent.policy,
-            prompt_ids=renderer.prompt_ids(messages_for(agent, (), observation.text)),
+            prompt_ids=renderer.prompt_ids(prompt_for(agent, (), observation)),
             sampling=agent.sampling(),
         )
         completion = await engine.sample(request)
-        return thought_of(renderer.decode(completion.token_ids)) == observation.description
+        text = renderer.decode(completion.token_ids)
+        if not observation.description:  # nothing to describe: what counts is to speak the format
+            return isinstance(parse_answer(text, observation.legal, agent.answer), str)
+        return thought_of(text) == observation.description
 
     async def everything() -> list[bool]:
         return await asyncio.gather(*(sees(i, task) for i, task in enumerate(tasks)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -33,7 +33,12 @@ class Run:
 
     @classmethod
     def create(
-        cls, root: Path, recipe_name: str, recipe_toml: str, directory: Path | None = None
+        cls,
+        root: Path,
+        recipe_name: str,
+        recipe_toml: str,
+        directory: Path | None = None,
+        files: Mapping[str, str] | None = None,
     ) -> Run:
         """Make a run folder with its recipe, and return it.
 
@@ -42,6 +47,7 @@ class Run:
             recipe_name: the folder is called `<recipe_name>-<UTC time>`.
             recipe_toml: the resolved recipe, written to `recipe.toml`.
             directory: the folder itself, instead of a new one in `root`; it must be empty or new.
+            files: name -> text of what the recipe needs beside it.
 
         Raises:
             RunError: if `directory` is in use for something else.
@@ -49,6 +55,8 @@ class Run:
         run = cls(_claim(root, recipe_name) if directory is None else _take(directory))
         for folder in (run.episodes, run.checkpoints, run.tensorboard):
             folder.mkdir(exist_ok=True)
+        for name, text in (files or {}).items():
+            write_atomically(run.path / name, text)
         write_atomically(run.recipe, recipe_toml)
         return run
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from turnwise.agents import AgentConfig, demonstration, messages_for
+from turnwise.agents import AgentConfig, demonstration, prompt_for
 from turnwise.envs import Env
 from turnwise.errors import DataError
 from turnwise.noise import generator
@@ -56,9 +56,8 @@ class Demonstrations:
         state = self.env.reset(self.tasks.task(index))
         observation = self.env.observe(state, self.agent.role)
         action = self.env.random_action(state, self.agent.role, rng)
-        messages = messages_for(self.agent, (), observation.text)
         reply = demonstration(observation.description, action, self.agent.answer)
-        prompt_ids = self.renderer.prompt_ids(messages)
+        prompt_ids = self.renderer.prompt_ids(prompt_for(self.agent, (), observation))
         return supervised_row(self.policy, prompt_ids, self.renderer.completion_ids(reply))
 
 

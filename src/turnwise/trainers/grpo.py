@@ -82,7 +82,7 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
         credit = assign_advantages(episodes, plan.credit)
         if plan.trainer.dynamic_sampling:
             episodes, credit = refill(session, plan, iteration, episodes, credit)
-        metrics = rollout_metrics(episodes) | dict(credit.metrics)
+        metrics = rollout_metrics(episodes) | dict(credit.metrics) | session.runner.take_metrics()
         metrics["time/rollout"] = time.perf_counter() - began
         samples = samples_from_episodes(
             episodes,
@@ -261,7 +261,7 @@ def validate(session: Session, plan: Plan, iteration: int) -> float | None:
     due = iteration % plan.validate_every == 0 or iteration == plan.trainer.iterations
     if not due:
         return None
-    tasks = [session.validation.task(index) for index in range(plan.validation_tasks)]
+    tasks = session.validation.take(plan.validation_tasks)
     if plan.exact:
         return exact_score(session.judge.env, tasks, session.agent, session.policy)
     score = evaluate(session.judge, tasks, greedy=True, number=iteration).score

@@ -97,7 +97,7 @@ def rows_for(session: Session, data: str, *, first: int = 0) -> Rows:
 
 def seeing(session: Session, config: SftConfig, step: int) -> float:
     """Return how exactly states of the validation split are described, in [0, 1]."""
-    tasks = [session.validation_states.task(index) for index in range(config.seeing_tasks)]
+    tasks = session.validation_states.take(config.seeing_tasks)
     found = exactness_of_seeing(
         session.runner.env,
         tasks,
