@@ -380,7 +380,7 @@ def evaluate_run(
         baselines=means,
         baselines_stderr=errors,
         paired=paired,
-        broken=greedy.broken + sampled.broken,
+        broken=greedy.broken + sampled.broken + sum(b.broken for b in baselines.values()),
         seconds=time.perf_counter() - began,
     )
 

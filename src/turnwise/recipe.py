@@ -19,12 +19,12 @@ from turnwise.agents import AgentConfig
 from turnwise.credit import CreditConfig, check_components
 from turnwise.credit.schemes import SCHEMES
 from turnwise.engines import EngineConfig
-from turnwise.envs import make_env
 from turnwise.envs.base import Env
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.forest import ForestConfig
 from turnwise.losses import LossConfig
 from turnwise.policies import OptimizerConfig, PolicyConfig
+from turnwise.rollout import make_guarded
 from turnwise.settings import Settings, parse
 from turnwise.trainers.config import GrpoConfig, RehearsalConfig, SftConfig
 from turnwise.workflows import WORKFLOWS
@@ -46,6 +46,8 @@ class EnvChoice(Settings):
     """Options that differ in training episodes."""
     warmup: dict[str, Any] = Field(default_factory=dict)
     """Options that differ in warm-up demonstrations."""
+    timeout: float = Field(default=60.0, gt=0, allow_inf_nan=False)
+    """Seconds that one call of the env may take; a slower one breaks its episode."""
 
     @model_validator(mode="after")
     def _check(self) -> EnvChoice:
@@ -54,9 +56,9 @@ class EnvChoice(Settings):
         return self
 
     def make(self, phase: Phase) -> Env[Any]:
-        """Return the env as `phase` plays it."""
+        """Return the env as `phase` plays it, under guard (`rollout.guarded`)."""
         extra = {"evaluation": {}, "training": self.training, "warmup": self.warmup}[phase]
-        return make_env(self.name, **(self.options | extra))
+        return make_guarded(self.name, self.options | extra, self.timeout)
 
 
 class EvaluationConfig(Settings):

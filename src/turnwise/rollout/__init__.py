@@ -1,6 +1,8 @@
 """One task becomes an episode: the runner between env, agent and engine."""
 
 from turnwise.rollout.evaluation import Evaluation, evaluate
+from turnwise.rollout.guard import check_guarded, guarded, make_guarded
+from turnwise.rollout.health import Health
 from turnwise.rollout.metrics import rollout_metrics
 from turnwise.rollout.runner import Play, Runner
 from turnwise.rollout.samples import samples_from_episodes, without_cut
@@ -8,10 +10,14 @@ from turnwise.rollout.seeing import exactness_of_seeing
 
 __all__ = [
     "Evaluation",
+    "Health",
     "Play",
     "Runner",
+    "check_guarded",
     "evaluate",
     "exactness_of_seeing",
+    "guarded",
+    "make_guarded",
     "rollout_metrics",
     "samples_from_episodes",
     "without_cut",

@@ -61,7 +61,8 @@ class RunScores(Settings):
     paired: dict[str, Difference] = Field(default_factory=dict)
     """The greedy score minus each baseline's on the same tasks."""
     broken: int = 0
-    """Episodes, greedy and sampled, that the env or the engine ended; they count with score 0."""
+    """Episodes, greedy, sampled and of baselines, that the env or the engine ended; they count with
+    score 0."""
     seconds: float = 0.0
     """How long the scoring took."""
 
