@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-import numpy as np
-
 from turnwise.agents import demonstration, messages_for
 from turnwise.curriculum import UniformCurriculum
 from turnwise.engines import LocalEngine
-from turnwise.envs import clustered_stderr, score_baselines
+from turnwise.envs import score_baselines
 from turnwise.envs.base import Env
 from turnwise.errors import ModelError, RunError
 from turnwise.forest import choose
@@ -39,11 +37,14 @@ from turnwise.runs import (
     Checkpoint,
     Checkpoints,
     Difference,
+    DiskTrouble,
     EpisodeLog,
     MetricsLog,
     Run,
     RunScores,
     StopSignal,
+    check_installed,
+    open_sinks,
     write_report,
     write_scores,
 )
@@ -96,39 +97,44 @@ def train(
         TurnwiseError: for anything the user can mend; the message says how.
     """
     watcher = progress or Silent()
-    if resume_run:
-        if run is None:
-            raise RunError("resume needs the run's folder: give --run DIR")
-        folder = Run.open(run)
-        own = load_recipe(str(folder.recipe))
-        if own.name != recipe.name:
-            raise RunError(
-                f"'{run}' is a run of recipe {own.name!r}, not of {recipe.name!r}: give its own, "
-                f"'{folder.recipe}'"
-            )
-        recipe = own
-    else:
-        folder = Run.create(root, recipe.name, recipe.to_toml(), run)
     with ExitStack() as stack:
+        trouble = stack.enter_context(DiskTrouble())
+        recipe, folder = _run_of(recipe, run, resume_run, root)
+        # the run's own recipe: its name may be that of a file that `turnwise` does not know
+        paths = shlex.join([str(folder.recipe), "--run", str(folder.path)])
+        trouble.again = f"go on with `turnwise train {paths} --resume`"
         stack.enter_context(folder.lock())
         stop = stack.enter_context(StopSignal())
         session = assemble(recipe, folder, stop, watcher)
         stack.callback(session.metrics.close)
         finished = _phases(session, recipe, resumed=resume_run)
         if not finished:
-            # the run's own recipe: its name may be that of a file that `turnwise` does not know
-            paths = shlex.join([str(folder.recipe), "--run", str(folder.path)])
-            watcher.note(
-                f"stopped by {stop.requested} after saving: go on with "
-                f"`turnwise train {paths} --resume`"
-            )
+            watcher.note(f"stopped by {stop.requested} after saving: {trouble.again}")
             return Outcome(run=folder.path, finished=False, scores=None)
         watcher.begin("evaluation", done=0, total=1)
         scores = evaluate_run(folder.path, tasks=recipe.evaluation.test_tasks, seed=recipe.seed)
         write_scores(folder.evaluation, scores)
+        session.metrics.summarise(scores.as_metrics())
         write_report(folder, command=f"turnwise train {folder.recipe}")
         watcher.advance(1, {"test/score": scores.score})
     return Outcome(run=folder.path, finished=True, scores=scores)
+
+
+def _run_of(recipe: Recipe, run: Path | None, resumed: bool, root: Path) -> tuple[Recipe, Run]:
+    """Return the recipe that counts and the run's folder, made now unless the run goes on."""
+    if not resumed:
+        check_installed(recipe.metrics.sinks)
+        return recipe, Run.create(root, recipe.name, recipe.to_toml(), run)
+    if run is None:
+        raise RunError("resume needs the run's folder: give --run DIR")
+    folder = Run.open(run)
+    own = load_recipe(str(folder.recipe))
+    if own.name != recipe.name:
+        raise RunError(
+            f"'{run}' is a run of recipe {own.name!r}, not of {recipe.name!r}: give its own, "
+            f"'{folder.recipe}'"
+        )
+    return own, folder
 
 
 def _phases(session: Session, recipe: Recipe, *, resumed: bool) -> bool:
@@ -186,7 +192,10 @@ def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) 
         curriculum=UniformCurriculum(tasks.task, recipe.trainer.tasks_per_iteration),
         validation=GeneratedTasks(judged, "validation", recipe.seed),
         validation_states=GeneratedTasks(training, "validation", recipe.seed),
-        metrics=MetricsLog(folder.metrics, tensorboard=folder.tensorboard),
+        metrics=MetricsLog(
+            folder.metrics,
+            sinks=open_sinks(recipe.metrics, folder, recipe.model_dump(mode="json"), progress.note),
+        ),
         episodes=EpisodeLog(
             folder.episodes,
             keep=recipe.episodes.keep,
@@ -365,7 +374,8 @@ def evaluate_run(
         before = evaluate(judge, drawn, greedy=True, number=0)
         means["warmup"], errors["warmup"] = before.score, before.stderr
         rivals["warmup"] = before.scores
-    paired = {name: _paired(env, drawn, greedy.scores, scores) for name, scores in rivals.items()}
+    problems = [env.canonical(task.data) for task in drawn]
+    paired = {name: Difference.of(greedy.scores, rivals[name], problems) for name in rivals}
     return RunScores(
         env=env.name,
         tasks=tasks,
@@ -383,13 +393,3 @@ def evaluate_run(
         broken=greedy.broken + sampled.broken + sum(b.broken for b in baselines.values()),
         seconds=time.perf_counter() - began,
     )
-
-
-def _paired(
-    env: Env[Any], tasks: Sequence[Task], ours: Sequence[float], theirs: Sequence[float]
-) -> Difference:
-    """Return the mean difference on the same tasks and its standard error (MATH 6)."""
-    differences = [a - b for a, b in zip(ours, theirs, strict=True)]
-    problems = [env.canonical(task.data) for task in tasks]
-    error = clustered_stderr(differences, problems)
-    return Difference(difference=float(np.mean(differences)), stderr=error)

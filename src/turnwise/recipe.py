@@ -25,6 +25,7 @@ from turnwise.forest import ForestConfig
 from turnwise.losses import LossConfig
 from turnwise.policies import OptimizerConfig, PolicyConfig
 from turnwise.rollout import make_guarded
+from turnwise.runs import MetricsConfig
 from turnwise.settings import Settings, parse
 from turnwise.trainers.config import GrpoConfig, RehearsalConfig, SftConfig
 from turnwise.workflows import WORKFLOWS
@@ -131,6 +132,8 @@ class Recipe(Settings):
     """Checkpoints."""
     episodes: EpisodeConfig = EpisodeConfig()
     """Recorded episodes."""
+    metrics: MetricsConfig = MetricsConfig()
+    """Where metrics go beside `metrics.jsonl`."""
 
     @model_validator(mode="after")
     def _check(self) -> Recipe:
@@ -286,7 +289,14 @@ def _read(name_or_path: str) -> dict[str, Any]:
         path = Path(name_or_path)
         if not path.is_file():
             raise ConfigError(f"no recipe file at {name_or_path!r}: give a .toml file that exists")
-        text = path.read_text(encoding="utf-8")
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            said = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise ConfigError(
+                f"recipe {name_or_path!r} cannot be read ({said}): let it be a UTF-8 text file "
+                "that you may read"
+            ) from None
     else:
         if name_or_path not in recipe_names():
             raise unknown_name("recipe", name_or_path, recipe_names())

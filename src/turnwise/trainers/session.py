@@ -103,7 +103,8 @@ class Session:
 
         def write(folder: Path) -> None:
             self.policy.save(folder / "policy")
-            torch.save(optimizer.state_dict(), folder / "optimizer.pt")
+            with (folder / "optimizer.pt").open("wb") as file:  # its errors say why, torch's do not
+                torch.save(optimizer.state_dict(), file)
 
         meta = {
             "totals": self.totals,
