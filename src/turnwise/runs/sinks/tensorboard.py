@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
+import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class TensorBoardSink:
@@ -38,7 +40,7 @@ class _EventWriter:
 
     def __init__(self, folder: Path) -> None:
         from tensorboard.compat.proto import event_pb2, summary_pb2
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        from tensorboard.summary.writer.record_writer import RecordWriter
 
         # protoc makes these classes at run time, where no type checker sees them
         self._event = event_pb2.Event  # pyright: ignore[reportAttributeAccessIssue]
@@ -47,17 +49,22 @@ class _EventWriter:
         self._goes_on = folder.is_dir() and any(folder.iterdir())
         if self._goes_on:
             _wait_for_a_later_name(folder)
-        self._file = EventFileWriter(str(folder))
+        # not tensorboard's EventFileWriter: on a full disk its thread dies with a traceback
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
+        self._file = RecordWriter((folder / name).open("wb"))
+        self._write(file_version="brain.Event:2")
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
         """Write one step's values; a resumed phase first purges what it repeats."""
         if self._goes_on:
-            start = self._session(status=self._session.START)
-            self._file.add_event(self._event(wall_time=time.time(), step=step, session_log=start))
+            self._write(step=step, session_log=self._session(status=self._session.START))
             self._goes_on = False
         rows = [self._summary.Value(tag=tag, simple_value=values[tag]) for tag in values]
-        summary = self._summary(value=rows)
-        self._file.add_event(self._event(wall_time=time.time(), step=step, summary=summary))
+        self._write(step=step, summary=self._summary(value=rows))
+
+    def _write(self, **event: Any) -> None:
+        self._file.write(self._event(wall_time=time.time(), **event).SerializeToString())
         self._file.flush()
 
     def close(self) -> None:
