@@ -56,8 +56,10 @@ def test_episodes_that_the_env_breaks_are_counted(make_runner, says, task_of):
     found = evaluate(judge, [task_of(env)] * 4, greedy=True)
     assert (found.broken, found.score) == (3, 0.25)
     assert rollout_metrics(found.episodes)["rollout/broken_share"] == 0.75
-    with pytest.raises(EnvError, match="all 2 episodes of the evaluation broke: OSError: gone"):
-        evaluate(make_runner(env, lost).runner, [task_of(env)] * 2, greedy=True)
+    broken = make_runner(env, lost).runner
+    assert evaluate(broken, [task_of(env)] * 7, greedy=True).broken == 7
+    with pytest.raises(EnvError, match="all 8 episodes of the evaluation broke: OSError: gone"):
+        evaluate(broken, [task_of(env)] * 8, greedy=True)
 
 
 def test_mirror_images_are_one_problem(make_runner, says):

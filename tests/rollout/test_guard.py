@@ -220,7 +220,9 @@ def test_an_env_that_cannot_be_made_is_named(tmp_path):
         "    def __init__(self, config=None):\n"
         "        self.table = open('no such table')\n"
     )
-    with pytest.raises(BrokenEnvError, match=r"__init__ raised FileNotFoundError: .*own\.py:4\)"):
+    with pytest.raises(
+        BrokenEnvError, match=r"making the env raised FileNotFoundError: .*own\.py:4\)"
+    ):
         make_guarded(f"{tmp_path}/own.py:Broken", {}, 5)
 
 

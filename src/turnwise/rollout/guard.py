@@ -39,7 +39,7 @@ LONGEST = 300
 
 
 def make_guarded(name: str, options: Mapping[str, Any], timeout: float) -> Env[Any]:
-    """Return the env called `name` under guard; its `__init__` is guarded too.
+    """Return the env called `name` under guard; importing and making it is guarded too.
 
     Args:
         name: as for `make_env`.
@@ -48,7 +48,7 @@ def make_guarded(name: str, options: Mapping[str, Any], timeout: float) -> Env[A
 
     Raises:
         ConfigError: as `make_env` does.
-        BrokenEnvError: if `__init__` raises or takes too long.
+        BrokenEnvError: if its module or its `__init__` raises or takes too long.
     """
     return guarded(_call(None, "__init__", timeout, lambda: make_env(name, **options)), timeout)
 
@@ -169,7 +169,7 @@ def _call(
     env: Env[Any] | None, method: str, timeout: float, call: Callable[..., Any], *args: Any
 ) -> Any:
     """Return `call(*args)`; whatever it raises becomes one sentence."""
-    title = f"{type(env).__name__}.{method}" if env else "the env's __init__"
+    title = f"{type(env).__name__}.{method}" if env else "making the env"
     try:
         result = within(timeout, call, *args)
     except TurnwiseError:  # a refused action, or a sentence already

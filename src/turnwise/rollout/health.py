@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from turnwise.errors import EngineError, EnvError, TurnwiseError
 from turnwise.types import Episode
 
-VISITS = 2
-"""Task visits of which every episode broke, with none unbroken between, that stop a run."""
+PLAYED = 2
+"""Task visits of training of which every episode broke, none unbroken between, that stop a run."""
+JUDGED = 8
+"""The same of an evaluation, whose visits are one episode each."""
 
 
 class Health:
@@ -35,8 +37,8 @@ class Health:
         EnvError('all 2 episodes of x broke: Lake.step raised KeyError (lake.py:7): mend it')
     """
 
-    def __init__(self) -> None:
-        self._visits = 0
+    def __init__(self, least: int = PLAYED) -> None:
+        self._least, self._visits = least, 0
 
     def problem(self, episodes: Sequence[Episode], what: str) -> TurnwiseError | None:
         """Take note of the episodes of an iteration; return why the run must stop, if it must.
@@ -53,7 +55,7 @@ class Health:
             self._visits = 0
             return None
         self._visits += len({episode.visit for episode in episodes})
-        if self._visits < VISITS:
+        if self._visits < self._least:
             return None
         failures = Counter(episode.error for episode in episodes if episode.error)
         (failure, _), *others = failures.most_common()
