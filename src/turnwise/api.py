@@ -31,7 +31,7 @@ from turnwise.policies import (
     nano_preset,
 )
 from turnwise.recipe import Recipe, load_recipe
-from turnwise.rollout import Runner, evaluate
+from turnwise.rollout import Runner, check_room, evaluate
 from turnwise.rollout.runner import NoiseRule
 from turnwise.runs import (
     Checkpoint,
@@ -178,6 +178,7 @@ def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) 
         GeneratedTasks(judged, split, recipe.seed).task(0)  # now, and not when the run is over
     big = policy.parameters >= BIG
     (agent,) = recipe.agents.values()
+    check_room(training, tasks.take(8), agent, policy.renderer, policy.context)
     return Session(
         seed=recipe.seed,
         run=folder,

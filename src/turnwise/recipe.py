@@ -238,6 +238,10 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
     """
     data = _read(name_or_path)
     presets = data.pop("presets", {})
+    if not isinstance(presets, Mapping) or not all(
+        isinstance(p, Mapping) for p in presets.values()
+    ):
+        raise ConfigError(f"recipe {name_or_path!r}: write presets as tables: [presets.NAME]")
     pairs = [parse_override(override) for override in overrides]
     for _, preset in (pair for pair in pairs if pair[0] == "preset"):
         if preset not in presets:

@@ -4,6 +4,7 @@ from turnwise.rollout.evaluation import Evaluation, evaluate
 from turnwise.rollout.guard import check_guarded, guarded, make_guarded
 from turnwise.rollout.health import Health
 from turnwise.rollout.metrics import rollout_metrics
+from turnwise.rollout.room import check_room
 from turnwise.rollout.runner import Play, Runner
 from turnwise.rollout.samples import samples_from_episodes, without_cut
 from turnwise.rollout.seeing import exactness_of_seeing
@@ -14,6 +15,7 @@ __all__ = [
     "Play",
     "Runner",
     "check_guarded",
+    "check_room",
     "evaluate",
     "exactness_of_seeing",
     "guarded",

@@ -12,7 +12,7 @@ from types import TracebackType
 
 from turnwise.errors import RunError, TurnwiseError
 
-ELSEWHERE = "choose another folder with --run"
+ELSEWHERE = "choose another folder"
 CURES = {
     errno.ENOSPC: ("no space left on the disk", "make space, then {again}"),
     errno.EDQUOT: ("the disk quota is used up", "make space, then {again}"),
@@ -21,6 +21,8 @@ CURES = {
     errno.EROFS: ("the file system is read-only", ELSEWHERE),
     errno.EACCES: ("permission denied", f"change its permissions, or {ELSEWHERE}"),
     errno.EPERM: ("operation not permitted", f"change its permissions, or {ELSEWHERE}"),
+    errno.EEXIST: ("something else has that name", ELSEWHERE),
+    errno.EISDIR: ("it is a folder where a file is expected", ELSEWHERE),
     errno.ENOTDIR: ("a part of the path is a file", ELSEWHERE),
     errno.ENAMETOOLONG: ("the name is too long", ELSEWHERE),
 }
