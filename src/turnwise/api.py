@@ -369,8 +369,7 @@ def evaluate_run(
     means = {name: found.mean for name, found in baselines.items()}
     errors = {name: found.stderr for name, found in baselines.items()}
     rivals = {name: found.scores for name, found in baselines.items()}
-    start = loaded.folder.path / START
-    if start.is_dir():
+    if (start := loaded.folder.path / START).is_dir():
         loaded.use(start)
         before = evaluate(judge, drawn, greedy=True, number=0)
         means["warmup"], errors["warmup"] = before.score, before.stderr
