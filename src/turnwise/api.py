@@ -21,9 +21,11 @@ from turnwise.policies import (
 )
 from turnwise.recipe import Recipe, load_recipe
 from turnwise.runs import (
+    DiskTrouble,
     Run,
     RunScores,
     StopSignal,
+    check_installed,
     write_report,
     write_scores,
 )
@@ -79,39 +81,44 @@ def train(
         TurnwiseError: for anything the user can mend; the message says how.
     """
     watcher = progress or Silent()
-    if resume_run:
-        if run is None:
-            raise RunError("resume needs the run's folder: give --run DIR")
-        folder = Run.open(run)
-        own = load_recipe(str(folder.recipe))
-        if own.name != recipe.name:
-            raise RunError(
-                f"'{run}' is a run of recipe {own.name!r}, not of {recipe.name!r}: give its own, "
-                f"'{folder.recipe}'"
-            )
-        recipe = own
-    else:
-        folder = Run.create(root, recipe.name, recipe.to_toml(), run)
     with ExitStack() as stack:
+        trouble = stack.enter_context(DiskTrouble())
+        recipe, folder = _run_of(recipe, run, resume_run, root)
+        # the run's own recipe: its name may be that of a file that `turnwise` does not know
+        paths = shlex.join([str(folder.recipe), "--run", str(folder.path)])
+        trouble.again = f"go on with `turnwise train {paths} --resume`"
         stack.enter_context(folder.lock())
         stop = stack.enter_context(StopSignal())
         session = assemble(recipe, folder, stop, watcher)
         stack.callback(session.metrics.close)
         finished = _phases(session, recipe, resumed=resume_run)
         if not finished:
-            # the run's own recipe: its name may be that of a file that `turnwise` does not know
-            paths = shlex.join([str(folder.recipe), "--run", str(folder.path)])
-            watcher.note(
-                f"stopped by {stop.requested} after saving: go on with "
-                f"`turnwise train {paths} --resume`"
-            )
+            watcher.note(f"stopped by {stop.requested} after saving: {trouble.again}")
             return Outcome(run=folder.path, finished=False, scores=None)
         watcher.begin("evaluation", done=0, total=1)
         scores = evaluate_run(folder.path, tasks=recipe.evaluation.test_tasks, seed=recipe.seed)
         write_scores(folder.evaluation, scores)
+        session.metrics.summarise(scores.as_metrics())
         write_report(folder, command=f"turnwise train {folder.recipe}")
         watcher.advance(1, {"test/score": scores.score})
     return Outcome(run=folder.path, finished=True, scores=scores)
+
+
+def _run_of(recipe: Recipe, run: Path | None, resumed: bool, root: Path) -> tuple[Recipe, Run]:
+    """Return the recipe that counts and the run's folder, made now unless the run goes on."""
+    if not resumed:
+        check_installed(recipe.metrics.sinks)
+        return recipe, Run.create(root, recipe.name, recipe.to_toml(), run)
+    if run is None:
+        raise RunError("resume needs the run's folder: give --run DIR")
+    folder = Run.open(run)
+    own = load_recipe(str(folder.recipe))
+    if own.name != recipe.name:
+        raise RunError(
+            f"'{run}' is a run of recipe {own.name!r}, not of {recipe.name!r}: give its own, "
+            f"'{folder.recipe}'"
+        )
+    return own, folder
 
 
 def _phases(session: Session, recipe: Recipe, *, resumed: bool) -> bool:

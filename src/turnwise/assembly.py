@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, get_args
 
-from turnwise.agents import demonstration, messages_for, prompt_for
+from turnwise.agents import demonstration, messages_for
 from turnwise.curriculum import UniformCurriculum
 from turnwise.engines import LocalEngine
 from turnwise.envs.base import Env
@@ -20,7 +20,7 @@ from turnwise.policies import (
     load_policy,
 )
 from turnwise.recipe import Recipe
-from turnwise.rollout import Runner
+from turnwise.rollout import Runner, check_room
 from turnwise.rollout.runner import NoiseRule
 from turnwise.runs import (
     Checkpoints,
@@ -28,6 +28,7 @@ from turnwise.runs import (
     MetricsLog,
     Run,
     StopSignal,
+    open_sinks,
 )
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers import (
@@ -77,8 +78,7 @@ def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) 
             exact_of(judged, first)
     big = policy.parameters >= BIG
     (agent,) = recipe.agents.values()
-    first = training.observe(training.reset(tasks.task(0)), agent.role)
-    policy.renderer.prompt_ids(prompt_for(agent, (), first))  # here its refusal is one sentence
+    check_room(training, tasks.take(8), agent, policy.renderer, policy.context)
     return Session(
         seed=recipe.seed,
         run=folder,
@@ -93,7 +93,10 @@ def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) 
         curriculum=UniformCurriculum.of(tasks, recipe.trainer.tasks_per_iteration),
         validation=GeneratedTasks(judged, "validation", recipe.seed),
         validation_states=GeneratedTasks(training, "validation", recipe.seed),
-        metrics=MetricsLog(folder.metrics, tensorboard=folder.tensorboard),
+        metrics=MetricsLog(
+            folder.metrics,
+            sinks=open_sinks(recipe.metrics, folder, recipe.model_dump(mode="json"), progress.note),
+        ),
         episodes=EpisodeLog(
             folder.episodes,
             keep=recipe.episodes.keep,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import traceback
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -18,7 +19,19 @@ from typing import Any
 
 from turnwise.errors import ConfigError, unknown_name
 
-MISTAKES = (ImportError, SyntaxError, NameError, TypeError, ValueError, LookupError, OSError)
+MISTAKES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
 """What the user's own module may raise by an oversight."""
 SESSION = "session"
 """The module, in names, of what was handed over in Python and is found under no other name."""
@@ -114,6 +127,12 @@ def file_being_imported() -> str | None:
     return _RUNNING[-1] if _RUNNING else None
 
 
+def _line_of(cause: BaseException) -> str:
+    """Return file:line of where something was raised, innermost."""
+    place = traceback.extract_tb(cause.__traceback__)[-1]
+    return f"{Path(place.filename).name}:{place.lineno}"
+
+
 def _module_of(source: str, name: str) -> ModuleType:
     try:
         if source.endswith(".py"):
@@ -123,7 +142,7 @@ def _module_of(source: str, name: str) -> ModuleType:
         raise
     except MISTAKES as cause:
         raise ConfigError(
-            f"{name!r}: importing it raised {type(cause).__name__}: {cause}"
+            f"{name!r}: importing it raised {type(cause).__name__}: {cause} ({_line_of(cause)})"
         ) from cause
 
 

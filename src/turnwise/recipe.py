@@ -19,12 +19,14 @@ from turnwise.agents import AgentConfig
 from turnwise.credit import CreditConfig, check_components
 from turnwise.credit.schemes import SCHEMES
 from turnwise.engines import EngineConfig
-from turnwise.envs import find_env, make_env
+from turnwise.envs import find_env
 from turnwise.envs.base import Env
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.forest import ForestConfig
 from turnwise.losses import LossConfig
 from turnwise.policies import OptimizerConfig, PolicyConfig
+from turnwise.rollout import make_guarded
+from turnwise.runs import MetricsConfig
 from turnwise.settings import Settings, parse
 from turnwise.trainers.config import GrpoConfig, RehearsalConfig, SftConfig
 from turnwise.workflows import WORKFLOWS
@@ -46,6 +48,8 @@ class EnvChoice(Settings):
     """Options that differ in training episodes."""
     warmup: dict[str, Any] = Field(default_factory=dict)
     """Options that differ in warm-up demonstrations."""
+    timeout: float = Field(default=60.0, gt=0, allow_inf_nan=False)
+    """Seconds that one call of the env may take; a slower one breaks its episode."""
 
     @model_validator(mode="after")
     def _check(self) -> EnvChoice:
@@ -54,9 +58,9 @@ class EnvChoice(Settings):
         return self
 
     def make(self, phase: Phase) -> Env[Any]:
-        """Return the env as `phase` plays it."""
+        """Return the env as `phase` plays it, under guard (`rollout.guarded`)."""
         extra = {"evaluation": {}, "training": self.training, "warmup": self.warmup}[phase]
-        return make_env(self.name, **(self.options | extra))
+        return make_guarded(self.name, self.options | extra, self.timeout)
 
 
 class EvaluationConfig(Settings):
@@ -135,6 +139,8 @@ class Recipe(Settings):
     """Checkpoints."""
     episodes: EpisodeConfig = EpisodeConfig()
     """Recorded episodes."""
+    metrics: MetricsConfig = MetricsConfig()
+    """Where metrics go beside `metrics.jsonl`."""
 
     @model_validator(mode="after")
     def _check(self) -> Recipe:
@@ -245,6 +251,10 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
     """
     data = _read(name_or_path)
     presets = data.pop("presets", {})
+    if not isinstance(presets, Mapping) or not all(
+        isinstance(p, Mapping) for p in presets.values()
+    ):
+        raise ConfigError(f"recipe {name_or_path!r}: write presets as tables: [presets.NAME]")
     pairs = [parse_override(override) for override in overrides]
     for _, preset in (pair for pair in pairs if pair[0] == "preset"):
         if preset not in presets:
@@ -311,7 +321,14 @@ def _read(name_or_path: str) -> dict[str, Any]:
         path = Path(name_or_path)
         if not path.is_file():
             raise ConfigError(f"no recipe file at {name_or_path!r}: give a .toml file that exists")
-        text = path.read_text(encoding="utf-8")
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            said = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise ConfigError(
+                f"recipe {name_or_path!r} cannot be read ({said}): let it be a UTF-8 text file "
+                "that you may read"
+            ) from None
     else:
         if name_or_path not in recipe_names():
             raise unknown_name("recipe", name_or_path, recipe_names())

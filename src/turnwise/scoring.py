@@ -11,11 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from turnwise.assembly import make_policy, runner_of
 from turnwise.engines import LocalEngine
-from turnwise.envs import clustered_stderr, score_baselines
+from turnwise.envs import score_baselines
 from turnwise.envs.base import Env
 from turnwise.errors import RunError
 from turnwise.policies import (
@@ -129,7 +127,8 @@ def evaluate_run(
     greedy = evaluate(judge, drawn, greedy=True, number=0)
     sampled = evaluate(judge, drawn, greedy=False, number=0)
     exact, thoughts = _exact(loaded, env, drawn), _thoughts(loaded, greedy.episodes)
-    rivals = _rivals(loaded, judge, drawn)
+    rivals, broken = _rivals(loaded, judge, drawn)
+    problems = [env.canonical(task.data) for task in drawn]
     return RunScores(
         env=env.name,
         tasks=len(drawn),
@@ -143,28 +142,36 @@ def evaluate_run(
         score_sampled_stderr=sampled.stderr,
         baselines={name: score for name, (score, _, _) in rivals.items()},
         baselines_stderr={name: error for name, (_, error, _) in rivals.items()},
-        paired={n: _paired(env, drawn, greedy.scores, each) for n, (_, _, each) in rivals.items()},
+        paired={
+            name: Difference.of(greedy.scores, scores, problems)
+            for name, (_, _, scores) in rivals.items()
+        },
         exact=exact,
         thoughts=thoughts,
-        broken=greedy.broken + sampled.broken,
+        broken=greedy.broken + sampled.broken + broken,
         seconds=time.perf_counter() - began,
     )
 
 
+Scored = tuple[float, float, tuple[float, ...]]
+"""A mean score, its standard error, and the score of every task."""
+
+
 def _rivals(
     loaded: LoadedRun, judge: Runner, tasks: Sequence[Task]
-) -> dict[str, tuple[float, float, tuple[float, ...]]]:
-    """Return name -> score, its error and the score of every task; leaves other weights in use."""
-    found = {
-        name: (baseline.mean, baseline.stderr, baseline.scores)
-        for name, baseline in score_baselines(judge.env, tasks, loaded.seed).items()
-    }
+) -> tuple[dict[str, Scored], int]:
+    """Return who the policy is compared with, by name, and how many of their episodes broke.
+
+    Leaves other weights in use.
+    """
+    baselines = score_baselines(judge.env, tasks, loaded.seed)
+    found = {name: (b.mean, b.stderr, b.scores) for name, b in baselines.items()}
     start = loaded.folder.path / START
     if start.is_dir():
         loaded.use(start)
         before = evaluate(judge, tasks, greedy=True, number=0)
         found["warmup"] = (before.score, before.stderr, before.scores)
-    return found
+    return found, sum(b.broken for b in baselines.values())
 
 
 def _exact(loaded: LoadedRun, env: Env[Any], tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
@@ -181,12 +188,3 @@ def _thoughts(loaded: LoadedRun, episodes: Sequence[Episode]) -> dict[str, float
     (agent,) = loaded.recipe.agents.values()
     found = swap_thoughts(episodes, agent, loaded.policy.renderer, loaded.engine, seed=loaded.seed)
     return None if found is None else asdict(found)
-
-
-def _paired(
-    env: Env[Any], tasks: Sequence[Task], ours: Sequence[float], theirs: Sequence[float]
-) -> Difference:
-    """Return the mean difference on the same tasks and its standard error (MATH 6)."""
-    differences = [a - b for a, b in zip(ours, theirs, strict=True)]
-    error = clustered_stderr(differences, [env.canonical(task.data) for task in tasks])
-    return Difference(difference=float(np.mean(differences)), stderr=error)

@@ -6,6 +6,7 @@ a line, and answers with the child's exit status. What a child says goes to the 
 
 import json
 import os
+import resource
 import signal
 import sys
 import traceback
@@ -76,10 +77,13 @@ def plant(
     signals: tuple[str, ...] = ("SIGKILL",),
     after: bool = False,
     tear: bool = False,
+    largest: int | None = None,
+    full: str | None = None,
 ) -> None:
     """Send this process `signals` before (or after) the given call at a place, counted from 1.
 
-    `tear` writes half of the line that is about to be appended.
+    `tear` writes half of the line that is about to be appended. Instead of signals: `largest` lets
+    no file grow beyond that many bytes from there on, `full` fills the disk that a folder is on.
     """
     owner, name = PLACES[place]
     real: Callable[..., Any] = getattr(owner, name)
@@ -92,6 +96,12 @@ def plant(
             return real(*args, **kwargs)
         if tear:
             half(args[0].path, args[1])
+        if largest is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
+            return real(*args, **kwargs)
+        if full is not None:
+            fill(Path(full))
+            return real(*args, **kwargs)
         result = real(*args, **kwargs) if after else None
         for word in signals:
             signal.raise_signal(signal.Signals[word])
@@ -103,6 +113,17 @@ def plant(
 def half(path: Path, record: dict[str, Any]) -> None:
     with path.open("ab") as file:
         file.write(json.dumps(record).encode()[:40])
+
+
+def fill(folder: Path) -> None:
+    """Write until there is no space left."""
+    with (folder / "ballast").open("ab", buffering=0) as file:
+        for size in (65536, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                continue
 
 
 if __name__ == "__main__":

@@ -177,10 +177,10 @@ def check(
     from dataclasses import asdict
 
     from turnwise.cli.play import env_with
-    from turnwise.envs import check_env
+    from turnwise.rollout import check_guarded
 
     with one_sentence():
-        found = check_env(env_with(env, sets or []))
+        found = check_guarded(env_with(env, sets or []))
     if as_json:
         print_json(asdict(found))
         return

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from turnwise.agents import AgentConfig, messages_for, parse_answer
+from turnwise.agents import AgentConfig, parse_answer, prompt_for
 from turnwise.envs import Chances, Env
 from turnwise.rollout.seat import RendererLike
 
@@ -75,7 +75,7 @@ def policy_chances(
     """
     seen = {name: env.observe(state, agent.role) for name, state in decisions.items()}
     prompts = {
-        name: renderer.prompt_ids(messages_for(agent, (), observation.text))
+        name: renderer.prompt_ids(prompt_for(agent, (), observation))
         for name, observation in seen.items()
     }
     found: dict[str, dict[str, float]] = {name: defaultdict(float) for name in decisions}

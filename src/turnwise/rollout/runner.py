@@ -1,8 +1,8 @@
 """From a task to an episode, and from an iteration's visits to all of its episodes.
 
 Owns the one rollout core that training and evaluation share, and the project's only exception
-boundary: a failed episode is recorded with its typed error and never kills its siblings. Knows
-nothing of advantages, losses or weights.
+boundary: a failed episode is recorded with its typed error and never kills its siblings; only an
+env whose calls hang again and again ends them all. Knows nothing of advantages, losses or weights.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from turnwise.credit.returns import mix_rewards
 from turnwise.engines.base import Engine
 from turnwise.engines.loop import run
 from turnwise.envs.base import Env, Settlement, Step
-from turnwise.errors import EngineError, RewardError, TurnwiseError
+from turnwise.errors import EngineError, RewardError, StuckEnvError, TurnwiseError
 from turnwise.rollout.seat import (
     EpisodeOver,
     Place,
@@ -76,7 +76,11 @@ class Runner:
     def collect(
         self, plays: Sequence[Play], stream: Stream, *, greedy: bool = False
     ) -> list[Episode]:
-        """Play all of `plays` side by side; return their episodes in the same order."""
+        """Play all of `plays` side by side; return their episodes in the same order.
+
+        Raises:
+            StuckEnvError: if an env under guard does not return again and again.
+        """
 
         async def everything() -> list[Episode]:
             played = await asyncio.gather(*(self.play(play, stream, greedy) for play in plays))
@@ -143,6 +147,8 @@ class Runner:
             error = over.failure
         except EngineError as cause:
             error = Failure(kind="engine", message=str(cause))
+        except StuckEnvError:  # every further episode would wait as long
+            raise
         except Exception as cause:  # the one boundary: an env or workflow that raises is data
             error = env_failure(cause)
         return Episode(

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from turnwise.agents import AgentConfig, Exchange, Prompt, parse_answer, prompt_for
 from turnwise.engines.base import Completion, Engine, Request
 from turnwise.envs.base import Env, Step
-from turnwise.errors import EnvError, IllegalActionError
+from turnwise.errors import BrokenEnvError, EnvError, IllegalActionError
 from turnwise.noise import world_generator
 from turnwise.types import Failure, FailureKind, Message, Sampling, Span, Stream, Turn, TurnId
 
@@ -201,8 +201,9 @@ def thought_of(text: str) -> str:
 
 
 def env_failure(cause: Exception) -> Failure:
-    """Return the failure of an env that raised."""
-    return Failure(kind="env", message=f"{type(cause).__name__}: {cause}")
+    """Return the failure of an env that raised; one under guard has said all in one sentence."""
+    said = str(cause) if isinstance(cause, BrokenEnvError) else f"{type(cause).__name__}: {cause}"
+    return Failure(kind="env", message=said)
 
 
 def _failure_of(completion: Completion, parsed: Failure) -> Failure:

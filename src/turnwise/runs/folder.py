@@ -53,11 +53,11 @@ class Run:
             RunError: if `directory` is in use for something else.
         """
         run = cls(_claim(root, recipe_name) if directory is None else _take(directory))
+        write_atomically(run.recipe, recipe_toml)  # first: a kill here leaves a run to resume
         for folder in (run.episodes, run.checkpoints, run.tensorboard):
             folder.mkdir(exist_ok=True)
         for name, text in (files or {}).items():
             write_atomically(run.path / name, text)
-        write_atomically(run.recipe, recipe_toml)
         return run
 
     @classmethod
@@ -169,7 +169,7 @@ def _take(directory: Path) -> Path:
             f"'{directory}' already holds a run: add --resume to go on with it, or choose another "
             "folder"
         )
-    if any(directory.iterdir()):
+    if any(path.name != ".recipe.toml.partial" for path in directory.iterdir()):
         raise RunError(f"'{directory}' is not empty: give --run a folder that is new or empty")
     return directory
 

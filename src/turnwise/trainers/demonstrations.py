@@ -62,10 +62,22 @@ class Demonstrations:
 
 
 class FileRows:
-    """The rows of a JSONL or CSV file, in a new order every pass."""
+    """The rows of a JSONL or CSV file, in a new order every pass.
+
+    Raises:
+        DataError: if the file is malformed or empty, or a row has more tokens than `context`, where
+            that is given.
+    """
 
     def __init__(
-        self, path: Path, renderer: Renderer, policy: str, seed: int, *, first: int = 0
+        self,
+        path: Path,
+        renderer: Renderer,
+        policy: str,
+        seed: int,
+        *,
+        context: int | None = None,
+        first: int = 0,
     ) -> None:
         rows: list[SftRow] = sft_rows(path)
         if not rows:
@@ -76,6 +88,12 @@ class FileRows:
             )
             for row in rows
         ]
+        for number, row in enumerate(self._rows, start=1):
+            if context is not None and len(row.token_ids) > context:
+                raise DataError(
+                    f"'{path}' row {number} has {len(row.token_ids)} tokens, but policy {policy!r} "
+                    f"has a context of {context}: shorten the row, or take a longer context"
+                )
         self._seed, self._first = seed, first
 
     def batch(self, step: int, count: int) -> list[Sample]:

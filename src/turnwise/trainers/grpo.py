@@ -120,17 +120,31 @@ def reached(plan: Plan, score: float | None) -> bool:
 
 
 def play_groups(session: Session, plan: Plan, visits: Sequence[Visit]) -> list[Episode]:
-    """Play every visit `group_size` times, all side by side."""
+    """Play every visit `group_size` times, all side by side.
+
+    Raises:
+        EnvError: if an iteration's episodes were all broken by the env; they are recorded.
+    """
     plays = [
         Play(iteration=visit.iteration, visit=visit.number, task=visit.task, sample=sample)
         for visit in visits
         for sample in range(plan.trainer.group_size)
     ]
     episodes = session.runner.collect(plays, "train")
+    if visits[0].number == 0:  # refills are judged with the iteration that they belong to
+        stop_if_broken(session, visits[0].iteration, episodes)
     session.engine.end_iteration()
     session.count_engine()
     session.count(env_steps=rollout_metrics(episodes)["rollout/env_steps"])
     return without_cut(episodes) if plan.trainer.on_length == "exclude" else episodes
+
+
+def stop_if_broken(session: Session, iteration: int, episodes: Sequence[Episode]) -> None:
+    """Record an iteration of which nothing can be learnt because all of it broke, and raise."""
+    problem = session.health.problem(episodes, f"iteration {iteration}")
+    if problem is not None:
+        session.episodes.write(iteration, episodes)
+        raise problem
 
 
 def refill(

@@ -20,7 +20,7 @@ from turnwise.engines import LocalEngine
 from turnwise.envs.base import Env
 from turnwise.forest import Scorer
 from turnwise.policies import Policy, PolicyOptimizer
-from turnwise.rollout import Runner
+from turnwise.rollout import Health, Runner
 from turnwise.runs import Checkpoints, EpisodeLog, MetricsLog, Run, StopSignal
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers.progress import Progress
@@ -57,6 +57,7 @@ class Session:
     progress: Progress
     stop: StopSignal
     totals: dict[str, float] = field(default_factory=dict)
+    health: Health = field(default_factory=Health)
 
     @property
     def start_folder(self) -> Path:
@@ -102,7 +103,8 @@ class Session:
 
         def write(folder: Path) -> None:
             self.policy.save(folder / "policy")
-            torch.save(optimizer.state_dict(), folder / "optimizer.pt")
+            with (folder / "optimizer.pt").open("wb") as file:  # its errors say why, torch's do not
+                torch.save(optimizer.state_dict(), file)
 
         meta = {
             "totals": self.totals,

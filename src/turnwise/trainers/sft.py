@@ -83,7 +83,14 @@ def rows_for(session: Session, data: str, *, first: int = 0) -> Rows:
     """Return the source of rows that `data` names, from row number `first` on."""
     policy = session.policy
     if data != "demonstrations":
-        return FileRows(Path(data), policy.renderer, policy.name, session.seed, first=first)
+        return FileRows(
+            Path(data),
+            policy.renderer,
+            policy.name,
+            session.seed,
+            context=policy.context,
+            first=first,
+        )
     return Demonstrations(
         env=session.warmup_env,
         tasks=session.warmup_tasks,
