@@ -48,6 +48,8 @@ TRL_OPTIMIZER = {"lr": 1e-6, "betas": [0.9, 0.999], "schedule": "linear"}
 TRL_TOKENS = 512
 NANO_LR, NANO_TOKENS = 3e-3, 64
 """For models made on the spot, whose weights are random and whose context is short."""
+WARM_LR = 1e-3
+"""For those of them that a warm-up has taught to speak."""
 
 
 def train(
@@ -288,8 +290,11 @@ def _env_data(policy: Data, env: type[Env[Any]] | Env[Any] | str, given: Mapping
     data["agents"] = {role: {"role": role} for role in kind.roles}
     data["trainer"]["iterations"] = 100
     data["credit"]["rewards"] = weights_of(list(kind.components), given["reward_weights"])
-    if is_nano(policy["model"]):  # it cannot speak yet
+    if is_nano(policy["model"]):  # it cannot speak yet; many small steps, on answers alone
         data["warmup"] = {"steps": 200, "batch_size": 32}
+        data["optimizer"] = {"lr": WARM_LR, "schedule": "linear"}
+        data["trainer"] |= {"tasks_per_iteration": 16, "minibatches": 8}
+        data["credit"]["segments"] = {"answer": "return"}
     else:
         data["agents"] = {r: {"role": r, "max_tokens": TRL_TOKENS} for r in kind.roles}
     return data
