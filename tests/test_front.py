@@ -255,6 +255,60 @@ def test_a_script_that_trains_when_it_is_imported_is_refused(tmp_path):
         tw.train(NANO, ROWS, reward=f"{script}:length", settings=FAST)
 
 
+RECIPE = """
+name = "mine"
+
+[env]
+name = "rows"
+options = { path = "rows.jsonl", reward = ["judge.py:length"] }
+
+[agents.player]
+answer = "whole"
+max_tokens = 4
+
+[policies.main]
+model = "nano"
+nano = { hidden = 32, layers = 1, heads = 2, kv_heads = 1, head_dim = 16, intermediate = 32 }
+device = "cpu"
+
+[trainer]
+iterations = 1
+tasks_per_iteration = 2
+group_size = 2
+
+[credit]
+scheme = "rloo"
+rewards = { length = 1.0 }
+
+[evaluation]
+target = 50.0
+"""
+
+
+def test_a_recipe_names_rows_beside_it(tmp_path, judge, monkeypatch):
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    (tmp_path / "mine.toml").write_text(RECIPE)
+    monkeypatch.chdir(tmp_path)  # code is found from the working directory, data beside the recipe
+    done = command("train", tmp_path / "mine.toml", "--run", tmp_path / "run", "--json")
+    assert done.exit_code == 0, done.output
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    recipe = tw.load_recipe(
+        str(tmp_path / "mine.toml"),
+        [
+            f"env.options.reward=['{judge}:first']",
+            "credit.rewards={first=1.0}",
+            "credit.rewards.length=none",
+        ],
+    )
+    assert recipe.env.options["path"] == str(tmp_path / "rows.jsonl")
+
+
+def test_a_target_that_no_score_reaches_is_refused():
+    with pytest.raises(ConfigError, match=r"evaluation\.target = 50\.0: scores of 'frozen-lake'"):
+        tw.load_recipe("frozen-lake", ["evaluation.target=50.0"])
+
+
 ENV = '''
 import turnwise as tw
 from turnwise.settings import Settings
@@ -308,6 +362,7 @@ def test_an_env_of_ones_own_trains(tmp_path, kind, monkeypatch):
     }
     fast = FAST | {"warmup.steps": 2, "warmup.round": 1, "warmup.seeing_tasks": 4}
     fast |= {"evaluation.test_tasks": 8, "evaluation.validation_tasks": 4}
+    fast |= {"trainer.minibatches": 2}
     outcome = go(tmp_path, None, env=envs[kind], settings=fast)
     assert set(outcome.scores.baselines) == {"random", "warmup"}
     recipe = tw.load_recipe(str(outcome.run / "recipe.toml"))
@@ -322,9 +377,10 @@ def test_a_nano_model_learns_what_it_is_rewarded_for(tmp_path):
         return [text.count("a") / max(len(text), 1) for text in completions]
 
     settings = {"trainer.iterations": 60, "agents.player.max_tokens": 8}
-    outcome = tw.train("nano", ROWS, reward=share_of_a, settings=settings, root=tmp_path)
+    small = PolicyConfig(nano=NanoConfig(hidden=64, layers=2), device="cpu")
+    outcome = tw.train(small, ROWS, reward=share_of_a, settings=settings, root=tmp_path)
     scores = outcome.scores
     lead = scores.lead_over("warmup")
     assert scores.baselines["warmup"] < 0.1
     assert lead.difference > 0.4
-    assert scores.score_sampled > 0.4
+    assert scores.score_sampled > 0.2

@@ -48,6 +48,8 @@ TRL_OPTIMIZER = {"lr": 1e-6, "betas": [0.9, 0.999], "schedule": "linear"}
 TRL_TOKENS = 512
 NANO_LR, NANO_TOKENS = 3e-3, 64
 """For models made on the spot, whose weights are random and whose context is short."""
+WARM_LR = 1e-3
+"""For those of them that a warm-up has taught to speak."""
 
 
 def train(
@@ -64,9 +66,7 @@ def train(
     root: str | Path = RUNS,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Train a model on rows with a reward, or in an env, or what a recipe describes.
-
-    Evaluates on held-out problems once and writes the report, as `turnwise train` does.
+    """Train a model on rows with a reward, or in an env, or a recipe; test it, write the report.
 
     Args:
         model: "nano", a model's directory or hub name, or a `PolicyConfig`; or a whole `Recipe`,
@@ -102,33 +102,35 @@ def train(
         >>> outcome.finished, outcome.scores.seen
         (True, True)
     """
+    given = {"rows": rows, "reward": reward, "reward_weights": reward_weights}
+    given |= {"eval_rows": eval_rows, "env": env, "settings": settings}
+    folder, root = None if run is None else Path(run), Path(root)
+    _check_call(model, given, folder, resume_run)
+    if isinstance(model, Recipe):
+        return api.train(model, run=folder, resume_run=resume_run, root=root, progress=progress)
+    policy = policy_section(model)
+    wanted = _rows_wanted(policy, given) if env is None else _env_wanted(policy, env, given)
+    return _carry_out(wanted, settings or {}, folder, resume_run, root, progress or Silent())
+
+
+def _check_call(
+    model: Any, given: Mapping[str, Any], folder: Path | None, resume_run: bool
+) -> None:
+    """Refuse calls that cannot be meant."""
     importing = file_being_imported()
     if importing is not None:
         raise ConfigError(
             f"'{importing}' trains while it is imported for something that a recipe names in it: "
             'put the call under `if __name__ == "__main__":`'
         )
-    folder = None if run is None else Path(run)
-    given = {"rows": rows, "reward": reward, "reward_weights": reward_weights}
-    given |= {"eval_rows": eval_rows, "env": env, "settings": settings}
-    if isinstance(model, Recipe):
-        extra = [name for name, value in given.items() if value is not None]
-        if extra:
-            raise ConfigError(
-                f"{extra[0]} does not go with a recipe, which says it all: change the recipe, or "
-                "give a model instead"
-            )
-        return api.train(
-            model, run=folder, resume_run=resume_run, root=Path(root), progress=progress
+    extra = [name for name, value in given.items() if value is not None]
+    if isinstance(model, Recipe) and extra:
+        raise ConfigError(
+            f"{extra[0]} does not go with a recipe, which says it all: change the recipe, or give "
+            "a model instead"
         )
     if resume_run and folder is None:
         raise RunError("resume needs the run's folder: give run='DIR'")
-    policy = policy_section(model)
-    if env is not None:
-        wanted = _Wanted(data=_env_data(policy, env, given), tables={})
-    else:
-        wanted = _rows_wanted(policy, given)
-    return _carry_out(wanted, settings or {}, folder, resume_run, Path(root), progress or Silent())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -275,7 +277,9 @@ def _rows_wanted(policy: Data, given: Mapping[str, Any]) -> _Wanted:
     return wanted
 
 
-def _env_data(policy: Data, env: type[Env[Any]] | Env[Any] | str, given: Mapping[str, Any]) -> Data:
+def _env_wanted(
+    policy: Data, env: type[Env[Any]] | Env[Any] | str, given: Mapping[str, Any]
+) -> _Wanted:
     for name in ("rows", "reward", "eval_rows"):
         if given[name] is not None:
             raise ConfigError(
@@ -288,8 +292,11 @@ def _env_data(policy: Data, env: type[Env[Any]] | Env[Any] | str, given: Mapping
     data["agents"] = {role: {"role": role} for role in kind.roles}
     data["trainer"]["iterations"] = 100
     data["credit"]["rewards"] = weights_of(list(kind.components), given["reward_weights"])
-    if is_nano(policy["model"]):  # it cannot speak yet
+    if is_nano(policy["model"]):  # it cannot speak yet; many small steps, on answers alone
         data["warmup"] = {"steps": 200, "batch_size": 32}
+        data["optimizer"] = {"lr": WARM_LR, "schedule": "linear"}
+        data["trainer"] |= {"tasks_per_iteration": 16, "minibatches": 8}
+        data["credit"]["segments"] = {"answer": "return"}
     else:
         data["agents"] = {r: {"role": r, "max_tokens": TRL_TOKENS} for r in kind.roles}
-    return data
+    return _Wanted(data=data, tables={})

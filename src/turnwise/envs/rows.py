@@ -83,8 +83,8 @@ class Rows(Env[RowState]):
         >>> path = Path(tempfile.mkdtemp()) / "rows.jsonl"
         >>> _ = path.write_text('{"prompt": "2+2=", "answer": "4"}')
         >>> rows = Rows(RowsConfig(path=str(path), reward=("math:fsum",)))
-        >>> rows.listed("test"), rows.fixed
-        ([{'prompt': '2+2=', 'answer': '4'}], True)
+        >>> rows.listed("test")[0]["answer"], rows.fixed
+        ('4', True)
     """
 
     name = "rows"

@@ -35,6 +35,6 @@ def share_of(canonical: str) -> float:
 
     Example:
         >>> round(share_of("problem 0"), 3)
-        0.0
+        0.258
     """
     return int.from_bytes(hashlib.blake2b(canonical.encode(), digest_size=8).digest()) / 2**64
