@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -47,8 +48,9 @@ from turnwise.runs import (
     write_report,
     write_scores,
 )
+from turnwise.stages import PRETRAIN, make_base, run_phases, without_adapters
 from turnwise.tasks import GeneratedTasks
-from turnwise.trainers import START, Plan, Progress, Session, Silent, resume, train_grpo, warm_up
+from turnwise.trainers import START, Plan, Progress, Session, Silent
 from turnwise.types import Episode, Split, Task
 from turnwise.workflows import get_workflow
 
@@ -112,17 +114,13 @@ def train(
     with ExitStack() as stack:
         stack.enter_context(folder.lock())
         stop = stack.enter_context(StopSignal())
-        session = assemble(recipe, folder, stop, watcher)
+        parts = partial(assemble, folder=folder, stop=stop, progress=watcher)
+        if not make_base(recipe, folder, parts, resumed=resume_run):
+            return _stopped(folder, stop, watcher)
+        session = parts(recipe)
         stack.callback(session.metrics.close)
-        finished = _phases(session, recipe, resumed=resume_run)
-        if not finished:
-            # the run's own recipe: its name may be that of a file that `turnwise` does not know
-            paths = shlex.join([str(folder.recipe), "--run", str(folder.path)])
-            watcher.note(
-                f"stopped by {stop.requested} after saving: go on with "
-                f"`turnwise train {paths} --resume`"
-            )
-            return Outcome(run=folder.path, finished=False, scores=None)
+        if not run_phases(session, recipe, plan_of(recipe), resumed=resume_run):
+            return _stopped(folder, stop, watcher)
         watcher.begin("evaluation", done=0, total=1)
         scores = evaluate_run(folder.path, tasks=recipe.evaluation.test_tasks, seed=recipe.seed)
         write_scores(folder.evaluation, scores)
@@ -131,16 +129,13 @@ def train(
     return Outcome(run=folder.path, finished=True, scores=scores)
 
 
-def _phases(session: Session, recipe: Recipe, *, resumed: bool) -> bool:
-    """Run the phases that are left and have steps; return False if the run was asked to stop."""
-    back = resume(session) if resumed else None
-    if back is None or back.phase == "warmup":
-        warmup = recipe.warmup
-        if warmup is not None and warmup.steps and not warm_up(session, warmup, back):
-            return False
-        session.policy.save(session.start_folder)
-        back = None
-    return not recipe.trainer.iterations or train_grpo(session, plan_of(recipe), back)
+def _stopped(folder: Run, stop: StopSignal, watcher: Progress) -> Outcome:
+    """Say how a run that was asked to stop goes on."""
+    # the run's own recipe: its name may be that of a file that `turnwise` does not know
+    paths = shlex.join([str(folder.recipe), "--run", str(folder.path)])
+    again = f"go on with `turnwise train {paths} --resume`"
+    watcher.note(f"stopped by {stop.requested} after saving: {again}")
+    return Outcome(run=folder.path, finished=False, scores=None)
 
 
 def plan_of(recipe: Recipe) -> Plan:
@@ -151,7 +146,7 @@ def plan_of(recipe: Recipe) -> Plan:
         credit=recipe.credit,
         loss=recipe.loss,
         rehearsal=recipe.rehearsal,
-        rehearsal_first=recipe.warmup.steps * recipe.warmup.batch_size if recipe.warmup else 0,
+        rehearsal_first=recipe.rows_before_training,
         validate_every=recipe.evaluation.every,
         validation_tasks=recipe.evaluation.validation_tasks,
         target=recipe.evaluation.target,
@@ -228,6 +223,9 @@ def make_policy(recipe: Recipe, folder: Path) -> Policy:
     models = folder / "models"
     if is_nano(config.model) and (models / name).is_dir():
         config = config.model_copy(update={"model": str(models / name), "nano": None})
+    base = Run(folder).base
+    if recipe.pretrain is not None and config.lora is not None and base.is_dir():
+        config = config.model_copy(update={"model": str(base), "nano": None})
     return load_policy(
         name,
         config,
@@ -311,6 +309,7 @@ def load_run(run: Path, *, overrides: Sequence[str] = (), seed: int | None = Non
     if chosen is None:
         raise RunError(f"run '{folder.path}' has no checkpoint yet: let it train first")
     checkpoints.check(chosen)
+    recipe = without_adapters(recipe) if chosen.phase == PRETRAIN else recipe
     policy = make_policy(recipe, folder.path)
     seed = recipe.seed if seed is None else seed
     return LoadedRun(

@@ -121,7 +121,7 @@ def _costs(records: Sequence[Record]) -> list[str]:
     """Return the table of MATH 6; totals count from the run's start, so phases are differences."""
     if not records:
         return []
-    warmups = [record for record in records if record["phase"] == names.WARMUP]
+    warmups = [record for record in records if record["phase"] != names.TRAIN]
     lines = ["## Cost", "", "| | warm-up | training | in all |", "|---|---:|---:|---:|"]
     for label, metrics in names.COSTS.items():
         if not any(name in records[-1] for name in metrics):
