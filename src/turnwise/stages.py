@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 
+from turnwise.errors import ModelError
 from turnwise.noise import generator
 from turnwise.recipe import Recipe
 from turnwise.runs import Run
@@ -39,6 +40,11 @@ def make_base(
     if recipe.pretrain is None or folder.base.is_dir():
         return True
     session = assemble(without_adapters(recipe))
+    if session.policy.has_adapter:
+        raise ModelError(
+            f"model = {session.policy.config.model!r} is an adapter, whose base [pretrain] would "
+            "not change: leave [pretrain] out, or give a whole model"
+        )
     with closing(session.metrics):
         back = resume(session) if resumed else None
         if not warm_up(session, recipe.pretrain, back, phase=PRETRAIN):
@@ -55,7 +61,8 @@ def run_phases(session: Session, recipe: Recipe, plan: Plan, *, resumed: bool) -
         warmup, first = recipe.warmup, recipe.rows_before_warmup
         if warmup and warmup.steps and not warm_up(session, warmup, back, first=first):
             return False
-        begin_adapter(session)
+        if recipe.trainer.iterations:
+            begin_adapter(session)
         session.policy.save(session.start_folder)
         back = None
     if recipe.trainer.iterations and not train_grpo(session, plan, back):
@@ -80,5 +87,6 @@ def keep_adapter(session: Session) -> None:
     """Save the finished run's best adapter, or its latest, in its `adapters` folder."""
     chosen = session.checkpoints.best() or session.checkpoints.latest().checkpoint
     if session.policy.has_adapter and chosen is not None:
+        session.checkpoints.check(chosen)
         session.policy.load_weights(chosen.path / "policy")
         session.policy.save(session.run.adapters / (SFT if chosen.phase == WARMUP else GRPO))

@@ -28,6 +28,11 @@ def adapter_base(source: str) -> str:
             f"adapter {source} does not name its base: set base_model_name_or_path in "
             f"{ADAPTER_FILE}"
         )
+    if Path(base).is_absolute() and not Path(base).is_dir():
+        raise ModelError(
+            f"adapter {source} names the base {base}, which is not there: put the base there, or "
+            f"correct base_model_name_or_path in {ADAPTER_FILE}"
+        )
     return existing_source(base)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turnwise.runs import names
+from turnwise.runs.adapters import adapter_lines
 from turnwise.runs.checkpoints import Checkpoints
 from turnwise.runs.curve import draw_curve
 from turnwise.runs.diagnosis import warnings
@@ -43,6 +44,7 @@ def write_report(run: Run, *, command: str = "") -> str:
         [f"![score, return, entropy and groups]({run.curve.name})"],
         _costs(records),
         _warnings(records, scores),
+        adapter_lines(run.adapters),
         _next(run),
     )
     text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
