@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from turnwise.assembly import assemble, plan_of, transcripts_of
@@ -30,14 +31,8 @@ from turnwise.runs import (
     write_scores,
 )
 from turnwise.scoring import evaluate_run
-from turnwise.trainers import (
-    Progress,
-    Session,
-    Silent,
-    resume,
-    train_grpo,
-    warm_up,
-)
+from turnwise.stages import make_base, run_phases
+from turnwise.trainers import Progress, Silent
 
 RUNS = Path("runs")
 
@@ -89,12 +84,18 @@ def train(
         trouble.again = f"go on with `turnwise train {paths} --resume`"
         stack.enter_context(folder.lock())
         stop = stack.enter_context(StopSignal())
-        session = assemble(recipe, folder, stop, watcher)
-        stack.callback(session.metrics.close)
-        finished = _phases(session, recipe, resumed=resume_run)
-        if not finished:
+        parts = partial(assemble, folder=folder, stop=stop, progress=watcher)
+
+        def stopped() -> Outcome:
             watcher.note(f"stopped by {stop.requested} after saving: {trouble.again}")
             return Outcome(run=folder.path, finished=False, scores=None)
+
+        if not make_base(recipe, folder, parts, resumed=resume_run):
+            return stopped()
+        session = parts(recipe)
+        stack.callback(session.metrics.close)
+        if not run_phases(session, recipe, plan_of(recipe), resumed=resume_run):
+            return stopped()
         watcher.begin("evaluation", done=0, total=1)
         scores = evaluate_run(folder.path, tasks=recipe.evaluation.test_tasks, seed=recipe.seed)
         write_scores(folder.evaluation, scores)
@@ -119,18 +120,6 @@ def _run_of(recipe: Recipe, run: Path | None, resumed: bool, root: Path) -> tupl
             f"'{folder.recipe}'"
         )
     return own, folder
-
-
-def _phases(session: Session, recipe: Recipe, *, resumed: bool) -> bool:
-    """Run the phases that are left and have steps; return False if the run was asked to stop."""
-    back = resume(session) if resumed else None
-    if back is None or back.phase == "warmup":
-        warmup = recipe.warmup
-        if warmup is not None and warmup.steps and not warm_up(session, warmup, back):
-            return False
-        session.policy.save(session.start_folder)
-        back = None
-    return not recipe.trainer.iterations or train_grpo(session, plan_of(recipe), back)
 
 
 def init_model(recipe: Recipe, size: str, directory: Path) -> int:

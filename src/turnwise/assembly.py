@@ -52,7 +52,7 @@ def plan_of(recipe: Recipe) -> Plan:
         credit=recipe.credit,
         loss=recipe.loss,
         rehearsal=recipe.rehearsal,
-        rehearsal_first=recipe.warmup.steps * recipe.warmup.batch_size if recipe.warmup else 0,
+        rehearsal_first=recipe.rows_before_training,
         validate_every=recipe.evaluation.every,
         validation_tasks=recipe.evaluation.validation_tasks,
         exact=recipe.evaluation.validation == "exact",
@@ -140,6 +140,9 @@ def make_policy(recipe: Recipe, folder: Path) -> Policy:
     models = folder / "models"
     if is_nano(config.model) and (models / name).is_dir():
         config = config.model_copy(update={"model": str(models / name), "nano": None})
+    base = Run(folder).base
+    if recipe.pretrain is not None and config.lora is not None and base.is_dir():
+        config = config.model_copy(update={"model": str(base), "nano": None})
     return load_policy(
         name,
         config,

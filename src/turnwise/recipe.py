@@ -117,6 +117,9 @@ class Recipe(Settings):
     """Role -> agent."""
     policies: dict[str, PolicyConfig]
     """Policy name -> weights."""
+    pretrain: SftConfig | None = None
+    """Supervised training of all weights before adapters exist; its outcome is their base, kept in
+    the run as `base`. None puts them on the model as it is."""
     warmup: SftConfig | None = None
     """Supervised warm-up before training; None starts training at once."""
     rehearsal: RehearsalConfig | None = None
@@ -170,6 +173,7 @@ class Recipe(Settings):
         self._check_comparison()
         self._check_loss()
         self._check_schedules()
+        self._check_adapters()
         return self
 
     def _check_comparison(self) -> None:
@@ -213,6 +217,8 @@ class Recipe(Settings):
                 "warmup.steps"
             )
         phases = {"optimizer": (self.optimizer, updates)}
+        if self.pretrain:
+            phases["pretrain.optimizer"] = (self.pretrain.optimizer, self.pretrain.steps)
         if self.warmup:
             phases["warmup.optimizer"] = (self.warmup.optimizer, warmup)
         for section, (optimizer, steps) in phases.items():
@@ -221,6 +227,35 @@ class Recipe(Settings):
                     f"{section}.warmup_steps = {optimizer.warmup_steps} outlasts the {steps} steps "
                     "of its phase: lower it"
                 )
+
+    def _check_adapters(self) -> None:
+        """Refuse stages of adapters that have nothing to stand on."""
+        for name, policy in self.policies.items():
+            where = f"policies.{name}.lora"
+            if self.pretrain is not None and policy.lora is None:
+                raise ValueError(
+                    f"[pretrain] trains all weights before an adapter exists, but {where} is not "
+                    "set: set it, or use [warmup] alone"
+                )
+            merges = policy.lora is not None and policy.lora.merge_warmup
+            if merges and not (self.warmup and self.warmup.steps):
+                raise ValueError(
+                    f"{where}.merge_warmup = true merges the warm-up's adapter, but there is no "
+                    "warm-up: set it to false, or give [warmup] steps"
+                )
+            if self.pretrain is not None and not self.pretrain.steps:
+                raise ValueError("pretrain.steps = 0 trains nothing: leave [pretrain] out")
+
+    @property
+    def rows_before_warmup(self) -> int:
+        """How many supervised rows come before the warm-up's own."""
+        return self.pretrain.steps * self.pretrain.batch_size if self.pretrain else 0
+
+    @property
+    def rows_before_training(self) -> int:
+        """How many supervised rows come before those that training rehearses."""
+        own = self.warmup.steps * self.warmup.batch_size if self.warmup else 0
+        return self.rows_before_warmup + own
 
     def to_toml(self) -> str:
         """Return the resolved recipe as TOML that loads to an equal recipe."""

@@ -28,6 +28,7 @@ from turnwise.runs import (
     Run,
     RunScores,
 )
+from turnwise.stages import PRETRAIN, without_adapters
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers import (
     START,
@@ -82,6 +83,7 @@ def load_run(run: Path, *, overrides: Sequence[str] = (), seed: int | None = Non
     if chosen is None:
         raise RunError(f"run '{folder.path}' has no checkpoint yet: let it train first")
     checkpoints.check(chosen)
+    recipe = without_adapters(recipe) if chosen.phase == PRETRAIN else recipe
     policy = make_policy(recipe, folder.path)
     seed = recipe.seed if seed is None else seed
     return LoadedRun(

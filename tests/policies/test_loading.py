@@ -112,9 +112,14 @@ def test_adapter_settings_that_contradict_the_saved_ones(tiny_dir, tmp_path):
     same = PolicyConfig(model=str(tmp_path / "saved"), lora=lora)
     assert load_policy("main", same).trainable_parameters()
     refused(
-        "asks for rank 3 and alpha 4.0, but the adapter .* has rank 2",
+        "asks for rank 3, alpha 4.0 and dropout 0.0, but the adapter .* has rank 2, alpha 4.0 and",
         model=str(tmp_path / "saved"),
         lora=LoraSettings(rank=3, alpha=4),
+    )
+    refused(
+        r"and targets \['q_proj'\], but the adapter",
+        model=str(tmp_path / "saved"),
+        lora=LoraSettings(rank=2, alpha=4, targets=("q_proj",)),
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 import turnwise.trainers.grpo
-from turnwise import api
+from turnwise import api, stages
 from turnwise.cli.main import app
 from turnwise.engines import LocalEngine
 from turnwise.policies import Policy, PolicyOptimizer
@@ -36,7 +36,9 @@ PLACES: dict[str, tuple[Any, str]] = {
     "episodes": (EpisodeLog, "write"),
     "validation": (turnwise.trainers.grpo, "evaluate"),
     "test": (api, "evaluate_run"),
-    "training": (api, "train_grpo"),
+    "training": (stages, "train_grpo"),
+    "merging": (Policy, "merge_adapter"),
+    "pretraining done": (stages, "resume"),
     "renaming": (Path, "rename"),
 }
 

@@ -25,6 +25,7 @@ BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 24
 LINE_EVERY = 10.0
 SHOWN = {
+    "pretrain": (("loss/ce", "loss"), ("warmup/seeing", "seeing")),
     "warm-up": (("loss/ce", "loss"), ("warmup/seeing", "seeing")),
     "training": (
         ("rollout/score", "score"),
@@ -34,7 +35,7 @@ SHOWN = {
     ),
     "evaluation": (("test/score", "test score"),),
 }
-CURVES = {"warm-up": "warmup/seeing", "training": "rollout/score"}
+CURVES = {"pretrain": "warmup/seeing", "warm-up": "warmup/seeing", "training": "rollout/score"}
 
 
 class LiveProgress:

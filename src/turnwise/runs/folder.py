@@ -121,6 +121,16 @@ class Run:
         """The scores on test tasks."""
         return self.path / "eval.json"
 
+    @property
+    def base(self) -> Path:
+        """The model that adapters are put on, where the run trained it itself."""
+        return self.path / "base"
+
+    @property
+    def adapters(self) -> Path:
+        """The folder of finished adapters, in PEFT's format."""
+        return self.path / "adapters"
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the folder for writing; the system lets go of it even if the process is killed.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turnwise.runs import names
+from turnwise.runs.adapters import adapter_lines
 from turnwise.runs.checkpoints import Checkpoints
 from turnwise.runs.curve import draw_curve
 from turnwise.runs.diagnosis import warnings
@@ -45,6 +46,7 @@ def write_report(run: Run, *, command: str = "") -> str:
         _thoughts(scores),
         _costs(records),
         _warnings(records, scores),
+        adapter_lines(run.adapters),
         _next(run),
     )
     text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
@@ -158,7 +160,7 @@ def _costs(records: Sequence[Record]) -> list[str]:
     """Return the table of MATH 6; totals count from the run's start, so phases are differences."""
     if not records:
         return []
-    warmups = [record for record in records if record["phase"] == names.WARMUP]
+    warmups = [record for record in records if record["phase"] != names.TRAIN]
     lines = ["## Cost", "", "| | warm-up | training | in all |", "|---|---:|---:|---:|"]
     for label, metrics in names.COSTS.items():
         if not any(name in records[-1] for name in metrics):
