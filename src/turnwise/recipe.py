@@ -225,6 +225,11 @@ class Recipe(Settings):
                     f"{where}.merge_warmup = true merges the warm-up's adapter, but there is no "
                     "warm-up: set it to false, or give [warmup] steps"
                 )
+            if self.pretrain is not None and policy.dtype == "float16":
+                raise ValueError(
+                    f"[pretrain] trains all weights, which underflow in policies.{name}.dtype = "
+                    "'float16': use 'bfloat16' or 'float32'"
+                )
             if self.pretrain is not None and not self.pretrain.steps:
                 raise ValueError("pretrain.steps = 0 trains nothing: leave [pretrain] out")
 

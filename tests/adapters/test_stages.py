@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -65,6 +66,15 @@ def test_the_warmup_is_a_baseline_of_the_report(stacked):
     alone = api.evaluate_run(stacked, tasks=4, seed=3)
     assert alone.baselines["warmup"] == scores["baselines"]["warmup"]
     assert alone.score == scores["score"]
+
+
+def test_a_run_may_be_moved(stacked, tmp_path):
+    moved = shutil.copytree(stacked, tmp_path / "moved")
+    mine = [api.load_run(run) for run in (stacked, moved)]
+    for one in mine:
+        one.use(one.checkpoint.path / "policy")
+    assert mine[0].policy.digest() == mine[1].policy.digest()
+    assert mine[1].policy.merged[0].path == (moved / "adapters/sft").resolve()
 
 
 def test_trees_are_flat_rows_on_merged_weights(stacked):
@@ -151,6 +161,7 @@ def test_a_run_stopped_in_pretraining_is_scored_by_its_whole_weights(tmp_path):
         ("policies.main.lora=none", r"\[pretrain\] trains all weights before an adapter exists"),
         ("warmup=none", r"merges the warm-up's adapter, but there is no warm-up"),
         ("warmup.steps=0", r"merges the warm-up's adapter, but there is no warm-up"),
+        ("policies.main.dtype=float16", r"\[pretrain\] trains all weights, which underflow"),
         ("pretrain.steps=0", r"pretrain\.steps = 0 trains nothing: leave \[pretrain\] out"),
         ("pretrain.optimizer.warmup_steps=80", r"pretrain\.optimizer\.warmup_steps = 80 outlasts"),
     ],
