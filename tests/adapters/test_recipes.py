@@ -9,7 +9,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from turnwise import api
+from turnwise import api, scoring
 from turnwise.errors import ModelError
 from turnwise.policies import PolicyConfig, load_policy
 from turnwise.recipe import load_recipe
@@ -50,7 +50,7 @@ def test_a_recipe_for_a_real_model_trains_its_family(name, small_model, train):
     base = AutoModelForCausalLM.from_pretrained(model)
     merged = PeftModel.from_pretrained(base, str(run / "adapters/sft")).merge_and_unload()
     stacked = PeftModel.from_pretrained(merged, str(run / "adapters/grpo"))
-    mine = api.load_run(run)
+    mine = scoring.load_run(run)
     mine.use(mine.checkpoint.path / "policy")
     ids = torch.arange(10, 30)[None]
     with torch.no_grad():

@@ -2,13 +2,14 @@
 
 import itertools
 import json
+import shutil
 
 import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from turnwise import api
+from turnwise import api, scoring
 from turnwise.errors import ConfigError, ModelError
 from turnwise.forest import ForestConfig, choose
 from turnwise.recipe import load_recipe
@@ -48,7 +49,7 @@ def test_the_phases_follow_one_another_and_their_costs_add_up(stacked):
 def test_training_begins_with_the_merged_weights(stacked):
     """Base + imitation, merged: the fresh adapter says nothing, and the KL is 0 at first."""
     base = AutoModelForCausalLM.from_pretrained(stacked / "base")
-    mine = api.load_run(stacked)
+    mine = scoring.load_run(stacked)
     mine.use(stacked / "start")
     start = logits(mine.policy.model)
     with mine.policy.model.disable_adapter():
@@ -62,13 +63,22 @@ def test_training_begins_with_the_merged_weights(stacked):
 
 def test_the_warmup_is_a_baseline_of_the_report(stacked):
     scores = json.loads((stacked / "eval.json").read_text())
-    alone = api.evaluate_run(stacked, tasks=4, seed=3)
+    alone = scoring.evaluate_run(stacked, tasks=4, seed=3)
     assert alone.baselines["warmup"] == scores["baselines"]["warmup"]
     assert alone.score == scores["score"]
 
 
+def test_a_run_may_be_moved(stacked, tmp_path):
+    moved = shutil.copytree(stacked, tmp_path / "moved")
+    mine = [scoring.load_run(run) for run in (stacked, moved)]
+    for one in mine:
+        one.use(one.checkpoint.path / "policy")
+    assert mine[0].policy.digest() == mine[1].policy.digest()
+    assert mine[1].policy.merged[0].path == (moved / "adapters/sft").resolve()
+
+
 def test_trees_are_flat_rows_on_merged_weights(stacked):
-    mine = api.load_run(stacked)
+    mine = scoring.load_run(stacked)
     mine.use(mine.checkpoint.path / "policy")
     renderer = mine.policy.renderer
     prompt = renderer.prompt_ids([Message(role="user", content="lake\n r0c0 start you r0c0")])
@@ -137,12 +147,12 @@ def test_a_run_stopped_in_pretraining_is_scored_by_its_whole_weights(tmp_path):
 
         assert make_base(recipe, run, parts, resumed=False)
         assert not sessions[0].policy.has_adapter
-        scores = api.evaluate_run(run.path, tasks=2)
+        scores = scoring.evaluate_run(run.path, tasks=2)
         assert scores.checkpoint == "pretrain 25"
         session = parts(recipe)
         assert run_phases(session, recipe, api.plan_of(recipe), resumed=False)
         session.metrics.close()
-    assert np.isfinite(api.evaluate_run(run.path, tasks=2).score)
+    assert np.isfinite(scoring.evaluate_run(run.path, tasks=2).score)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +161,7 @@ def test_a_run_stopped_in_pretraining_is_scored_by_its_whole_weights(tmp_path):
         ("policies.main.lora=none", r"\[pretrain\] trains all weights before an adapter exists"),
         ("warmup=none", r"merges the warm-up's adapter, but there is no warm-up"),
         ("warmup.steps=0", r"merges the warm-up's adapter, but there is no warm-up"),
+        ("policies.main.dtype=float16", r"\[pretrain\] trains all weights, which underflow"),
         ("pretrain.steps=0", r"pretrain\.steps = 0 trains nothing: leave \[pretrain\] out"),
         ("pretrain.optimizer.warmup_steps=80", r"pretrain\.optimizer\.warmup_steps = 80 outlasts"),
     ],
@@ -177,5 +188,5 @@ def test_training_goes_on_from_a_stack(stacked, train):
     again = train(model, "policies.main.nano=none", "pretrain=none")
     below = json.loads((again / "adapters/grpo/merge_first.json").read_text())
     assert [entry["adapter"].split("/")[-1] for entry in below] == ["sft", "sft"]
-    scores = api.evaluate_run(again, tasks=4, seed=3)
+    scores = scoring.evaluate_run(again, tasks=4, seed=3)
     assert scores.checkpoint.startswith("train")

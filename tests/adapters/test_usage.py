@@ -7,7 +7,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from turnwise import api
+from turnwise import scoring
 from turnwise.runs import Checkpoints
 
 CHAT = [{"role": "user", "content": "lake\n r0c0 start r0c1 ice\n r1c0 hole r1c1 goal\n you r0c0"}]
@@ -24,7 +24,7 @@ def run(request, train):
 
 def loaded(folder):
     """Return the run's best policy as turnwise loads it."""
-    mine = api.load_run(folder)
+    mine = scoring.load_run(folder)
     mine.use(mine.checkpoint.path / "policy")
     return mine.policy
 

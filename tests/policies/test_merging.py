@@ -137,6 +137,13 @@ def test_a_stack_without_its_first_adapter_is_refused(stack, tiny_dir, tmp_path)
         load(tmp_path / "second", lora=None)
 
 
+@pytest.mark.parametrize("text", ["{", "[1]", '[{"adapter": "../first"}]'])
+def test_a_damaged_note_says_what_it_should_be(stack, tmp_path, text):
+    (tmp_path / "second" / "merge_first.json").write_text(text)
+    with pytest.raises(ModelError, match=r"merge_first\.json cannot be read .*expected a list"):
+        load(tmp_path / "second", lora=None)
+
+
 def test_a_refused_stack_leaves_the_policy_as_it_was(stack, tiny_dir, tmp_path):
     policy = load(tiny_dir, LoraSettings(rank=3, targets=LORA.targets))
     before = policy.digest()

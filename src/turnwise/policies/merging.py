@@ -84,21 +84,30 @@ def read_merged(folder: Path) -> tuple[Merged, ...]:
     """Return what is to be merged into the base before the adapter in `folder`, in order.
 
     Raises:
-        ModelError: if one of them is not there, or not the one that was merged.
+        ModelError: if one of them is not there or not the one that was merged, or if the note is
+            damaged.
     """
     note = folder / MERGED_FILE
     if not note.is_file():
         return ()
+    try:
+        entries = json.loads(note.read_text(encoding="utf-8"))
+        noted = [(str(entry["adapter"]), str(entry["blake2b"])) for entry in entries]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelError(
+            f"{note} cannot be read ({error}): expected a list of adapter and blake2b, in the "
+            "order of merging; write it anew, or save the adapter again"
+        ) from error
     found: list[Merged] = []
-    for entry in json.loads(note.read_text(encoding="utf-8")):
-        path = (folder / entry["adapter"]).resolve()
+    for place, digest in noted:
+        path = (folder / place).resolve()
         if not (path / ADAPTER_FILE).is_file() or not (path / WEIGHTS_FILE).is_file():
             raise ModelError(
                 f"adapter {folder} belongs on weights with the adapter {path} merged in, which is "
                 f"not there: put it there, or correct its path in {note}"
             )
         merged = Merged.of(path)
-        if merged.digest != entry["blake2b"]:
+        if merged.digest != digest:
             raise ModelError(
                 f"adapter {folder} belongs on weights with another adapter merged in than the one "
                 f"that is now in {path}: put the former one there, or correct the path in {note}"
