@@ -45,20 +45,26 @@ PLACES: dict[str, tuple[Any, str]] = {
 
 def main() -> None:
     for line in sys.stdin:
+        job = json.loads(line)
+        heard, said = os.pipe()  # not the log itself: a child's file size limit would cut its words
         child = os.fork()
         if child == 0:
-            os._exit(work(json.loads(line)))
+            os.close(heard)
+            os._exit(work(job, said))
+        os.close(said)
+        with open(heard, "rb") as words:
+            Path(job["log"]).write_bytes(words.read())
         _, status = os.waitpid(child, 0)
         sys.stdout.write(json.dumps({"code": os.waitstatus_to_exitcode(status)}) + "\n")
         sys.stdout.flush()
 
 
-def work(job: dict[str, Any]) -> int:
+def work(job: dict[str, Any], said: int) -> int:
     """Run `turnwise` with the job's arguments; return its exit code."""
     torch.set_num_threads(1)
-    log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+    os.dup2(said, 1)
+    os.dup2(said, 2)
+    os.close(said)
     for event in job["events"]:
         plant(**event)
     try:
