@@ -19,6 +19,9 @@ from turnwise.runs import read_metrics
 BLOCK, LEAD = 32768, 7
 """Of wandb's files, which are LevelDB logs of protobuf records: block size; bytes of a header."""
 
+ON_ITS_WAY = 0.5
+"""Seconds for which trackio gathers what it is given before it writes it."""
+
 
 def needs(package):
     missing = importlib.util.find_spec(package) is None
@@ -100,10 +103,14 @@ def test_after_a_kill_no_step_is_sent_twice_and_another_run_of_the_name_is_anoth
     logs, _, runs = trackio_logs("turnwise", "run")
     assert sorted(runs) == sorted({"run", name}) and name.startswith("run-")
     sent = [log["step"] for log in logs[:-1]]
-    expected = axis(read_metrics(run / "metrics.jsonl"))
+    records = read_metrics(run / "metrics.jsonl")
+    records = dict(zip(axis(records), records, strict=True))
     assert sent == sorted(set(sent))
-    assert set(sent) <= set(expected)
-    assert len(expected) - len(sent) <= 1, "what was on its way when it was killed"
+    assert set(sent) <= set(records)
+    lost = sorted(set(records) - set(sent))
+    assert lost == [step for step in records if lost and lost[0] <= step <= lost[-1]], "one gap"
+    waited = sum(records[step].get("time/step", 0.0) for step in lost[1:])
+    assert waited < 2 * ON_ITS_WAY, "only what was on its way when it was killed"
 
 
 def wandb_records(folder):
