@@ -29,13 +29,20 @@ SHOWN = {
     "warm-up": (("loss/ce", "loss"), ("warmup/seeing", "seeing")),
     "training": (
         ("rollout/score", "score"),
+        ("credit/return_mean", "return"),
         ("validation/score", "validation"),
         ("policy/span_entropy", "entropy"),
         ("credit/mixed_share", "mixed"),
     ),
     "evaluation": (("test/score", "test score"),),
 }
-CURVES = {"pretrain": "warmup/seeing", "warm-up": "warmup/seeing", "training": "rollout/score"}
+CURVES = {
+    "pretrain": ("warmup/seeing",),
+    "warm-up": ("warmup/seeing",),
+    "training": ("rollout/score", "credit/return_mean"),
+}
+"""What is drawn: the first that has moved. Single steps of a long game never win it, so that their
+score stays where it is; their return does not."""
 
 
 class LiveProgress:
@@ -55,7 +62,7 @@ class LiveProgress:
         self._task: TaskID | None = None
         self._phase, self._total = "", 0
         self._latest: dict[str, float] = {}
-        self._curve: list[float] = []
+        self._curves: list[list[float]] = []
         self._said = 0.0
 
     def __enter__(self) -> LiveProgress:
@@ -76,26 +83,29 @@ class LiveProgress:
         """Draw a new bar."""
         self._close()
         self._phase, self._total = phase, total
-        self._latest, self._curve, self._said = {}, [], 0.0
+        self._latest, self._said = {}, 0.0
+        self._curves = [[] for _ in CURVES.get(phase, ())]
         if self._console.is_terminal:
             self._task = self._bars.add_task(phase, total=total, completed=done, curve="", facts="")
 
     def advance(self, done: int, metrics: Mapping[str, float]) -> None:
         """Move the bar and show the phase's most telling metrics."""
         self._latest.update(metrics)
-        curve = CURVES.get(self._phase, "")
-        if curve in metrics:
-            self._curve.append(metrics[curve])
+        for name, values in zip(CURVES.get(self._phase, ()), self._curves, strict=True):
+            if name in metrics:
+                values.append(metrics[name])
+        moved = (values for values in self._curves if len(set(values)) > 1)
+        curve = sparkline(next(moved, next(iter(self._curves), [])))
         facts = "  ".join(
             f"{label} {self._latest[name]:.2f}"
             for name, label in SHOWN.get(self._phase, ())
             if name in self._latest
         )
         if self._task is not None:
-            self._bars.update(self._task, completed=done, curve=sparkline(self._curve), facts=facts)
+            self._bars.update(self._task, completed=done, curve=curve, facts=facts)
         elif done >= self._total or time.monotonic() - self._said > LINE_EVERY:
             self._said = time.monotonic()
-            line = f"{self._phase} {done}/{self._total}  {sparkline(self._curve)}  {facts}"
+            line = f"{self._phase} {done}/{self._total}  {curve}  {facts}"
             self._console.print(line, highlight=False, soft_wrap=True)
 
     def note(self, text: str) -> None:
