@@ -14,12 +14,13 @@ SAYS = {
     "01_play_an_env.py": ("score 1", "optimal  1.00 ± 0.00"),
     "02_rows_and_a_reward.py": ("after training:  +", "prompts that were held out"),
     "03_an_env_of_your_own.py": ("EnvReport(name='crossing'", "crossings never seen"),
+    "04_a_real_model.py": ("after training", "asked of a new lake, it says:"),
 }
 
 
-def run(name, folder):
+def run(name, folder, *arguments):
     """Run an example in a folder of its own; return what it prints."""
-    command = [sys.executable, str(EXAMPLES / name)]
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
     done = subprocess.run(
         command, cwd=folder, env=os.environ, capture_output=True, text=True, timeout=280
     )
@@ -33,8 +34,9 @@ def test_every_example_is_run():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAYS)
-def test_an_example_runs(name, tmp_path):
-    said = run(name, tmp_path)
+def test_an_example_runs(name, tmp_path, small_model):
+    real = (str(small_model("qwen3")), "preset=smoke") if name.startswith("04") else ()
+    said = run(name, tmp_path, *real)
     for words in SAYS[name]:
         assert words in said
     if name.startswith("02"):
