@@ -380,3 +380,49 @@ def test_traps_that_cannot_be_are_refused():
     env = make_env("frozen-lake", start="random", traps=1.0, frozen_probability=1.0)
     with pytest.raises(ConfigError, match="no 4x4 map with a dead end"):
         env.generate(np.random.default_rng(0))
+
+
+def test_with_sight_the_player_reads_the_cells_around_it_and_no_others():
+    env, rng = make_env("frozen-lake", size=6, sight=2), np.random.default_rng(0)
+    for number in range(30):
+        first = env.reset(task_of(env, number))
+        cells = [cell for cell, letter in enumerate(first.lake.letters) if letter in "SF"]
+        here = int(rng.choice(cells))
+        state = state_of(first.map, here)
+        seen = env.observe(state, "player")
+        head, *lines, last = seen.text.split("\n")
+        table = [line.split() for line in lines]
+        assert (head, last, seen.description) == ("lake", f" you {state.lake.name(here)}", "")
+        assert [len(line) for line in table] == [5] * 5
+        assert table[2][2] == "you"
+        for cell, letter in enumerate(state.lake.letters):
+            down, right = cell // 6 - here // 6, cell % 6 - here % 6
+            if max(abs(down), abs(right)) <= 2 and cell != here:
+                names = {"S": "start", "F": "ice", "H": "hole", "G": "goal"}
+                assert table[2 + down][2 + right] == names[letter]
+        rows, columns = (min(i, 2) + min(5 - i, 2) + 1 for i in divmod(here, 6))
+        assert sum(line.count("edge") for line in table) == 25 - rows * columns
+
+
+def test_what_is_out_of_sight_changes_nothing():
+    near, far = make_env("frozen-lake", sight=1), make_env("frozen-lake", sight=3)
+    one, two = (
+        state_of(("SFFF", "FFFF", "FFFF", "FFFG"), 0),
+        state_of(("SFFF", "FFFF", "FFHF", "FFFG"), 0),
+    )
+    assert near.observe(one, "player") == near.observe(two, "player")
+    assert far.observe(one, "player") != far.observe(two, "player")
+
+
+def test_without_a_clock_all_turns_in_a_cell_are_compared():
+    def keys(**options):
+        env = make_env("frozen-lake", **options)
+        places = [(0, 0), (0, 5), (1, 0)]
+        rows = ("SFFF", "FFFF", "FFFF", "FFFG")
+        return [
+            env.state_key(state_of(rows, cell, steps=steps), "player") for cell, steps in places
+        ]
+
+    assert len(set(keys())) == 3
+    early, late, elsewhere = keys(clock=False)
+    assert early == late != elsewhere

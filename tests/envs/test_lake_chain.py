@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from turnwise.envs import FrozenLake, FrozenLakeConfig, make_env
-from turnwise.envs.lake_chain import free_cells, measures, occupancy
+from turnwise.envs.lake_baselines import reflex, reflex_chances
+from turnwise.envs.lake_chain import free_cells, measures, occupancy, success_of
+from turnwise.envs.lake_maps import ACTIONS
 from turnwise.envs.lake_solver import action_values
 from turnwise.noise import generator
 from turnwise.types import Task
@@ -104,3 +108,29 @@ def test_play_may_begin_anywhere_with_the_start_left_where_it_is():
     assert all(data["map"] == list(STANDARD) and data["limit"] == 1 for data in drawn)
     state = env.reset(Task(id="t", env=env.name, seed=0, data=drawn[0]))
     assert env.step(state, "player", "UP", np.random.default_rng(0)).truncated
+
+
+@pytest.mark.parametrize("slippery", [False, True])
+def test_the_reflex_as_a_table_is_the_reflex_at_play(slippery):
+    rows = ("SFFF", "FFHF", "HFFH", "FFFG")  # a fork, one way ahead, and a dead end
+    env = FrozenLake(FrozenLakeConfig(map=rows, slippery=slippery))
+    state = env.reset(Task(id="t", env=env.name, seed=0, data=env.generate(generator(0))))
+    wanted = reflex_chances(rows)
+    for cell in free_cells(rows):
+        taken = [reflex(replace(state, position=cell), generator(1, cell, i)) for i in range(200)]
+        shares = [taken.count(action) / 200 for action in ACTIONS]
+        assert shares == pytest.approx(wanted[cell].tolist(), abs=0.12)
+        assert {share > 0 for share, p in zip(shares, wanted[cell], strict=True) if not p} <= {
+            False
+        }
+    assert wanted.sum(axis=1) == pytest.approx(1)
+
+
+def test_the_reflex_wins_some_maps_always_and_some_half_the_time():
+    def chance(*rows):
+        return success_of(rows, False, 12, 0, reflex_chances(rows))
+
+    assert chance("SFFF", "FFFF", "FFFF", "FFFG") == pytest.approx(1)
+    assert chance("SHFF", "FHFF", "FHFF", "FFFG") == pytest.approx(1)  # only one way
+    half = chance("SFFF", "FHHF", "FFHF", "HHHG")  # DOWN first ends in a pocket
+    assert half == pytest.approx(0.5)

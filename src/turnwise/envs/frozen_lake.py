@@ -3,8 +3,8 @@
 Task: a map of S (start), F (ice), H (hole) and G (goal), random or given. Dynamics are gymnasium's
     FrozenLake-v1, slips included (`is_slippery`: the intended direction or one of the two beside
     it, a third each); a move off the edge stays where it is.
-What each role sees: the only role, `player`, reads the content of every cell by name (`r0c0` is
-    the upper left) and its own cell; not the steps left, nor whether the ice is slippery.
+What each role sees: the only role, `player`, reads what is on every cell by name (`r0c0` is upper
+    left), or, with `sight`, around it, and its own cell; not the steps left, nor the kind of ice.
 Actions: LEFT, DOWN, RIGHT, UP.
 Rewards: `goal` (agent), 1 on reaching the goal; `fall` (agent), 1 on falling, so that recipes give
     it a negative weight; `progress` (process), by how many steps the shortest path to the goal has
@@ -62,6 +62,7 @@ from turnwise.envs.lake_maps import (
 )
 from turnwise.envs.lake_solver import action_values, advantages, normalised, slide
 from turnwise.envs.lake_state import LakeState, render_lake, shortest_path
+from turnwise.envs.lake_views import observe_lake
 from turnwise.envs.split import split_of
 from turnwise.errors import ConfigError, DataError, EnvError, IllegalActionError
 from turnwise.settings import Settings
@@ -82,6 +83,12 @@ class FrozenLakeConfig(Settings):
     in every split: there is no unseen test, and task sources say `seen`."""
     slippery: bool = False
     """Whether steps slip to the sides, as in gymnasium's `is_slippery`."""
+    sight: int | None = Field(default=None, ge=1, le=LARGEST)
+    """How many rows and columns away the player sees: cells are laid out around it, not named, and
+    nothing is described. None shows the whole map."""
+    clock: bool = True
+    """Whether turns in one cell are compared only at equal steps left, which no player sees; where
+    these hardly matter, false compares all turns in the cell."""
     frozen_probability: float = Field(default=0.8, gt=0, le=1)
     """Probability of ice, against hole, in random maps; gymnasium's default."""
     step_limit: float = Field(default=2.0, ge=1)
@@ -255,9 +262,7 @@ class FrozenLake(Env[LakeState]):
         data = task.data
         missing = [key for key in ("map", "slippery", "limit") if key not in data]
         if missing:
-            raise DataError(
-                f"task {task.id!r} has no {missing[0]!r}: expected map, slippery, limit"
-            )
+            raise DataError(f"task {task.id!r} has no {missing[0]}: expected map, slippery, limit")
         rows = tuple(data["map"])
         state = LakeState(
             map=rows,
@@ -276,14 +281,8 @@ class FrozenLake(Env[LakeState]):
         return state
 
     def observe(self, state: LakeState, role: str) -> Observation:
-        """Return the lake in words; the description says where each action leads."""
-        lake, here = state.lake, state.position
-        near = []
-        for action, cell in zip(ACTIONS, lake.moves[here], strict=True):
-            what = "edge" if cell == here else f"{lake.name(cell)} {lake.content(cell)}"
-            near.append(f"{action} {what}")
-        text = f"{lake.text}\n you {lake.name(here)}"
-        return Observation(text=text, legal=ACTIONS, description=" ".join(near))
+        """Return the lake in words (`lake_views.py`)."""
+        return observe_lake(state, self.config.sight)
 
     def step(
         self, state: LakeState, role: str, action: str, noise: np.random.Generator
@@ -321,9 +320,10 @@ class FrozenLake(Env[LakeState]):
         return float(state.at_goal)
 
     def state_key(self, state: LakeState, role: str) -> str:
-        """Return map, ice, cell and steps left."""
+        """Return map, ice, cell and, unless `clock` is off, steps left."""
         ice = "slippery" if state.slippery else "firm"
-        return f"{state.lake.digest}/{ice}/{state.lake.name(state.position)}/{state.left}"
+        left = f"/{state.left}" if self.config.clock else ""
+        return f"{state.lake.digest}/{ice}/{state.lake.name(state.position)}{left}"
 
     def baselines(self) -> Mapping[str, Baseline]:
         """Return the players of `lake_baselines.py`."""

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from turnwise.envs.base import Baseline
-from turnwise.envs.lake_maps import ACTIONS
+from turnwise.envs.lake_maps import ACTIONS, Rows, lake_of
 from turnwise.envs.lake_solver import action_values, success_chances
 from turnwise.envs.lake_state import LakeState, shortest_path
 
@@ -41,8 +42,12 @@ def _always(action: str, state: LakeState, rng: np.random.Generator) -> str:
 
 
 def _safe(state: LakeState) -> list[int]:
+    return _safe_in(state.map, state.position)
+
+
+def _safe_in(rows: Rows, here: int) -> list[int]:
     """Return the actions that lead to another cell, on the map, without a hole."""
-    lake, here = state.lake, state.position
+    lake = lake_of(rows)
     return [
         action
         for action, cell in enumerate(lake.moves[here])
@@ -60,6 +65,22 @@ def reflex(state: LakeState, rng: np.random.Generator) -> str:
     """Return DOWN or RIGHT, whichever is safe, by chance if both; else a safe action."""
     ahead = [action for action in _safe(state) if ACTIONS[action] in ("DOWN", "RIGHT")]
     return ACTIONS[ahead[rng.integers(len(ahead))]] if ahead else safe_walk(state, rng)
+
+
+def reflex_chances(rows: Rows) -> NDArray[np.float64]:
+    """Return how likely the reflex takes each action in each cell [C, 4]: `reflex` as a table.
+
+    Example:
+        >>> reflex_chances(("SF", "FG"))[0].tolist(), reflex_chances(("SH", "FG"))[0].tolist()
+        ([0.0, 0.5, 0.5, 0.0], [0.0, 1.0, 0.0, 0.0])
+    """
+    chances = np.zeros((len(lake_of(rows).letters), len(ACTIONS)))
+    for cell in range(len(chances)):
+        safe = _safe_in(rows, cell)
+        taken = [action for action in safe if ACTIONS[action] in ("DOWN", "RIGHT")] or safe
+        taken = taken or list(range(len(ACTIONS)))
+        chances[cell, taken] = 1 / len(taken)
+    return chances
 
 
 def follow_shortest_path(state: LakeState, rng: np.random.Generator) -> str:

@@ -52,6 +52,17 @@ def occupancy(rows: Rows, slippery: bool, limit: int, start: int, player: Array)
     return flow
 
 
+def success_of(rows: Rows, slippery: bool, limit: int, start: int, player: Array) -> float:
+    """Return the probability that a player reaches a goal from `start` within `limit` steps.
+
+    Example:
+        >>> success_of(("SF", "HG"), False, 2, 0, np.full((4, 4), 0.25))
+        0.0625
+    """
+    goal = np.array([letter == "G" for letter in lake_of(rows).letters])
+    return float(occupancy(rows, slippery, limit, start, player)[-1] @ goal)
+
+
 def measures(rows: Rows, slippery: bool, limit: int, start: int, player: Array) -> dict[str, float]:
     """Return the exact measures of a player.
 
@@ -69,12 +80,11 @@ def measures(rows: Rows, slippery: bool, limit: int, start: int, player: Array) 
         (0.653, 0.352)
     """
     free = list(free_cells(rows))
-    goal = np.array([letter == "G" for letter in lake_of(rows).letters])
     worth = (player * np.array(advantages(rows, slippery))).sum(axis=1)
     best = np.eye(4)[action_values(rows, slippery).argmax(axis=1)]
     visits = occupancy(rows, slippery, DEMO_STEPS, lake_of(rows).start, best)[:-1].sum(axis=0)
     shares = visits[free] / visits[free].sum()
-    success = float(occupancy(rows, slippery, limit, start, player)[-1] @ goal)
+    success = success_of(rows, slippery, limit, start, player)
     optimum = float(success_chances(rows, slippery, limit)[limit, start].max())
     return {
         "success": success,
