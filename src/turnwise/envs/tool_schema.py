@@ -75,9 +75,11 @@ class Tool:
     def _value(self, name: str, value: Any) -> Any:
         try:
             return self.readers[name].validate_json(json.dumps(value), strict=True)
-        except (ValidationError, ValueError) as error:
-            what = error.errors()[0]["msg"] if isinstance(error, ValidationError) else "too large"
-            raise IllegalActionError(f"{self.name}: {name}: {what}") from None
+        except ValidationError as error:
+            what = error.errors()[0]["msg"]
+        except (ValueError, RecursionError):
+            what = "the value is too large"
+        raise IllegalActionError(f"{self.name}: {name}: {what}") from None
 
 
 def make_tool(method: Callable[..., Any], owner: str) -> Tool:
@@ -109,8 +111,9 @@ def make_tool(method: Callable[..., Any], owner: str) -> Tool:
         if not described.get(parameter.name):
             cure = f"add `{parameter.name}: ...` under `Args:`"
             _refuse(where, f"does not describe {parameter.name!r} in its docstring", cure)
-        schema = schema_of(hints[parameter.name], f"{where}, {parameter.name!r}")
-        properties[parameter.name] = _described(schema, described[parameter.name])
+        place, said_of_it = f"{where}, {parameter.name!r},", described[parameter.name]
+        schema = schema_of(hints[parameter.name], place)
+        properties[parameter.name] = _described(schema, said_of_it, place)
     required = tuple(p.name for p in own if p.default is p.empty)
     shape = {"type": "object", "properties": properties}
     function: dict[str, Any] = {"name": name, "description": said, "parameters": shape}
@@ -194,13 +197,11 @@ def _entries(section: str) -> list[str]:
     return entries
 
 
-def _described(schema: dict[str, Any], said: str) -> dict[str, Any]:
-    """Return a parameter's schema with its description; `(choices: [...])` at its end is an enum."""
-    choices = _CHOICES.search(said)
-    if choices is None:
-        return schema | {"description": said}
-    listed = [str(choice).strip() for choice in json.loads(choices[1])]
-    return schema | {"enum": listed, "description": said[: choices.start()].strip()}
+def _described(schema: dict[str, Any], said: str, where: str) -> dict[str, Any]:
+    """Return a parameter's schema with its description."""
+    if _CHOICES.search(said):  # transformers shows them to the model, but nothing would check them
+        _refuse(where, "names its choices in the docstring", "write the type Literal[...] instead")
+    return schema | {"description": said}
 
 
 def _enum(values: list[Any], where: str) -> dict[str, Any]:
@@ -226,10 +227,9 @@ def _hints(method: Callable[..., Any], where: str) -> dict[str, Any]:
     """Return the type hints of what a model gives and gets; those of the state may be anything."""
     kept = [*list(inspect.signature(method).parameters)[2:], "return"]
     shown = {k: v for k, v in method.__annotations__.items() if k in kept and k != NOISE}
-    namespace = vars(inspect.getmodule(method)) if inspect.getmodule(method) else {}
     plain = types.SimpleNamespace(__annotations__=shown)
     try:
-        return typing.get_type_hints(plain, globalns=dict(method.__globals__) | namespace)
+        return typing.get_type_hints(plain, globalns=method.__globals__)
     except (NameError, TypeError) as error:
         _refuse(where, f"has a type hint that cannot be read ({error})", "import what it names")
 
