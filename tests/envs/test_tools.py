@@ -192,7 +192,7 @@ DEEP = "[" * 50_000 + "]" * 50_000
     [
         ("", "'' is no JSON"),
         ("price", "'price' is no JSON"),
-        ("price(item='tea')", "is no JSON: write {\"name\": ..., "),
+        ("price(item='tea')", 'is no JSON: write {"name": ..., '),
         ('__import__("os").system("true")', "is no JSON"),
         ("{'name': 'leave', 'arguments': {}}", "is no JSON"),
         ('{"name": "leave", "arguments": {}} and', "is no JSON"),
@@ -224,7 +224,7 @@ DEEP = "[" * 50_000 + "]" * 50_000
         (f'{{"name": "price", "arguments": {{"item": {DEEP}}}}}', "at most 100000 are read"),
         ('{"name": "\\ud800", "arguments": {}}', "half a character"),
         ('{"name": "price", "arguments": {"item": "\\udfff"}}', "half a character"),
-        ('{"name": "prıce", "arguments": {}}', "there is no tool 'prıce'"),
+        ('{"name": "pr\\u0131ce", "arguments": {}}', "there is no tool 'pr\u0131ce'"),
     ],
 )
 def test_a_wrong_call_is_told_and_does_nothing(inner, error):
@@ -249,9 +249,7 @@ def test_any_text_of_a_call_is_read_or_refused(text):
         assert isinstance(call.name, str)
     env, state = start()
     step = env.step(state, "player", f"<tool_call>{text}</tool_call>", chance())
-    assert step.truncated or len(step.state.told) == len(
-        calls_in(f"<tool_call>{text}</tool_call>")
-    )
+    assert step.truncated or len(step.state.told) == len(calls_in(f"<tool_call>{text}</tool_call>"))
 
 
 @given(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=9), max_size=3))

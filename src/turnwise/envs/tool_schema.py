@@ -145,7 +145,8 @@ def schema_of(hint: Any, where: str) -> dict[str, Any]:
         >>> schema_of(list[int] | None, "f, 'x'")
         {'type': 'array', 'items': {'type': 'integer'}, 'nullable': True}
     """
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    origin = typing.get_origin(hint)
+    args: list[Any] = list(typing.get_args(hint))
     if hint is Any:
         return {}
     if hint in PLAIN:
@@ -153,7 +154,7 @@ def schema_of(hint: Any, where: str) -> dict[str, Any]:
     if isinstance(hint, type) and issubclass(hint, Enum):
         return _enum([member.value for member in hint], where)
     if origin is Literal:
-        return _enum(list(args), where)
+        return _enum(args, where)
     if origin is Union or origin is types.UnionType:
         return _union(args, where)
     if origin is list:
@@ -211,7 +212,7 @@ def _enum(values: list[Any], where: str) -> dict[str, Any]:
     return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": values}
 
 
-def _union(args: tuple[Any, ...], where: str) -> dict[str, Any]:
+def _union(args: list[Any], where: str) -> dict[str, Any]:
     parts = [schema_of(arg, where) for arg in args if arg is not type(None)]
     if len(parts) == 1:
         found = parts[0]
