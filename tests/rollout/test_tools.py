@@ -18,8 +18,7 @@ from turnwise.tasks import GeneratedTasks
 from turnwise.types import Task
 from turnwise.workflows import solo
 
-COINS = {"amber": 4, "birch": 9, "cedar": 0, "denim": 1, "ember": 2, "flint": 3, "grape": 5,
-         "hazel": 6}  # fmt: skip
+COINS = {"amber": 4, "birch": 9, "cedar": 0, "denim": 1, "ember": 2, "flint": 3}
 TASK = Task(id="t", env="treasure", seed=0, data={"coins": COINS, "pair": ["amber", "birch"]})
 AMBER, BIRCH = (call_text("look", chest=chest) for chest in ("amber", "birch"))
 
@@ -114,7 +113,7 @@ def test_talk_is_random_and_leads_to_what_a_prompt_shows(renderer):
         lengths.add(len(past))
         called |= {told.call for told in state.told}
     assert lengths == {0, 1, 2}
-    assert len(called) == 8
+    assert len(called) == 6
 
 
 def test_tools_need_the_whole_history():

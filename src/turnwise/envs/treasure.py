@@ -1,15 +1,15 @@
 """Treasure: chests that only a tool can look into, and a question about two of them.
 
-Task: six to eight chests hold different numbers of coins, 0 to 9; two of them are named.
+Task: chests hold different numbers of coins, 0 to 9; two of them are named.
 Sees: which two are compared, and after a look what it showed.
-Actions: the tool `look(chest)`, twice an episode at most, or the name of a chest as the answer.
+Actions: the tool `look(chest)`, twice an episode at most, or one of the two names as the answer.
 Rewards: `right`, 1 for the chest of the two that holds more. Looking is free.
 End: with the answer; a third look truncates.
 Baselines: random (half calls, half answers, both uniform), first (answers the first of the two),
 one look (looks into the first, and answers it if it holds 5 or more), optimal (looks into both).
-Exact, with eight chests: random 7/64 = 0.109, first 1/2, one look 7/9 = 0.778, optimal 1. No policy
-that looks into fewer than both is worth more than 7/9.
-Example: `make_env("treasure", chests=6)`.
+Exact, with any number of chests: random 7/16 = 0.438, first 1/2, one look 7/9 = 0.778, optimal 1.
+No policy that looks into fewer than both is worth more than 7/9.
+Example: `make_env("treasure", chests=8)`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LOOKS = 2
 class TreasureConfig(Settings):
     """Options of the treasure."""
 
-    chests: int = Field(default=8, ge=2, le=len(CHESTS))
+    chests: int = Field(default=6, ge=2, le=len(CHESTS))
     """How many chests there are."""
 
 
@@ -54,14 +54,14 @@ class Treasure(ToolEnv[TreasureState]):
 
     Example:
         >>> env = Treasure()
-        >>> coins = dict(zip(CHESTS, range(8), strict=True))
-        >>> data = {"coins": coins, "pair": ["birch", "hazel"]}
+        >>> coins = dict(zip(env.chests, range(6), strict=True))
+        >>> data = {"coins": coins, "pair": ["birch", "flint"]}
         >>> state = env.reset(Task(id="t", env="treasure", seed=0, data=data))
         >>> chance = np.random.default_rng(0)
-        >>> looked = env.step(state, "player", call_text("look", chest="hazel"), chance).state
+        >>> looked = env.step(state, "player", call_text("look", chest="flint"), chance).state
         >>> env.observe(looked, "player").messages[0].content
-        '7'
-        >>> env.score(env.step(looked, "player", "hazel", chance).state)
+        '5'
+        >>> env.score(env.step(looked, "player", "flint", chance).state)
         1.0
     """
 
@@ -110,7 +110,7 @@ class Treasure(ToolEnv[TreasureState]):
         known = _seen(state)
         return Observation(
             text=f"more coins: {first} or {second} ?",
-            legal=self.chests,
+            legal=state.pair,
             description=" ".join(f"{name} {known.get(name, '?')}" for name in state.pair),
         )
 
