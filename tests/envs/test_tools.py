@@ -149,6 +149,26 @@ def test_a_tool_changes_the_state_rewards_and_ends():
     assert (over.terminated, over.state.money, len(over.state.told)) == (True, 10, 1)
 
 
+def test_only_what_the_last_turn_was_told_is_new():
+    env, state = start()
+    price, leave = call_text("price", item="milk"), call_text("leave")
+    step = say(env, state, price, leave + price + price)
+    assert (step.terminated, step.state.fresh, len(step.state.told)) == (True, 1, 2)
+    assert [m.content for m in env.observe(step.state, "player").messages] == ["bye"]
+    step = say(env, state, price, price + leave)
+    assert [m.content for m in env.observe(step.state, "player").messages] == ["2", "bye"]
+
+
+def test_states_that_cannot_hold_calls_are_refused():
+    class Numbers(Small):
+        def reset(self, task):
+            return 3
+
+    env = Numbers()
+    with pytest.raises(EnvError, match="shop: reset returned int: derive the states"):
+        env.observe(env.reset(Task(id="t", env="shop", seed=0, data={})), "player")
+
+
 def test_calls_of_one_turn_are_made_in_their_order():
     env, state = start()
     action = "\n".join([call_text("buy", item="tea")] * 4)

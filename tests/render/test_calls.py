@@ -221,6 +221,8 @@ def test_the_nano_template_takes_chats_of_transformers():
         ("<tool_call>a", ["a"]),
         ("<think><tool_call>a</tool_call></think> b", []),
         ("<think><tool_call>a</tool_call></think><tool_call>b</tool_call>", ["b"]),
+        ("<think> hm <tool_call>a</tool_call>", []),
+        ("<think> hm </think><think><tool_call>a</tool_call>", []),
         ("a</tool_call>", []),
         ("", []),
     ],

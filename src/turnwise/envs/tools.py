@@ -141,6 +141,11 @@ class ToolEnv(Env[S]):
 
     def observe(self, state: S, role: str) -> Observation:
         """Return the question, and after calls what they told, as messages of role `tool`."""
+        if not isinstance(state, ToolState):
+            raise EnvError(
+                f"{self.name}: reset returned {type(state).__name__}: derive the states of an env "
+                "with tools from ToolState"
+            )
         asked = self.ask(state, role)
         if asked.raw:
             raise EnvError(f"{self.name}: raw text has no place for tools: leave `raw` out of ask")
@@ -169,6 +174,7 @@ class ToolEnv(Env[S]):
         if len(state.told) >= self.most_calls:
             return Step(state=state, rewards={}, terminated=False, truncated=True)
         told, rewards, ended = list(state.told), dict[str, float](), False
+        before = len(told)
         for call in calls:
             if ended:
                 break
@@ -185,8 +191,7 @@ class ToolEnv(Env[S]):
             for name, value in result.rewards.items():
                 rewards[name] = rewards.get(name, 0.0) + value
             ended = result.terminated
-        fresh = min(len(calls), len(told))
-        after = replace(state, told=tuple(told), fresh=fresh)
+        after = replace(state, told=tuple(told), fresh=len(told) - before)
         return Step(state=after, rewards=rewards, terminated=ended, truncated=False)
 
     def _call(self, state: S, text: str, noise: np.random.Generator) -> ToolResult:

@@ -58,7 +58,10 @@ def find_object(reply: str) -> list[tuple[Range, Range]]:
 
 
 def _after_thought(reply: str) -> int:
+    """Return where the last thought ends, which is the end of the reply if it does not."""
     end = reply.rfind("</think>")
+    if "<think>" in reply[max(end, 0) :]:
+        return len(reply)
     return 0 if end < 0 else end + len("</think>")
 
 
