@@ -15,6 +15,7 @@ SAYS = {
     "02_rows_and_a_reward.py": ("after training:  +", "prompts that were held out"),
     "03_an_env_of_your_own.py": ("EnvReport(name='crossing'", "crossings never seen"),
     "04_a_real_model.py": ("after training", "asked of a new lake, it says:"),
+    "06_tools.py": ("EnvReport(name='cups'", '"enum": ["red", "green", "blue"]', "<tool_call>"),
 }
 
 
@@ -42,7 +43,7 @@ def test_an_example_runs(name, tmp_path, small_model):
     if name.startswith("02"):
         before, after = (float(line.split()[2].strip(",")) for line in said.splitlines()[:2])
         assert after - before > 0.5
-    if name.startswith("03"):
-        shares = {line.split(":")[0].strip(): line for line in said.splitlines()[1:]}
+    if name.startswith(("03", "05")):
+        shares = {line.split(":")[0].strip(): line for line in said.splitlines() if "% of" in line}
         percent = {who: int(line.split("for ")[1].split("%")[0]) for who, line in shares.items()}
         assert percent["trained"] > percent["random"] + 30

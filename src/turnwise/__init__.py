@@ -17,7 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from turnwise.api import Outcome
-    from turnwise.envs import Env, Observation, Step, check_env, make_env
+    from turnwise.envs import (
+        Env,
+        Observation,
+        Step,
+        ToolEnv,
+        ToolResult,
+        ToolState,
+        check_env,
+        make_env,
+        tool,
+    )
     from turnwise.front import train
     from turnwise.policies import PolicyConfig
     from turnwise.recipe import Recipe, load_recipe, recipe_names
@@ -33,6 +43,9 @@ _HOMES = {
     "Recipe": "recipe",
     "Step": "envs",
     "Task": "types",
+    "ToolEnv": "envs",
+    "ToolResult": "envs",
+    "ToolState": "envs",
     "Turn": "types",
     "check_env": "envs",
     "evaluate_run": "scoring",
@@ -40,6 +53,7 @@ _HOMES = {
     "make_env": "envs",
     "play_run": "scoring",
     "recipe_names": "recipe",
+    "tool": "envs",
     "train": "front",
 }
 
@@ -52,6 +66,9 @@ __all__ = [
     "Recipe",
     "Step",
     "Task",
+    "ToolEnv",
+    "ToolResult",
+    "ToolState",
     "Turn",
     "check_env",
     "evaluate_run",
@@ -59,6 +76,7 @@ __all__ = [
     "make_env",
     "play_run",
     "recipe_names",
+    "tool",
     "train",
 ]
 

@@ -14,14 +14,16 @@ from typing import Literal, TypeAlias
 from pydantic import Field
 
 from turnwise.envs.base import Observation
+from turnwise.envs.tool_calls import calls_in
 from turnwise.errors import ConfigError
 from turnwise.settings import Settings
-from turnwise.types import Failure, Message, Sampling
+from turnwise.types import Failure, Message, Sampling, ToolChat
 
 HistoryRule = Literal["full", "last_n", "observation"]
 AnswerRule = Literal["tag", "whole"]
-Prompt: TypeAlias = tuple[Message, ...] | str
-"""Messages for the chat template, or text that reaches the model as it stands."""
+Prompt: TypeAlias = tuple[Message, ...] | ToolChat | str
+"""Messages for the chat template, with tools or without, or text that reaches the model as it
+stands."""
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
@@ -102,16 +104,16 @@ def prompt_for(config: AgentConfig, past: Sequence[Exchange], observation: Obser
         )
     if observation.raw:
         return observation.text
-    if not observation.messages:
-        return messages_for(config, past, observation.text)
-    before = messages_for(config, past, "")[:-1]
-    return (*before, *observation.messages)
+    messages = messages_for(config, past, observation.text)
+    if observation.messages:
+        messages = (*messages[:-1], *observation.messages)
+    return ToolChat(messages=messages, tools=observation.tools) if observation.tools else messages
 
 
 def demonstration(description: str, action: str, answer: AnswerRule = "tag") -> str:
     """Return the reply that warm-up teaches: a thought that describes, and an answer.
 
-    Where the whole reply is the answer there is no thought.
+    Where the whole reply is the answer there is no thought. A call of a tool is no answer.
 
     Example:
         >>> demonstration("LEFT edge", "DOWN")
@@ -120,6 +122,8 @@ def demonstration(description: str, action: str, answer: AnswerRule = "tag") -> 
     if answer == "whole":
         return action
     thought = f"<think> {description} </think> " if description else ""
+    if calls_in(action):
+        return f"{thought}{action}"
     return f"{thought}<answer> {action} </answer>"
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, get_args
 
-from turnwise.agents import demonstration, messages_for
+import numpy as np
+
+from turnwise.agents import AgentConfig, demonstration, messages_for
 from turnwise.curriculum import UniformCurriculum
 from turnwise.engines import LocalEngine
 from turnwise.envs.base import Env
@@ -22,6 +24,8 @@ from turnwise.policies import (
 from turnwise.recipe import Recipe
 from turnwise.rollout import Runner, check_room
 from turnwise.rollout.runner import NoiseRule
+from turnwise.rollout.seeing import WALK
+from turnwise.rollout.talk import wander_and_talk
 from turnwise.runs import (
     Checkpoints,
     EpisodeLog,
@@ -37,7 +41,7 @@ from turnwise.trainers import (
     Session,
     exact_of,
 )
-from turnwise.types import Split
+from turnwise.types import Split, Task
 from turnwise.workflows import get_workflow
 
 BIG = 50_000_000
@@ -163,9 +167,29 @@ def transcripts_of(recipe: Recipe, tasks: int = 16) -> list[str]:
         state, rng = env.reset(source.task(index)), generator(recipe.seed, "transcript", index)
         seen = env.observe(state, agent.role)
         transcripts += [m.content for m in messages_for(agent, (), seen.text)]
+        transcripts += words_of_tools(env, source.task(index), agent, rng) if seen.tools else []
         any_text = [env.random_action(state, agent.role, rng) for _ in range(4 * (not seen.legal))]
         transcripts += [
             demonstration(seen.description, action, agent.answer)
             for action in (*seen.legal, *any_text)
         ]
     return transcripts
+
+
+def words_of_tools(
+    env: Env[Any], task: Task, agent: AgentConfig, rng: np.random.Generator, walks: int = 8
+) -> list[str]:
+    """Return the schemas of the tools, and what is said in random calls of them."""
+    texts = list(env.observe(env.reset(task), agent.role).tools)
+    for _ in range(walks):
+        _, past = wander_and_talk(env, task, agent, _AsWritten(), rng, WALK)
+        for exchange in past:
+            texts += [exchange.reply, *(message.content for message in exchange.messages)]
+    return texts
+
+
+class _AsWritten:
+    """Models made on the spot say calls as envs write them."""
+
+    def spoken(self, reply: str) -> str:
+        return reply

@@ -17,7 +17,7 @@ from typing import Any
 
 from turnwise import api
 from turnwise.api import RUNS, Outcome
-from turnwise.envs import Env, find_env
+from turnwise.envs import Env, ToolEnv, find_env
 from turnwise.envs.reward_functions import load_functions
 from turnwise.envs.rows import Rows
 from turnwise.errors import ConfigError, RunError
@@ -299,4 +299,6 @@ def _env_wanted(
         data["credit"]["segments"] = {"answer": "return"}
     else:
         data["agents"] = {r: {"role": r, "max_tokens": TRL_TOKENS} for r in kind.roles}
+    if issubclass(kind, ToolEnv):  # a prompt without its past would hide what the tools told
+        data["agents"] = {r: {**agent, "history": "full"} for r, agent in data["agents"].items()}
     return _Wanted(data=data, tables={})

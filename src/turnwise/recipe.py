@@ -19,7 +19,7 @@ from turnwise.agents import AgentConfig
 from turnwise.credit import CreditConfig, check_components
 from turnwise.credit.schemes import SCHEMES
 from turnwise.engines import EngineConfig
-from turnwise.envs import find_env
+from turnwise.envs import ToolEnv, find_env
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.forest import ForestConfig
 from turnwise.losses import LossConfig
@@ -93,6 +93,11 @@ class Recipe(Settings):
                 raise ValueError(
                     f"agents.{role}.policy = {agent.policy!r} is none of the policies "
                     f"{sorted(self.policies)}"
+                )
+            if isinstance(env, ToolEnv) and agent.history != "full":
+                raise ValueError(
+                    f"agents.{role}.history = {agent.history!r} would hide what the tools of env "
+                    f"{env.name!r} told: set it to 'full'"
                 )
         if self.workflow not in WORKFLOWS:
             raise unknown_name("workflow", self.workflow, WORKFLOWS)

@@ -58,6 +58,19 @@ class Message:
         return {"role": self.role, "content": self.content}
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolChat:
+    """Messages, and the JSON schemas of the tools that the chat template is to offer with them.
+
+    Example:
+        >>> ToolChat(messages=(Message(role="user", content="2+2"),), tools=()).messages[0].role
+        'user'
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[str, ...]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, order=True)
 class TurnId:
     """Where a model call belongs (MATH 1). Identity is a type: nothing is ever divided to find it.

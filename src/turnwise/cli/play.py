@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
+
 from turnwise.cli.options import console, say
 from turnwise.envs import make_env
-from turnwise.envs.base import Env
+from turnwise.envs.base import Env, Observation
+from turnwise.envs.tool_calls import CLOSE, OPEN
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.noise import generator, world_generator
 from turnwise.recipe import parse_override
@@ -52,7 +56,7 @@ def _play_by_hand(env: Env[Any], task: Task, baseline: str | None, seed: int) ->
             action = env.baselines()[baseline](state, rng)
             say(f"{baseline}: {action}")
         else:
-            action = _ask(observation.legal)
+            action = _ask(observation)
         if action is None:
             return
         step = env.step(state, role, action, rng)
@@ -64,16 +68,28 @@ def _play_by_hand(env: Env[Any], task: Task, baseline: str | None, seed: int) ->
             return
 
 
-def _ask(legal: Sequence[str]) -> str | None:
-    """Return the action a person chooses by word or first letters; None to stop."""
+def _ask(observation: Observation) -> str | None:
+    """Return the action a person chooses by word or first letters; None to stop.
+
+    A tool is called by its name and a JSON object of its arguments.
+    """
+    legal = observation.legal
+    tools = [json.loads(tool)["function"]["name"] for tool in observation.tools]
+    offered = [*(f'{name} {{"argument": ...}}' for name in tools), *(legal or ("any text",))]
     while True:
-        console.print(f"[bold]{' / '.join(legal)}[/] (or quit): ", end="")
+        console.print(f"[bold]{escape(' / '.join(offered))}[/] (or quit): ", end="")
         try:
-            typed = input().strip().casefold()
+            said = input().strip()
         except EOFError:
             return None
+        typed = said.casefold()
         if typed in ("q", "quit"):
             return None
+        name, _, arguments = said.partition(" ")
+        if name in tools:
+            return f'{OPEN}{{"name": "{name}", "arguments": {arguments or "{}"}}}{CLOSE}'
+        if not legal and said:
+            return said
         found = [action for action in legal if typed and action.casefold().startswith(typed)]
         if len(found) == 1:
             return found[0]

@@ -13,6 +13,9 @@ from turnwise.envs.baselines import BaselineScore, clustered_stderr, score_basel
 from turnwise.envs.check import EnvReport, check_env
 from turnwise.envs.frozen_lake import FrozenLake, FrozenLakeConfig
 from turnwise.envs.rows import Rows, RowsConfig
+from turnwise.envs.tool_calls import ToolCall, call_text
+from turnwise.envs.tools import ToolEnv, ToolResult, ToolState, tool
+from turnwise.envs.treasure import Treasure, TreasureConfig
 from turnwise.envs.wander import wander
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.imports import is_import_name, load_object
@@ -21,6 +24,7 @@ from turnwise.settings import parse
 ENVS: dict[str, type[Env[Any]]] = {
     FrozenLake.name: FrozenLake,
     Rows.name: Rows,
+    Treasure.name: Treasure,
 }
 
 
@@ -82,10 +86,18 @@ __all__ = [
     "RowsConfig",
     "Settlement",
     "Step",
+    "ToolCall",
+    "ToolEnv",
+    "ToolResult",
+    "ToolState",
+    "Treasure",
+    "TreasureConfig",
+    "call_text",
     "check_env",
     "clustered_stderr",
     "find_env",
     "make_env",
     "score_baselines",
+    "tool",
     "wander",
 ]

@@ -36,6 +36,7 @@ class Observation:
     words and free of any advice. Warm-up teaches a model to write it; empty where there is none.
     `messages` say the same as `text` where that is not one message of the user's: a conversation
     so far, or a tool's result. `raw` text reaches the model as it stands, without a chat template.
+    `tools` are the JSON schemas of what may be called (`envs.tools`), beside answering.
 
     Example:
         >>> Observation(text="you r0c0", legal=("LEFT", "DOWN")).legal
@@ -47,6 +48,7 @@ class Observation:
     description: str = ""
     messages: tuple[Message, ...] = ()
     raw: bool = False
+    tools: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,6 +17,7 @@ from typing import Any, NoReturn, get_args
 import numpy as np
 
 from turnwise.envs.base import Baseline, Branching, Env, Level, Observation, RewardTiming, Step
+from turnwise.envs.tool_calls import calls_in
 from turnwise.errors import EnvError, IllegalActionError
 from turnwise.noise import generator
 from turnwise.types import Task
@@ -179,8 +180,9 @@ class _Played:
         player, state = _players(env)[baseline], env.reset(task)
         for number, role in zip(range(1, self.most_steps + 1), cycle(env.roles), strict=False):
             action = player(state, choices)
-            legal = self.observe(state, role).legal
-            if legal and action not in legal:
+            seen = self.observe(state, role)
+            legal, calls = seen.legal, bool(seen.tools and calls_in(action))
+            if legal and action not in legal and not calls:
                 what = (
                     f"baseline {baseline!r} answers {action!r} where {', '.join(legal)} are legal"
                 )

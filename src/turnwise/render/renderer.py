@@ -8,18 +8,20 @@ ids go to engines as prompts; sampled ids come back and are decoded, never re-to
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from jinja2.exceptions import TemplateError
 from pydantic import Field
 
 from turnwise.errors import ModelError
+from turnwise.render.calls import FORMS, PROBE, CallForm, form_of
 from turnwise.render.spans import TAGS, find_spans
 from turnwise.settings import Settings
-from turnwise.types import Message, Span
+from turnwise.types import Message, Span, ToolChat
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -27,8 +29,10 @@ if TYPE_CHECKING:
 _USER = Message(role="user", content="turnwise-user")
 _SYSTEM = Message(role="system", content="turnwise-system")
 _REPLY = "turnwise-reply"
+_RESULT = Message(role="tool", content="turnwise-result")
 _PROMPTS_KEPT = 1024
 _COMPLETIONS_KEPT = 8192
+_TOOLS_KEPT = 16
 
 
 class RenderConfig(Settings):
@@ -76,6 +80,7 @@ class Renderer:
         eos = tokenizer.eos_token_id
         own = (self._end_id, eos) if isinstance(eos, int) else (self._end_id,)
         self.stop_ids: frozenset[int] = frozenset((*own, *extra_stop_ids))
+        self._tools_checked = lru_cache(_TOOLS_KEPT)(self._check_tools)
         self._prompt_ids = lru_cache(_PROMPTS_KEPT)(self._render_prompt)
         self._decode = lru_cache(_COMPLETIONS_KEPT)(self._decode_ids)
         self._spans = lru_cache(_COMPLETIONS_KEPT)(self._find_spans)
@@ -91,18 +96,27 @@ class Renderer:
                 return index
         return self._end_id
 
-    def prompt_ids(self, prompt: Sequence[Message] | str) -> tuple[int, ...]:
+    def prompt_ids(self, prompt: Sequence[Message] | ToolChat | str) -> tuple[int, ...]:
         """Return the ids that a model continues with its reply to `prompt`.
 
         Args:
-            prompt: messages, which the chat template renders; or text that is taken as it stands,
-                its special tokens too, with those that the tokenizer puts around every text (BOS).
+            prompt: messages, which the chat template renders, with the tools that it is to offer
+                where there are any; or text that is taken as it stands, its special tokens too,
+                with those that the tokenizer puts around every text (BOS).
 
         Raises:
-            ModelError: if there is no template, or it refuses the order or a role of the messages;
-                if raw text has no tokens.
+            ModelError: if there is no template, or it refuses the order or a role of the messages,
+                or does not show tools; if raw text has no tokens.
         """
-        return self._prompt_ids(prompt if isinstance(prompt, str) else tuple(prompt))
+        return self._prompt_ids(prompt if isinstance(prompt, str | ToolChat) else tuple(prompt))
+
+    def calls(self, reply: str) -> str | None:
+        """Return the calls of tools in a reply as an env's action; None if it calls nothing."""
+        return self._call_form.action(reply) if self._call_form else None
+
+    def spoken(self, reply: str) -> str:
+        """Return a reply whose calls stand in an env's form as this model would say it."""
+        return self._call_form.spoken(reply) if self._call_form else reply
 
     def completion_ids(self, reply: str) -> tuple[int, ...]:
         """Return the ids by which a model would say exactly `reply`, end-of-turn token included.
@@ -124,7 +138,12 @@ class Renderer:
         """Return the spans "think", "answer" and "action" of a completion (see `find_spans`)."""
         return self._spans(tuple(completion_ids))
 
-    def extends(self, shorter: Sequence[Message], longer: Sequence[Message]) -> bool:
+    def extends(
+        self,
+        shorter: Sequence[Message],
+        longer: Sequence[Message],
+        tools: tuple[str, ...] = (),
+    ) -> bool:
         """Whether the ids of `longer` begin with the prompt of `shorter` and the reply after it.
 
         False for templates that rewrite the past (Qwen3 strips earlier thoughts). A reply that was
@@ -134,14 +153,55 @@ class Renderer:
         Args:
             shorter: the messages of an earlier call.
             longer: those of a later call: `shorter`, the reply as assistant, and what followed.
+            tools: the schemas that both offer.
         """
         count = len(shorter)
         if len(longer) <= count or tuple(longer[:count]) != tuple(shorter):
             return False
         if longer[count].role != "assistant":
             return False
-        start = self.prompt_ids(shorter) + self.completion_ids(longer[count].content)
-        return self.prompt_ids(longer)[: len(start)] == start
+        before = self.prompt_ids(ToolChat(messages=tuple(shorter), tools=tools))
+        start = before + self.completion_ids(longer[count].content)
+        after = self.prompt_ids(ToolChat(messages=tuple(longer), tools=tools))
+        return after[: len(start)] == start
+
+    @cached_property
+    def _call_form(self) -> CallForm | None:
+        """How the template writes calls of tools: found out by letting it write one."""
+        if not self.tokenizer.chat_template:
+            return None
+        name, arguments = PROBE
+        function = {"name": name, "arguments": arguments}
+        call = {"type": "function", "id": "turnwise0", "function": function}
+        said = {"role": "assistant", "content": "", "tool_calls": [call]}
+        try:
+            text = self._rendered([_USER.as_dict(), said], prompt=False)
+        except (TemplateError, TypeError):  # a template that joins a content or an id it has not
+            return None
+        return form_of(text)
+
+    def _check_tools(self, tools: tuple[str, ...]) -> None:
+        """Refuse tools that the template does not show, or results or calls that it cannot."""
+        name = self.tokenizer.name_or_path
+        reply = Message(role="assistant", content=_REPLY)
+        try:
+            text = self._apply([_USER, reply, _RESULT], True, tools)
+        except TemplateError as error:
+            text, said = "", f" ({error})"
+        else:
+            said = ""
+        names = [json.loads(tool)["function"]["name"] for tool in tools]
+        missing = [shown for shown in (*names, _RESULT.content) if shown not in text]
+        if missing:
+            raise ModelError(
+                f"the chat template of {name!r} does not show tools and their results{said}: use a "
+                "model that was trained to call tools, such as Qwen3, or an env without tools"
+            )
+        if self._call_form is None:
+            raise ModelError(
+                f"the chat template of {name!r} writes calls of tools in a form that is not known "
+                f"here: use one that writes them as one of {', '.join(FORMS)} (render/calls.py)"
+            )
 
     def _check_template(self) -> None:
         """Refuse options that the template never reads."""
@@ -179,7 +239,11 @@ class Renderer:
             )
         return str(self.tokenizer.eos_token)
 
-    def _render_prompt(self, prompt: tuple[Message, ...] | str) -> tuple[int, ...]:
+    def _render_prompt(self, prompt: tuple[Message, ...] | ToolChat | str) -> tuple[int, ...]:
+        if isinstance(prompt, ToolChat):
+            if prompt.tools:
+                self._tools_checked(prompt.tools)
+            return self._ids(self._text(prompt.messages, prompt=True, tools=prompt.tools))
         if not isinstance(prompt, str):
             return self._ids(self._text(prompt, prompt=True))
         ids = tuple(self.tokenizer(prompt)["input_ids"])
@@ -193,9 +257,14 @@ class Renderer:
 
     def _find_spans(self, ids: tuple[int, ...]) -> tuple[Span, ...]:
         opened = self._opening.rstrip().endswith("<think>")
-        return find_spans(ids, self._decode_ids, inside_thought=opened)
+        form = self._call_form
+        return find_spans(
+            ids, self._decode_ids, inside_thought=opened, calls=form.find if form else None
+        )
 
-    def _text(self, messages: Sequence[Message], *, prompt: bool) -> str:
+    def _text(
+        self, messages: Sequence[Message], *, prompt: bool, tools: tuple[str, ...] = ()
+    ) -> str:
         """Return the rendered text, with the template's refusal as a `ModelError`."""
         if not self.tokenizer.chat_template:
             raise ModelError(
@@ -205,7 +274,8 @@ class Renderer:
             )
         harmless = [Message(role=m.role, content=self._harmless(m.content)) for m in messages]
         try:
-            return self._apply(_merge_system(harmless) if self.merges_system else harmless, prompt)
+            shown = _merge_system(harmless) if self.merges_system else harmless
+            return self._apply(shown, prompt, tools)
         except TemplateError as error:
             roles = ", ".join(message.role for message in messages)
             raise ModelError(
@@ -213,11 +283,18 @@ class Renderer:
                 f"[{roles}]: {error}. Use roles and an order that it knows"
             ) from error
 
-    def _apply(self, messages: Sequence[Message], prompt: bool) -> str:
+    def _apply(self, messages: Sequence[Message], prompt: bool, tools: tuple[str, ...] = ()) -> str:
         """Return what the template makes of `messages`."""
+        return self._rendered([message.as_dict() for message in messages], prompt, tools)
+
+    def _rendered(
+        self, dicts: Sequence[dict[str, Any]], prompt: bool, tools: tuple[str, ...] = ()
+    ) -> str:
+        """Return what the template makes of messages as dicts."""
         options: dict[str, Any] = {"add_generation_prompt": prompt, **self.options.template_options}
-        dicts = [message.as_dict() for message in messages]
-        text = self.tokenizer.apply_chat_template(dicts, tokenize=False, **options)
+        if tools:
+            options["tools"] = [json.loads(self._harmless(tool)) for tool in tools]
+        text = self.tokenizer.apply_chat_template(list(dicts), tokenize=False, **options)
         assert isinstance(text, str)
         return text
 

@@ -17,10 +17,16 @@ TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 Decode = Callable[[tuple[int, ...]], str]
+Calls = Callable[[str], list[tuple[tuple[int, int], tuple[int, int]]]]
+"""From a text to the ranges of its calls of tools, in characters, with their tags and without."""
 
 
 def find_spans(
-    completion_ids: tuple[int, ...], decode: Decode, *, inside_thought: bool = False
+    completion_ids: tuple[int, ...],
+    decode: Decode,
+    *,
+    inside_thought: bool = False,
+    calls: Calls | None = None,
 ) -> tuple[Span, ...]:
     """Return the spans "think", "answer" and "action" of a completion, those that exist.
 
@@ -30,12 +36,16 @@ def find_spans(
       the last one;
     - "action": the words strictly between that `<answer>` and its `</answer>`.
 
+    A reply without an `<answer>` that calls tools has its calls in the answer's place: "answer" is
+    from the first of them to the end, "action" from the words of the first to those of the last.
+
     A token that holds the end of the thought and the start of the answer belongs to the answer.
 
     Args:
         completion_ids: the sampled ids, [completion].
         decode: turns a prefix of them into text, without special tokens.
         inside_thought: whether the prompt already ends with `<think>`.
+        calls: finds calls of tools; None where there are none.
 
     Example:
         >>> words = ["<think>", " ice", " </think>", " <answer>", " UP", " </answer>", ""]
@@ -45,6 +55,10 @@ def find_spans(
     """
     text = decode(completion_ids)
     answer_start, action = _answer_characters(text)
+    called = calls(text) if calls and answer_start is None else []
+    if called:
+        answer_start, action = called[0][0][0], (called[0][1][0], called[-1][1][1])
+        action = _trimmed(text, *action)
     thought = _thought_characters(text, answer_start, inside_thought)
     token_at = _token_finder(completion_ids, decode, text)
 
@@ -71,10 +85,15 @@ def _answer_characters(text: str) -> tuple[int | None, tuple[int, int] | None]:
     if not closed:
         start = text.rfind("<answer>")
         return (None if start < 0 else start), None
-    inner = closed[-1].group(1)
-    start = closed[-1].start(1) + len(inner) - len(inner.lstrip())
+    return closed[-1].start(), _trimmed(text, *closed[-1].span(1))
+
+
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int] | None:
+    """Return a range without the blanks at its ends; None if nothing is left."""
+    inner = text[start:end]
+    start += len(inner) - len(inner.lstrip())
     end = start + len(inner.strip())
-    return closed[-1].start(), ((start, end) if start < end else None)
+    return (start, end) if start < end else None
 
 
 def _thought_characters(

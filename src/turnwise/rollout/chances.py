@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from turnwise.agents import AgentConfig, parse_answer, prompt_for
+from turnwise.agents import AgentConfig, prompt_for
 from turnwise.envs import Chances, Env
-from turnwise.rollout.seat import RendererLike
+from turnwise.rollout.seat import RendererLike, action_of
 
 Ids = tuple[int, ...]
 Path = tuple[Ids, NDArray[np.float64]]
@@ -93,7 +93,7 @@ def policy_chances(
             if not greedy:
                 cost = _branch(heap, cost, name, said, (tokens, rows), renderer.stop_ids)
             completion = said + tokens
-            action = parse_answer(renderer.decode(completion), seen[name].legal, agent.answer)
+            action = action_of(renderer.decode(completion), seen[name], agent, renderer)
             unknown[name] -= np.exp(-cost)
             if isinstance(action, str):
                 found[name][action] += float(np.exp(-cost))

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from turnwise.agents import AgentConfig, Exchange, Prompt, parse_answer, prompt_for
 from turnwise.engines.base import Completion, Engine, Request
-from turnwise.envs.base import Env, Step
+from turnwise.envs.base import Env, Observation, Step
 from turnwise.errors import BrokenEnvError, EnvError, IllegalActionError
 from turnwise.noise import world_generator
 from turnwise.types import Failure, FailureKind, Message, Sampling, Span, Stream, Turn, TurnId
@@ -39,6 +39,14 @@ class RendererLike(Protocol):
 
     def spans(self, completion_ids: tuple[int, ...]) -> tuple[Span, ...]:
         """Return the named parts of a completion."""
+        ...
+
+    def calls(self, reply: str) -> str | None:
+        """Return the calls of tools in a reply as an action, None if it calls nothing."""
+        ...
+
+    def spoken(self, reply: str) -> str:
+        """Return a reply whose calls stand in an env's form as the model would say it."""
         ...
 
 
@@ -92,7 +100,7 @@ class RolloutSeat:
         prompt_ids = self._renderer.prompt_ids(prompt_for(self._config, self._past, observation))
         identity, completion = await self._sample(prompt_ids)
         text = self._renderer.decode(completion.token_ids)
-        action = parse_answer(text, observation.legal, self._config.answer)
+        action = action_of(text, observation, self._config, self._renderer)
         rewards = {"invalid": 0.0}
         if observation.description:
             rewards["seeing"] = float(thought_of(text) == observation.description)
@@ -192,6 +200,14 @@ class RolloutSeat:
                 error=error,
             )
         )
+
+
+def action_of(
+    text: str, observation: Observation, agent: AgentConfig, renderer: RendererLike
+) -> str | Failure:
+    """Return what a reply does: the calls it makes where there are tools, or else its answer."""
+    calls = renderer.calls(text) if observation.tools else None
+    return calls or parse_answer(text, observation.legal, agent.answer)
 
 
 def thought_of(text: str) -> str:

@@ -10,11 +10,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from turnwise.agents import AgentConfig, parse_answer, prompt_for
+from turnwise.agents import AgentConfig, prompt_for
 from turnwise.engines import Engine, Request, run
-from turnwise.envs import Env, wander
+from turnwise.envs import Env
 from turnwise.noise import generator
-from turnwise.rollout.seat import RendererLike, thought_of
+from turnwise.rollout.seat import RendererLike, action_of, thought_of
+from turnwise.rollout.talk import wander_and_talk
 from turnwise.types import Task, TurnId
 
 WALK = 4
@@ -44,7 +45,8 @@ def exactness_of_seeing(
     """
 
     async def sees(place: int, task: Task) -> bool:
-        state = wander(env, task, generator(task.seed, "seeing", place), WALK)
+        rng = generator(task.seed, "seeing", place)
+        state, past = wander_and_talk(env, task, agent, renderer, rng, WALK)
         observation = env.observe(state, agent.role)
         request = Request(
             id=TurnId(
@@ -52,13 +54,13 @@ def exactness_of_seeing(
             ),
             stream="warmup",
             policy=agent.policy,
-            prompt_ids=renderer.prompt_ids(prompt_for(agent, (), observation)),
+            prompt_ids=renderer.prompt_ids(prompt_for(agent, past, observation)),
             sampling=agent.sampling(),
         )
         completion = await engine.sample(request)
         text = renderer.decode(completion.token_ids)
         if not observation.description:  # nothing to describe: what counts is to speak the format
-            return isinstance(parse_answer(text, observation.legal, agent.answer), str)
+            return isinstance(action_of(text, observation, agent, renderer), str)
         return thought_of(text) == observation.description
 
     async def everything() -> list[bool]:

@@ -10,10 +10,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from turnwise.agents import AgentConfig, parse_answer
+from turnwise.agents import AgentConfig
 from turnwise.engines import Engine, Request, run
+from turnwise.envs import Observation
+from turnwise.envs.tool_calls import calls_in
 from turnwise.noise import generator
-from turnwise.rollout.seat import RendererLike
+from turnwise.rollout.seat import RendererLike, action_of
 from turnwise.types import Episode, Sampling, Turn, TurnId
 
 PAIRS = 256
@@ -61,6 +63,8 @@ def swap_thoughts(
     pairs = [(a, b) for a, b in _neighbours(order) if a.action != b.action][:PAIRS]
     if not pairs:
         return None
+    called = any(calls_in(turn.action or "") for turn in order)
+    any_text = Observation(text="", legal=(), tools=("any",) if called else ())
 
     async def answer(number: int, asked: Turn, thought: Turn) -> str | None:
         (span,) = (span for span in thought.spans if span.name == "think")
@@ -73,7 +77,7 @@ def swap_thoughts(
             sampling=Sampling(temperature=0.0, max_tokens=max(1, agent.max_tokens - len(said))),
         )
         rest = (await engine.sample(request)).token_ids
-        found = parse_answer(renderer.decode(said + rest), (), agent.answer)
+        found = action_of(renderer.decode(said + rest), any_text, agent, renderer)
         return found if isinstance(found, str) else None
 
     async def everything() -> list[tuple[str | None, str | None]]:

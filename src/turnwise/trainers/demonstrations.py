@@ -19,6 +19,8 @@ from turnwise.envs import Env
 from turnwise.errors import DataError
 from turnwise.noise import generator
 from turnwise.render import Renderer
+from turnwise.rollout.seeing import WALK
+from turnwise.rollout.talk import wander_and_talk
 from turnwise.tasks import GeneratedTasks, SftRow, sft_rows
 from turnwise.types import Sample
 
@@ -53,11 +55,16 @@ class Demonstrations:
 
     def _row(self, index: int) -> Sample:
         rng = generator(self.seed, "demonstration", index)
-        state = self.env.reset(self.tasks.task(index))
-        observation = self.env.observe(state, self.agent.role)
-        action = self.env.random_action(state, self.agent.role, rng)
-        reply = demonstration(observation.description, action, self.agent.answer)
-        prompt_ids = self.renderer.prompt_ids(prompt_for(self.agent, (), observation))
+        task, agent, past = self.tasks.task(index), self.agent, []
+        state = self.env.reset(task)
+        observation = self.env.observe(state, agent.role)
+        if observation.tools:  # later turns look different: results of calls come before them
+            state, past = wander_and_talk(self.env, task, agent, self.renderer, rng, WALK)
+            observation = self.env.observe(state, agent.role)
+        action = self.env.random_action(state, agent.role, rng)
+        reply = demonstration(observation.description, action, agent.answer)
+        reply = self.renderer.spoken(reply) if observation.tools else reply
+        prompt_ids = self.renderer.prompt_ids(prompt_for(agent, past, observation))
         return supervised_row(self.policy, prompt_ids, self.renderer.completion_ids(reply))
 
 

@@ -1,0 +1,268 @@
+"""Envs with tools: methods that a model may call before it answers.
+
+Owns `tool`, `ToolState` and `ToolEnv`: which tools there are, what a call leads to and how it is
+shown. A call is a turn like any other, so that states stay values and every call is trained on as
+it was sampled. Knows no templates: models are shown the tools by `render`.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+import numpy as np
+
+from turnwise.envs.base import Env, Observation, Step
+from turnwise.envs.tool_calls import call_text, calls_in, read_call
+from turnwise.envs.tool_schema import Tool, make_tool
+from turnwise.errors import ConfigError, EnvError, IllegalActionError
+from turnwise.types import Message
+
+MARK = "turnwise_tool"
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def tool(method: F) -> F:
+    """Mark a method of a `ToolEnv` as a tool.
+
+    It takes the state and then what the model gives, typed, each described under `Args:` of its
+    docstring; a parameter `noise` is handed the world's generator. It returns text or a JSON value,
+    or a `ToolResult` if it does more than tell. It may refuse with an `IllegalActionError`, whose
+    message the model is told.
+
+    Example:
+        >>> class Shop(ToolEnv):
+        ...     @tool
+        ...     def price(self, state, item: str) -> int:
+        ...         '''Look up a price.
+        ...
+        ...         Args:
+        ...             item: What is to be bought.
+        ...         '''
+        ...         return state.prices[item]
+        >>> list(tools_of(Shop)["price"].hints)
+        ['item']
+    """
+    vars(method)[MARK] = True
+    return method
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """One call of an episode, as its text, and what the model was told.
+
+    Example:
+        >>> Told(call='{"name": "look", "arguments": {}}', result="7").result
+        '7'
+    """
+
+    call: str
+    result: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolState:
+    """What the states of all envs with tools have; an env's own state derives from it.
+
+    `told` are the calls so far; `fresh` is how many of them the last turn made.
+
+    Example:
+        >>> ToolState().told
+        ()
+    """
+
+    told: tuple[Told, ...] = ()
+    fresh: int = 0
+
+
+S = TypeVar("S", bound=ToolState)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolResult:
+    """What a tool returns that changes the state, is rewarded or ends the episode.
+
+    `value` is what the model is told; `state` replaces the one given, None leaves it.
+
+    Example:
+        >>> ToolResult(value="sold", rewards={"profit": 2.0}).terminated
+        False
+    """
+
+    value: Any
+    state: Any = None
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    terminated: bool = False
+
+
+class ToolEnv(Env[S]):
+    """An env whose roles may call tools, in as many turns as they like, and then answer.
+
+    Write `reset` and `score` as in every env; `ask`, what a role is asked, instead of `observe`;
+    `answer`, what a reply that calls nothing leads to, instead of `step`; and methods marked
+    `@tool`. States derive from `ToolState`.
+
+    Several calls of one reply are made in their order. A call that is wrong (no JSON, no such tool,
+    an argument that is missing, unknown or of another type) is answered by a message that begins
+    "error:", and counts. After `most_calls` a further reply that calls ends the episode, truncated.
+
+    Raises:
+        ConfigError: if there is no tool, or one that has no types or no docstring.
+    """
+
+    most_calls: int = 8
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__(config)
+        self.tools: Mapping[str, Tool] = tools_of(type(self))
+        if not self.tools:
+            raise ConfigError(
+                f"{type(self).__name__} has no tools: mark a method with @tool, or derive from Env"
+            )
+        self._schemas = tuple(each.text for each in self.tools.values())
+
+    @abstractmethod
+    def ask(self, state: S, role: str) -> Observation:
+        """Return what `role` is asked: text, and the words that are answers, none for any text.
+
+        Its `description` may say what the calls so far have shown.
+        """
+
+    @abstractmethod
+    def answer(self, state: S, role: str, action: str, noise: np.random.Generator) -> Step[S]:
+        """Return what an answer leads to; it is one of the legal words, where there are any.
+
+        Raises:
+            IllegalActionError: for text that is no answer.
+        """
+
+    def observe(self, state: S, role: str) -> Observation:
+        """Return the question, and after calls what they told, as messages of role `tool`."""
+        if not isinstance(state, ToolState):
+            raise EnvError(
+                f"{self.name}: reset returned {type(state).__name__}: derive the states of an env "
+                "with tools from ToolState"
+            )
+        asked = self.ask(state, role)
+        if asked.raw:
+            raise EnvError(f"{self.name}: raw text has no place for tools: leave `raw` out of ask")
+        shown = [f"{told.call} -> {told.result}" for told in state.told]
+        fresh = state.told[len(state.told) - state.fresh :]
+        results = tuple(Message(role="tool", content=told.result) for told in fresh)
+        return replace(
+            asked,
+            text="\n".join([asked.text, *shown]),
+            messages=results or asked.messages,
+            tools=self._schemas,
+        )
+
+    def step(self, state: S, role: str, action: str, noise: np.random.Generator) -> Step[S]:
+        """Make the calls of `action`, or take it as the answer."""
+        calls = calls_in(action)
+        if calls:
+            return self._make_calls(state, calls, noise)
+        legal = self.ask(state, role).legal
+        if legal and action not in legal:
+            raise IllegalActionError(f"{action[:40]!r} is none of {', '.join(legal)}")
+        step = self.answer(state, role, action, noise)
+        return replace(step, state=replace(step.state, fresh=0)) if step.state.fresh else step
+
+    def _make_calls(self, state: S, calls: tuple[str, ...], noise: np.random.Generator) -> Step[S]:
+        if len(state.told) >= self.most_calls:
+            return Step(state=state, rewards={}, terminated=False, truncated=True)
+        told, rewards, ended = list(state.told), dict[str, float](), False
+        before = len(told)
+        for call in calls:
+            if ended:
+                break
+            if len(told) >= self.most_calls:
+                told.append(Told(call=call, result="error: no calls are left"))
+                continue
+            try:
+                result = self._call(state, call, noise)
+            except IllegalActionError as refusal:
+                told.append(Told(call=call, result=f"error: {refusal}"))
+                continue
+            told.append(Told(call=call, result=self._text(result.value)))
+            state = state if result.state is None else result.state
+            for name, value in result.rewards.items():
+                rewards[name] = rewards.get(name, 0.0) + value
+            ended = result.terminated
+        after = replace(state, told=tuple(told), fresh=len(told) - before)
+        return Step(state=after, rewards=rewards, terminated=ended, truncated=False)
+
+    def _call(self, state: S, text: str, noise: np.random.Generator) -> ToolResult:
+        call = read_call(text)
+        if call.name not in self.tools:
+            known = ", ".join(self.tools)
+            raise IllegalActionError(f"there is no tool {call.name[:40]!r}: {known}")
+        chosen = self.tools[call.name]
+        arguments = chosen.read(call.arguments) | ({"noise": noise} if chosen.noisy else {})
+        result = chosen.method(self, state, **arguments)
+        return result if isinstance(result, ToolResult) else ToolResult(value=result)
+
+    def _text(self, value: Any) -> str:
+        if isinstance(value, str):
+            return value
+        try:
+            return json.dumps(value, ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise EnvError(
+                f"{self.name}: a tool returned {value!r:.80} ({error}): return text, a JSON value "
+                "or a ToolResult"
+            ) from None
+
+    def random_action(self, state: S, role: str, rng: np.random.Generator) -> str:
+        """Return a random call or a random answer, each half of the time."""
+        calls = rng.random() < 0.5
+        return self.random_call(state, rng) if calls else self.random_answer(state, role, rng)
+
+    def random_call(self, state: S, rng: np.random.Generator) -> str:
+        """Return a call of a uniformly random tool with uniformly random arguments.
+
+        Raises:
+            EnvError: if a type does not say which values there are and this is not overridden.
+        """
+        chosen = list(self.tools.values())[rng.integers(len(self.tools))]
+        given = {name: self._random(chosen.hints[name], rng) for name in chosen.required}
+        return call_text(chosen.name, **given)
+
+    def random_answer(self, state: S, role: str, rng: np.random.Generator) -> str:
+        """Return a uniformly random answer.
+
+        Raises:
+            EnvError: if there are no legal words to choose from and this is not overridden.
+        """
+        legal = self.ask(state, role).legal
+        if not legal:
+            raise EnvError(f"{self.name}: any text may be an answer: override random_answer")
+        return legal[rng.integers(len(legal))]
+
+    def _random(self, hint: Any, rng: np.random.Generator) -> Any:
+        if hint is bool:
+            return bool(rng.integers(2))
+        if get_origin(hint) is Literal:
+            values = get_args(hint)
+            return values[rng.integers(len(values))]
+        raise EnvError(
+            f"{self.name}: {hint!r} does not say which values there are: override random_call"
+        )
+
+
+def tools_of(env: type[Env[Any]]) -> dict[str, Tool]:
+    """Return the tools of an env class by name, in the order in which they are written.
+
+    Raises:
+        ConfigError: if one has no types or no docstring.
+    """
+    marked: dict[str, Any] = {}
+    for kind in reversed(env.__mro__):
+        for name, method in vars(kind).items():
+            if callable(method) and hasattr(method, MARK):
+                marked[name] = method
+            elif name in marked:  # overridden by a method that is no tool
+                del marked[name]
+    return {name: make_tool(method, env.__name__) for name, method in marked.items()}
