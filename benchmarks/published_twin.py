@@ -39,6 +39,7 @@ LEAN = (
     "evaluation.test_tasks=1",
     "evaluation.validation_tasks=1",
     "episodes.keep=0",
+    "metrics.sinks=[]",
 )
 """What makes a run cheap and changes none of its weights: it is judged below."""
 REPAIRS = {
@@ -51,7 +52,7 @@ REPAIRS = {
     "KL": ("loss.kl=none", "loss.kl_weight=none"),
     "generations": ("trainer.tasks_per_iteration=2", "trainer.group_size=8"),
     "temperature": ("agents.player.temperature=1.0",),
-    "rate": ("optimizer.lr=1e-3",),
+    "rate": ("optimizer.lr=4.8e-4",),
 }  # fmt: skip
 """One setting, or a few that are one cause, each."""
 FORWARD = ("env.warmup.habit=forward",)

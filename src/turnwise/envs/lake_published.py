@@ -270,8 +270,9 @@ class FrozenLakePublished(Env[PublishedState]):
 
     def _decision(self, cell: int, last: int | None) -> str:
         name = lake_of(STANDARD).name(cell)
-        shown = last is not None and self.config.prompt == "published"
-        return f"{name} after {ACTIONS[last]}" if shown else name
+        if last is None or self.config.prompt == "plain":
+            return name
+        return f"{name} after {ACTIONS[last]}"
 
     def words(self) -> tuple[str, ...]:
         """Return every word of prompts and replies but for the printed boards."""
