@@ -32,6 +32,8 @@ RECIPE = "frozen-lake-published"
 MEASURES = "measures.json"
 UNCOVERED = 0.02
 """The chance, at most, that counts as no answer because the reply was not followed up."""
+MOST_PATHS = 1024
+"""Replies that are followed up at most: a policy that knows the format needs a few hundred."""
 STEPS = 100
 LEAN = (
     "env.options.steps=1",
@@ -55,7 +57,9 @@ REPAIRS = {
     "rate": ("optimizer.lr=4.8e-4",),
 }  # fmt: skip
 """One setting, or a few that are one cause, each."""
-FORWARD = ("env.warmup.habit=forward",)
+HABITS = {habit: (f"env.warmup.habit={habit}",) for habit in ("forward", "copied")}
+"""What a base answers that does not answer at random: as an instructed model would, one way or the
+other."""
 DESIGNS = {
     f"reward: {name}": (
         "credit.rewards.advantage=none", "credit.rewards.bonus=none", f"credit.rewards.{name}=0.5"
@@ -78,7 +82,12 @@ def variants() -> dict[str, tuple[str, ...]]:
     for name in REPAIRS:
         rest = (repair for other, repair in REPAIRS.items() if other != name)
         found[f"repaired - {name}"] = tuple(setting for repair in rest for setting in repair)
-    return found | {f"{name}, forward": sets + FORWARD for name, sets in found.items()}
+    with_habits = {
+        f"{name}, {habit}": sets + added
+        for name, sets in found.items()
+        for habit, added in HABITS.items()
+    }
+    return found | with_habits
 
 
 def main() -> None:
@@ -113,10 +122,11 @@ def run_variant(name: str, sets: Sequence[str], seed: int, root: Path) -> None:
     rest = ["pretrain=none", f"policies.main.model={base}", "policies.main.nano=none"]
     recipe = load_recipe(RECIPE, [*LEAN, *sets, f"seed={seed}", *rest])
     finish(recipe, folder)
-    measures = {"variant": name, "seed": seed, **worth(folder, greedy=False)}
-    measures |= {f"greedy {key}": value for key, value in worth(folder, greedy=True).items()}
+    sampled, greedy = worth(folder, greedy=False), worth(folder, greedy=True)
+    measures = {"variant": name, "seed": seed, **sampled}
+    measures |= {f"greedy {key}": value for key, value in greedy.items()}
     (folder / MEASURES).write_text(json.dumps(measures, indent=2) + "\n", encoding="utf-8")
-    print(name, seed, {key: round(v, 3) for key, v in worth(folder, greedy=False).items()})
+    print(name, seed, {key: round(float(value), 3) for key, value in sampled.items()}, flush=True)
 
 
 def base_of(recipe: Recipe, root: Path) -> Path:
@@ -158,7 +168,14 @@ def worth(folder: Path, *, greedy: bool) -> dict[str, float]:
     said = continuations(loaded.policy, agent.temperature)
     renderer = loaded.policy.renderer
     found = policy_chances(
-        env, exact.decisions, agent, renderer, said, greedy=greedy, uncovered=UNCOVERED
+        env,
+        exact.decisions,
+        agent,
+        renderer,
+        said,
+        greedy=greedy,
+        uncovered=UNCOVERED,
+        most_paths=MOST_PATHS,
     )
     return dict(exact.measure(found.chances)) | {"uncovered": found.uncovered}
 
