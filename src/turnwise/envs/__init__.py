@@ -12,6 +12,7 @@ from turnwise.envs.base import Baseline, Env, Level, Observation, Step
 from turnwise.envs.baselines import BaselineScore, clustered_stderr, score_baselines
 from turnwise.envs.check import EnvReport, check_env
 from turnwise.envs.frozen_lake import FrozenLake, FrozenLakeConfig
+from turnwise.envs.gym_env import GymnasiumConfig, GymnasiumEnv
 from turnwise.envs.wander import wander
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.imports import is_import_name, load_object
@@ -19,6 +20,7 @@ from turnwise.settings import parse
 
 ENVS: dict[str, type[Env[Any]]] = {
     FrozenLake.name: FrozenLake,
+    GymnasiumEnv.name: GymnasiumEnv,
 }
 
 
@@ -65,6 +67,8 @@ __all__ = [
     "EnvReport",
     "FrozenLake",
     "FrozenLakeConfig",
+    "GymnasiumConfig",
+    "GymnasiumEnv",
     "Level",
     "Observation",
     "Step",

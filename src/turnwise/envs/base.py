@@ -73,7 +73,8 @@ class Env(ABC, Generic[S]):
 
     Class attributes: `name`; `roles`; `components`, reward component -> level; `reward_timing`;
     `branching`; `config_class`, the options. Instances hold the options, and no episode: all of an
-    episode is in `S`.
+    episode is in `S`. Adapters, which learn their timing and branching from what they adapt, set
+    these two on the instance.
 
     `reset`, `observe`, `step` and `score` must be written. The rest has defaults that are right for
     an env whose tasks differ by their seed, whose text shows all of the state and whose answers are
@@ -84,8 +85,8 @@ class Env(ABC, Generic[S]):
     config_class: ClassVar[type[Settings]] = Settings
     roles: ClassVar[tuple[str, ...]] = ("player",)
     components: ClassVar[Mapping[str, Level]]
-    reward_timing: ClassVar[RewardTiming] = "dense"
-    branching: ClassVar[Branching] = "pure"
+    reward_timing: RewardTiming = "dense"
+    branching: Branching = "pure"
 
     def __init__(self, config: Any = None) -> None:
         self.config = config

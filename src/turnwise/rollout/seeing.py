@@ -1,6 +1,7 @@
 """How exactly a policy sees: the share of unseen states whose description it writes to the letter.
 
-Owns that one measurement. Replies are sampled at the training temperature, as play will sample
+Owns that one measurement. Where an env has no descriptions it is the share of replies that are an
+answer, all that a warm-up can teach there. Replies are sampled at the training temperature, as play will sample
 them; no answer is scored.
 """
 
@@ -10,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from turnwise.agents import AgentConfig, messages_for
+from turnwise.agents import AgentConfig, messages_for, parse_answer
 from turnwise.engines import Engine, Request, run
 from turnwise.envs import Env, wander
 from turnwise.noise import generator
@@ -31,6 +32,8 @@ def exactness_of_seeing(
     number: int,
 ) -> float:
     """Return the share of states, one of each of `tasks`, that are described exactly, in [0, 1].
+
+    A state without a description counts where the reply is an answer.
 
     Args:
         env: the world.
@@ -54,7 +57,10 @@ def exactness_of_seeing(
             sampling=agent.sampling(),
         )
         completion = await engine.sample(request)
-        return thought_of(renderer.decode(completion.token_ids)) == observation.description
+        reply = renderer.decode(completion.token_ids)
+        if not observation.description:
+            return isinstance(parse_answer(reply, observation.legal, agent.answer), str)
+        return thought_of(reply) == observation.description
 
     async def everything() -> list[bool]:
         return await asyncio.gather(*(sees(i, task) for i, task in enumerate(tasks)))
