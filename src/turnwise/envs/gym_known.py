@@ -44,17 +44,28 @@ class Known:
 
 
 def taxi(state: int) -> Shown:
-    """Return a taxi's state by coordinates.
+    """Return a taxi's state by coordinates, and how far its next stop is to which side.
 
     Example:
         >>> taxi(328)
-        'taxi r3c1 passenger r4c0 destination r0c0'
+        ('taxi r3c1 passenger r4c0 destination r0c0', 'passenger SOUTH 1 WEST 1')
+        >>> taxi(16)
+        ('taxi r0c0 passenger aboard destination r0c0', 'destination here')
     """
     rest, destination = divmod(int(state), len(STOPS))
     rest, passenger = divmod(rest, len(STOPS) + 1)
     row, column = divmod(rest, 5)
-    where = (*STOPS, "aboard")[passenger]
-    return f"taxi r{row}c{column} passenger {where} destination {STOPS[destination]}"
+    where, to = (*STOPS, "aboard")[passenger], STOPS[destination]
+    text = f"taxi r{row}c{column} passenger {where} destination {to}"
+    goal, stop = ("destination", to) if where == "aboard" else ("passenger", where)
+    sides = _sides(int(stop[1]) - row, int(stop[3]) - column)
+    return text, f"{goal} {sides or 'here'}"
+
+
+def _sides(down: int, right: int) -> str:
+    """Return an offset in cells as words; empty if there is none."""
+    steps = {"SOUTH": down, "NORTH": -down, "EAST": right, "WEST": -right}
+    return " ".join(f"{side} {count}" for side, count in steps.items() if count > 0)
 
 
 def cliff_walking(state: int) -> Shown:

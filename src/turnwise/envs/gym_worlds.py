@@ -13,7 +13,7 @@ import re
 import warnings
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import gymnasium
@@ -50,11 +50,15 @@ class Origin:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What some equal actions in a row led to; `memory` leads back there."""
+    """What some equal actions in a row led to; `memory` leads back there.
+
+    `reward` is the sum, `gain` the sum of its positive parts.
+    """
 
     observation: Any
     memory: Any
     reward: float = 0.0
+    gain: float = 0.0
     terminated: bool = False
     truncated: bool = False
     steps: int = 0
@@ -143,15 +147,16 @@ def _begin(env: Live, origin: Origin) -> Any:
 def _go(env: Live, action: Any, count: int, noise: np.random.Generator) -> Outcome:
     """Take up to `count` equal steps; all chance comes from `noise`."""
     env.unwrapped.np_random = noise
-    total, steps = 0.0, 0
+    total, gain, steps = 0.0, 0.0, 0
     observation, terminated, truncated = None, False, False
     while steps < count and not (terminated or truncated):
         observation, reward, terminated, truncated, _ = env.step(action)
-        total, steps = total + float(reward), steps + 1
+        total, gain, steps = total + float(reward), gain + max(0.0, float(reward)), steps + 1
     return Outcome(
         observation=copy.deepcopy(observation),
         memory=None,
         reward=total,
+        gain=gain,
         terminated=bool(terminated),
         truncated=bool(truncated),
         steps=steps,
@@ -187,14 +192,7 @@ class CopyWorld:
             self._restore(memory)
         self._newest = None
         done = _go(self.env, action, count, noise)
-        return Outcome(
-            observation=done.observation,
-            memory=self._save(),
-            reward=done.reward,
-            terminated=done.terminated,
-            truncated=done.truncated,
-            steps=done.steps,
-        )
+        return replace(done, memory=self._save())
 
     def _save(self) -> list[dict[str, Any]]:
         fields = [
@@ -266,14 +264,7 @@ class ReplayWorld:
         handle.at += 1
         done = _go(handle.env, action, count, noise)
         past = _Past(memory.origin, handle, handle.at, memory, action, done.steps, chance)
-        return Outcome(
-            observation=done.observation,
-            memory=past,
-            reward=done.reward,
-            terminated=done.terminated,
-            truncated=done.truncated,
-            steps=done.steps,
-        )
+        return replace(done, memory=past)
 
     def _again(self, memory: _Past) -> _Handle:
         handle = self._handle()
@@ -326,10 +317,13 @@ def open_world(
             except NOT_COPIED:
                 if kind is ReplayWorld:
                     raise
-    tried = f"branching = {way!r}" if way else "neither a copy nor a replay"
+    if way == "copy":
+        raise ConfigError(
+            "branching = 'copy' does not come back to a state of this env: leave it out"
+        )
     raise ConfigError(
-        f"{tried} comes back to a state of this env: two plays with equal seed and noise differ; "
-        "let it draw only from self.np_random, and set up all of an episode in reset"
+        "two plays of this env with equal seed and noise differ: let it draw only from "
+        "self.np_random, and set up all of an episode in reset"
     )
 
 
