@@ -18,11 +18,11 @@ from math import isfinite
 from pathlib import Path
 
 from turnwise.agents import messages_for, parse_answer
-from turnwise.api import LoadedRun, load_run
 from turnwise.engines import Request, run
 from turnwise.envs.frozen_lake import FrozenLake
 from turnwise.envs.lake_maps import ACTIONS
 from turnwise.envs.lake_state import LakeState
+from turnwise.scoring import LoadedRun, load_run
 from turnwise.tasks import GeneratedTasks
 from turnwise.types import TurnId
 

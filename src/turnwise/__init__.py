@@ -16,9 +16,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from turnwise.api import Outcome, evaluate_run, play_run, train
+    from turnwise.api import Outcome
     from turnwise.envs import Env, Observation, Step, check_env, make_env
+    from turnwise.front import train
+    from turnwise.policies import PolicyConfig
     from turnwise.recipe import Recipe, load_recipe, recipe_names
+    from turnwise.scoring import evaluate_run, play_run
     from turnwise.types import Episode, Task, Turn
 
 _HOMES = {
@@ -26,17 +29,18 @@ _HOMES = {
     "Episode": "types",
     "Observation": "envs",
     "Outcome": "api",
+    "PolicyConfig": "policies",
     "Recipe": "recipe",
     "Step": "envs",
     "Task": "types",
     "Turn": "types",
     "check_env": "envs",
-    "evaluate_run": "api",
+    "evaluate_run": "scoring",
     "load_recipe": "recipe",
     "make_env": "envs",
-    "play_run": "api",
+    "play_run": "scoring",
     "recipe_names": "recipe",
-    "train": "api",
+    "train": "front",
 }
 
 __all__ = [
@@ -44,6 +48,7 @@ __all__ = [
     "Episode",
     "Observation",
     "Outcome",
+    "PolicyConfig",
     "Recipe",
     "Step",
     "Task",

@@ -9,15 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pydantic import Field
 
+from turnwise.envs.base import Observation
+from turnwise.errors import ConfigError
 from turnwise.settings import Settings
 from turnwise.types import Failure, Message, Sampling
 
 HistoryRule = Literal["full", "last_n", "observation"]
 AnswerRule = Literal["tag", "whole"]
+Prompt: TypeAlias = tuple[Message, ...] | str
+"""Messages for the chat template, or text that reaches the model as it stands."""
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
@@ -49,10 +53,14 @@ class AgentConfig(Settings):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Exchange:
-    """One past turn as its agent remembers it: what it saw and what it said."""
+    """One past turn as its agent remembers it: what it saw and what it said.
+
+    `messages` are what it saw, where that was not one message of the user's.
+    """
 
     observation: str
     reply: str
+    messages: tuple[Message, ...] = ()
 
 
 def messages_for(
@@ -68,9 +76,36 @@ def messages_for(
     kept = {"full": list(past), "last_n": list(past[-config.last_n :]), "observation": []}
     messages = [Message(role="system", content=config.system)] if config.system else []
     for exchange in kept[config.history]:
-        messages.append(Message(role="user", content=exchange.observation))
+        messages += exchange.messages or [Message(role="user", content=exchange.observation)]
         messages.append(Message(role="assistant", content=exchange.reply))
     return (*messages, Message(role="user", content=observation))
+
+
+def prompt_for(config: AgentConfig, past: Sequence[Exchange], observation: Observation) -> Prompt:
+    """Return what the agent's model continues with its reply to `observation`.
+
+    Raises:
+        ConfigError: if the agent has a system message that the observation leaves no place for.
+
+    Example:
+        >>> prompt_for(AgentConfig(), (), Observation(text="2+2=", legal=(), raw=True))
+        '2+2='
+        >>> prompt_for(AgentConfig(), (), Observation(text="2+2?", legal=()))[0].role
+        'user'
+    """
+    opens = observation.messages[:1]
+    if config.system and (observation.raw or (opens and opens[0].role == "system")):
+        own = "raw text" if observation.raw else "a system message of its own"
+        raise ConfigError(
+            f"agents.{config.role}.system = {config.system[:40]!r} has no place: the prompt is "
+            f"{own}; leave `system` out"
+        )
+    if observation.raw:
+        return observation.text
+    if not observation.messages:
+        return messages_for(config, past, observation.text)
+    before = messages_for(config, past, "")[:-1]
+    return (*before, *observation.messages)
 
 
 def demonstration(description: str, action: str, answer: AnswerRule = "tag") -> str:

@@ -26,8 +26,20 @@ class EnvError(TurnwiseError, RuntimeError):
     """An environment broke its contract or raised."""
 
 
+class BrokenEnvError(EnvError):
+    """An environment's own code raised, took too long or returned something of a wrong type."""
+
+
+class StuckEnvError(BrokenEnvError):
+    """An environment's calls take too long again and again: waiting for more would be in vain."""
+
+
 class IllegalActionError(TurnwiseError, ValueError):
     """An answer is no action of the env: the reply is to blame, not the env."""
+
+
+class RewardError(TurnwiseError, RuntimeError):
+    """A reward function of the user's raised, or returned something else than rewards."""
 
 
 class DataError(TurnwiseError, ValueError):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import traceback
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -18,9 +19,25 @@ from typing import Any
 
 from turnwise.errors import ConfigError, unknown_name
 
-MISTAKES = (ImportError, SyntaxError, NameError, TypeError, ValueError, LookupError, OSError)
+MISTAKES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
 """What the user's own module may raise by an oversight."""
+SESSION = "session"
+"""The module, in names, of what was handed over in Python and is found under no other name."""
 _FILE = "turnwise_user_file_"
+_HANDED: dict[str, Any] = {}
+_RUNNING: list[str] = []
 
 
 def is_import_name(name: str) -> bool:
@@ -52,6 +69,13 @@ def load_object(name: str) -> Any:
     if not is_import_name(name):
         raise ConfigError(f"{name!r} must look like 'file.py:Name' or 'package.module:Name'")
     source, _, attribute = name.rpartition(":")
+    if source == SESSION:
+        if attribute not in _HANDED:
+            raise ConfigError(
+                f"{attribute!r} was handed over in Python and is not in a file: go on from Python "
+                "and hand it over again, or put it into a file and name it 'file.py:Name'"
+            )
+        return _HANDED[attribute]
     module = _module_of(source, name)
     if attribute not in vars(module):
         mine = (n for n, v in vars(module).items() if not n.startswith("_") and callable(v))
@@ -80,6 +104,35 @@ def import_name(thing: Callable[..., Any]) -> str | None:
     return f"{title}:{attribute}"
 
 
+def hand_over(thing: Any, title: str) -> str:
+    """Keep `thing` for this process; return the name under which `load_object` finds it.
+
+    What has the same title is replaced.
+
+    Example:
+        >>> name = hand_over(lambda: 7, "seven")
+        >>> name, load_object(name)()
+        ('session:seven', 7)
+    """
+    assert title.isidentifier(), title
+    _HANDED[title] = thing
+    return f"{SESSION}:{title}"
+
+
+def file_being_imported() -> str | None:
+    """Return the user's file that `load_object` is importing at this moment, if any.
+
+    Training from inside it would begin whenever anything is looked up in that file.
+    """
+    return _RUNNING[-1] if _RUNNING else None
+
+
+def _line_of(cause: BaseException) -> str:
+    """Return file:line of where something was raised, innermost."""
+    place = traceback.extract_tb(cause.__traceback__)[-1]
+    return f"{Path(place.filename).name}:{place.lineno}"
+
+
 def _module_of(source: str, name: str) -> ModuleType:
     try:
         if source.endswith(".py"):
@@ -89,7 +142,7 @@ def _module_of(source: str, name: str) -> ModuleType:
         raise
     except MISTAKES as cause:
         raise ConfigError(
-            f"{name!r}: importing it raised {type(cause).__name__}: {cause}"
+            f"{name!r}: importing it raised {type(cause).__name__}: {cause} ({_line_of(cause)})"
         ) from cause
 
 
@@ -107,10 +160,12 @@ def _module_of_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[title] = module  # before it runs: dataclasses look their module up by name
     whole = False
+    _RUNNING.append(str(path))
     try:
         spec.loader.exec_module(module)
         whole = True
     finally:
+        _RUNNING.pop()
         if not whole:
             del sys.modules[title]
     return module

@@ -19,12 +19,13 @@ from turnwise.agents import AgentConfig
 from turnwise.credit import CreditConfig, check_components
 from turnwise.credit.schemes import SCHEMES
 from turnwise.engines import EngineConfig
-from turnwise.envs import make_env
-from turnwise.envs.base import Env
+from turnwise.envs import find_env
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.forest import ForestConfig
 from turnwise.losses import LossConfig
 from turnwise.policies import OptimizerConfig, PolicyConfig
+from turnwise.runs import MetricsConfig
+from turnwise.sections import CheckpointConfig, EnvChoice, EpisodeConfig, EvaluationConfig
 from turnwise.settings import Settings, parse
 from turnwise.trainers.config import GrpoConfig, RehearsalConfig, SftConfig
 from turnwise.workflows import WORKFLOWS
@@ -32,62 +33,6 @@ from turnwise.workflows import WORKFLOWS
 RUNNER_COMPONENTS = ("invalid", "seeing")
 SPANS = ("think", "answer", "action")
 """The spans that renderers find in a completion (`render.find_spans`)."""
-Phase = Literal["evaluation", "training", "warmup"]
-
-
-class EnvChoice(Settings):
-    """Which env, with which options in evaluation, and what differs in training and warm-up."""
-
-    name: str
-    """The env's name in the table of envs, or "file.py:Class" for one of your own."""
-    options: dict[str, Any] = Field(default_factory=dict)
-    """The env's options; evaluation plays with exactly these."""
-    training: dict[str, Any] = Field(default_factory=dict)
-    """Options that differ in training episodes."""
-    warmup: dict[str, Any] = Field(default_factory=dict)
-    """Options that differ in warm-up demonstrations."""
-
-    @model_validator(mode="after")
-    def _check(self) -> EnvChoice:
-        for phase in ("evaluation", "training", "warmup"):
-            self.make(phase)
-        return self
-
-    def make(self, phase: Phase) -> Env[Any]:
-        """Return the env as `phase` plays it."""
-        extra = {"evaluation": {}, "training": self.training, "warmup": self.warmup}[phase]
-        return make_env(self.name, **(self.options | extra))
-
-
-class EvaluationConfig(Settings):
-    """Validation during training, and the test that the report makes once."""
-
-    every: int = Field(default=10, ge=1)
-    """Iterations between two validations; the best checkpoint is chosen by them."""
-    validation_tasks: int = Field(default=64, ge=1)
-    """Tasks of the validation split in each."""
-    test_tasks: int = Field(default=500, ge=1)
-    """Tasks of the test split in the report."""
-    target: float | None = Field(default=None, gt=0, le=1)
-    """Stop training at this validation score; None trains to the last iteration."""
-
-
-class CheckpointConfig(Settings):
-    """How often and how many checkpoints are kept."""
-
-    every: int | None = Field(default=None, ge=1)
-    """Iterations between two; None is 1 below 50 M parameters and 10 above."""
-    keep: int = Field(default=2, ge=1)
-    """How many of the latest are kept, the best one apart."""
-
-
-class EpisodeConfig(Settings):
-    """What is kept of played episodes."""
-
-    keep: int = Field(default=20, ge=-1)
-    """Iterations whose episodes are kept on disk; 0 is none, -1 all."""
-    per_iteration: int = Field(default=64, ge=1)
-    """The most episodes kept of one iteration."""
 
 
 class Recipe(Settings):
@@ -107,6 +52,9 @@ class Recipe(Settings):
     """Role -> agent."""
     policies: dict[str, PolicyConfig]
     """Policy name -> weights."""
+    pretrain: SftConfig | None = None
+    """Supervised training of all weights before adapters exist; its outcome is their base, kept in
+    the run as `base`. None puts them on the model as it is."""
     warmup: SftConfig | None = None
     """Supervised warm-up before training; None starts training at once."""
     rehearsal: RehearsalConfig | None = None
@@ -129,6 +77,8 @@ class Recipe(Settings):
     """Checkpoints."""
     episodes: EpisodeConfig = EpisodeConfig()
     """Recorded episodes."""
+    metrics: MetricsConfig = MetricsConfig()
+    """Where metrics go beside `metrics.jsonl`."""
 
     @model_validator(mode="after")
     def _check(self) -> Recipe:
@@ -148,10 +98,17 @@ class Recipe(Settings):
             raise unknown_name("workflow", self.workflow, WORKFLOWS)
         if len(self.policies) != 1:
             raise ValueError(f"one policy is trained at present, got {sorted(self.policies)}")
+        target = self.evaluation.target
+        if target is not None and env.scored_by == "score" and not 0 < target <= 1:
+            raise ValueError(
+                f"evaluation.target = {target}: scores of {env.name!r} are in [0, 1]: give a "
+                "number above 0 and at most 1"
+            )
         check_components(self.credit, (*env.components, *RUNNER_COMPONENTS))
         self._check_comparison()
         self._check_loss()
         self._check_schedules()
+        self._check_adapters()
         return self
 
     def _check_comparison(self) -> None:
@@ -195,6 +152,8 @@ class Recipe(Settings):
                 "warmup.steps"
             )
         phases = {"optimizer": (self.optimizer, updates)}
+        if self.pretrain:
+            phases["pretrain.optimizer"] = (self.pretrain.optimizer, self.pretrain.steps)
         if self.warmup:
             phases["warmup.optimizer"] = (self.warmup.optimizer, warmup)
         for section, (optimizer, steps) in phases.items():
@@ -203,6 +162,40 @@ class Recipe(Settings):
                     f"{section}.warmup_steps = {optimizer.warmup_steps} outlasts the {steps} steps "
                     "of its phase: lower it"
                 )
+
+    def _check_adapters(self) -> None:
+        """Refuse stages of adapters that have nothing to stand on."""
+        for name, policy in self.policies.items():
+            where = f"policies.{name}.lora"
+            if self.pretrain is not None and policy.lora is None:
+                raise ValueError(
+                    f"[pretrain] trains all weights before an adapter exists, but {where} is not "
+                    "set: set it, or use [warmup] alone"
+                )
+            merges = policy.lora is not None and policy.lora.merge_warmup
+            if merges and not (self.warmup and self.warmup.steps):
+                raise ValueError(
+                    f"{where}.merge_warmup = true merges the warm-up's adapter, but there is no "
+                    "warm-up: set it to false, or give [warmup] steps"
+                )
+            if self.pretrain is not None and policy.dtype == "float16":
+                raise ValueError(
+                    f"[pretrain] trains all weights, which underflow in policies.{name}.dtype = "
+                    "'float16': use 'bfloat16' or 'float32'"
+                )
+            if self.pretrain is not None and not self.pretrain.steps:
+                raise ValueError("pretrain.steps = 0 trains nothing: leave [pretrain] out")
+
+    @property
+    def rows_before_warmup(self) -> int:
+        """How many supervised rows come before the warm-up's own."""
+        return self.pretrain.steps * self.pretrain.batch_size if self.pretrain else 0
+
+    @property
+    def rows_before_training(self) -> int:
+        """How many supervised rows come before those that training rehearses."""
+        own = self.warmup.steps * self.warmup.batch_size if self.warmup else 0
+        return self.rows_before_warmup + own
 
     def to_toml(self) -> str:
         """Return the resolved recipe as TOML that loads to an equal recipe."""
@@ -233,6 +226,10 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
     """
     data = _read(name_or_path)
     presets = data.pop("presets", {})
+    if not isinstance(presets, Mapping) or not all(
+        isinstance(p, Mapping) for p in presets.values()
+    ):
+        raise ConfigError(f"recipe {name_or_path!r}: write presets as tables: [presets.NAME]")
     pairs = [parse_override(override) for override in overrides]
     for _, preset in (pair for pair in pairs if pair[0] == "preset"):
         if preset not in presets:
@@ -242,6 +239,21 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
         if key != "preset":
             data = _merge(data, _nest(key, value))
     return parse(Recipe, data, f"recipe {data.get('name', name_or_path)!r}")
+
+
+def make_recipe(data: Mapping[str, Any], settings: Mapping[str, Any] | None = None) -> Recipe:
+    """Return the recipe that plain values describe, with settings applied.
+
+    Args:
+        data: what a recipe's TOML would say.
+        settings: "section.key" -> value, as overrides have it; None takes the key out.
+
+    Raises:
+        ConfigError: if a key or a value is wrong; the message says the cure.
+    """
+    for key, value in (settings or {}).items():
+        data = _merge(data, _nest(key, value))
+    return parse(Recipe, data, f"recipe {data.get('name', '')!r}")
 
 
 def recipe_summary(name: str) -> dict[str, Any]:
@@ -284,16 +296,41 @@ def _read(name_or_path: str) -> dict[str, Any]:
         path = Path(name_or_path)
         if not path.is_file():
             raise ConfigError(f"no recipe file at {name_or_path!r}: give a .toml file that exists")
-        text = path.read_text(encoding="utf-8")
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            said = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise ConfigError(
+                f"recipe {name_or_path!r} cannot be read ({said}): let it be a UTF-8 text file "
+                "that you may read"
+            ) from None
     else:
         if name_or_path not in recipe_names():
             raise unknown_name("recipe", name_or_path, recipe_names())
         file = resources.files("turnwise") / "recipes" / f"{name_or_path}.toml"
         text = file.read_text(encoding="utf-8")
     try:
-        return tomllib.loads(text)
+        data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"recipe {name_or_path!r} is not valid TOML: {error}") from None
+    return _find_files(data, Path(name_or_path).parent) if name_or_path.endswith(".toml") else data
+
+
+def _find_files(data: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return a recipe whose data files are looked for beside it first."""
+    env = data.get("env")
+    if not isinstance(env, dict) or not isinstance(env.get("name"), str):
+        return data  # parsing says what is wrong
+    names = find_env(env["name"]).files
+    for section in ("options", "training", "warmup"):
+        options = env.get(section)
+        if not isinstance(options, dict):
+            continue
+        for name in names:
+            given = options.get(name)
+            if isinstance(given, str) and (folder / given).is_file():
+                options[name] = str((folder / given).resolve())
+    return data
 
 
 def _nest(key: str, value: Any) -> dict[str, Any]:

@@ -186,7 +186,9 @@ class Episode:
     """All roles' trajectories of one play of one task, and how it ended.
 
     `terminated` (the world ended it) and `truncated` (a limit cut it) are never merged. `score` is
-    the environment's own success measure in [0, 1], apart from any training reward.
+    the environment's own success measure in [0, 1], apart from any training reward; or, where the
+    env says `scored_by = "return"`, the weighted sum of its rewards. `notes` are JSON-able remarks
+    of those who found the rewards, for people who read the episode.
 
     Example:
         >>> task = Task(id="t", env="e", seed=0, data={})
@@ -205,6 +207,7 @@ class Episode:
     truncated: bool
     score: float
     error: Failure | None = None
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def broken(self) -> bool:

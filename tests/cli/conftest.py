@@ -83,3 +83,19 @@ def rightward_run(tmp_path_factory) -> Path:
     )
     assert result.exit_code == 0, result.output
     return run
+
+
+@pytest.fixture(scope="session")
+def is_one_sentence():
+    """`is_one_sentence(result, words)`: exit code 2, one line on standard error, no traceback."""
+
+    def check(result, words):
+        assert result.exit_code == 2, result.output
+        said = result.stderr
+        assert words in said.replace("\n", " "), said
+        assert "Traceback" not in result.output
+        assert isinstance(result.exception, SystemExit)
+        if said.startswith("error:"):
+            assert said.count("\n") == 1, said
+
+    return check

@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from turnwise import api
+from turnwise import scoring
 from turnwise.cli.main import app
 from turnwise.envs import ENVS
 from turnwise.recipe import recipe_names
@@ -55,7 +55,7 @@ def test_the_policy_and_the_baselines_meet_the_same_slips(turnwise, rightward_ru
 
 
 def test_independent_noise_is_for_training_groups_alone(rightward_run):
-    scores = api.evaluate_run(
+    scores = scoring.evaluate_run(
         rightward_run, tasks=60, seed=5, overrides=["trainer.noise=independent"]
     )
     assert scores.paired["always-right"].stderr == 0.0
@@ -78,7 +78,7 @@ def test_watching_a_policy_shows_the_episode_that_was_played(turnwise, rightward
 
 
 def test_phases_without_steps_are_skipped(turnwise, rightward_run, smoke_run, sets, tmp_path):
-    assert api.load_run(rightward_run).checkpoint.phase == "warmup"
+    assert scoring.load_run(rightward_run).checkpoint.phase == "warmup"
     recipe = smoke_run / "recipe.toml"
     run = tmp_path / "run"
     result = turnwise("train", recipe, *sets("warmup.steps=0"), "--run", run, "--json")
@@ -118,7 +118,7 @@ def test_an_adapter_is_trained_saved_and_judged(turnwise, smoke_run, sets, tmp_p
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert {"random", "warmup"} <= set(json.loads(result.stdout)["scores"]["baselines"])
-    policy = api.load_run(run).checkpoint.path / "policy"
+    policy = scoring.load_run(run).checkpoint.path / "policy"
     settings = json.loads((policy / "adapter_config.json").read_text())
     assert settings["r"] == 4
     assert (policy / "adapter_model.safetensors").is_file()

@@ -11,6 +11,7 @@ from transformers import Gemma2Config, Gemma2ForCausalLM
 from turnwise.errors import ModelError
 from turnwise.policies import LoraSettings, NanoConfig, PolicyConfig, load_policies, load_policy
 from turnwise.policies.resolve import resolve_attention, resolve_device, resolve_dtype
+from turnwise.types import Message
 
 from .conftest import TEXTS, TINY, logits_of
 
@@ -79,7 +80,10 @@ def test_damaged_weights(broken):
 
 def test_missing_tokenizer_and_template(broken):
     (broken / "chat_template.jinja").unlink()
-    refused("has no chat template", model=str(broken))
+    bare = load_policy("main", PolicyConfig(model=str(broken), device="cpu"))
+    assert bare.renderer.prompt_ids("you")  # raw text needs no template
+    with pytest.raises(ModelError, match="has no chat template"):
+        bare.renderer.prompt_ids([Message(role="user", content="you")])
     (broken / "tokenizer.json").unlink()
     refused("has no tokenizer: expected one of tokenizer.json", model=str(broken))
 
@@ -108,9 +112,14 @@ def test_adapter_settings_that_contradict_the_saved_ones(tiny_dir, tmp_path):
     same = PolicyConfig(model=str(tmp_path / "saved"), lora=lora)
     assert load_policy("main", same).trainable_parameters()
     refused(
-        "asks for rank 3 and alpha 4.0, but the adapter .* has rank 2",
+        "asks for rank 3, alpha 4.0 and dropout 0.0, but the adapter .* has rank 2, alpha 4.0 and",
         model=str(tmp_path / "saved"),
         lora=LoraSettings(rank=3, alpha=4),
+    )
+    refused(
+        r"and targets \['q_proj'\], but the adapter",
+        model=str(tmp_path / "saved"),
+        lora=LoraSettings(rank=2, alpha=4, targets=("q_proj",)),
     )
 
 

@@ -258,7 +258,7 @@ def test_repeated_calls_give_equal_values():
 def test_bad_tokenizers_and_options_say_what_to_do():
     bare = byte_tokenizer(None, ("<e>",), eos_token="<e>")
     with pytest.raises(ModelError, match=r"has no chat template: .* put a chat_template\.jinja"):
-        Renderer(bare)
+        Renderer(bare).prompt_ids([USER])
     with pytest.raises(ModelError, match="'enable_thinkin' is not read by the chat template"):
         Renderer(qwen(), RenderConfig(template_options={"enable_thinkin": True}))
     endless = byte_tokenizer("{{ messages[0]['content'] }}", ())

@@ -48,9 +48,9 @@ class Driver:
         answer = json.loads(self._process.stdout.readline())
         return Ended(code=answer["code"], said=Path(self._log).read_text())
 
-    def train(self, run, *events, sets=()):
+    def train(self, run, *events, sets=(), recipe=TINY):
         overrides = [part for pair in sets for part in ("--set", pair)]
-        return self("train", TINY, "--run", run, *overrides, events=events)
+        return self("train", recipe, "--run", run, *overrides, events=events)
 
     def resume(self, run, *events):
         return self("train", run / "recipe.toml", "--run", run, "--resume", events=events)
@@ -113,9 +113,11 @@ def read_traces(run):
             files = {name: entry["blake2b"] for name, entry in manifest.pop("files").items()}
             found[f"checkpoints/{path.name}"] = manifest | {"weights": weights(path / "policy")}
             found[f"checkpoints/{path.name}/optimizer"] = optimizer(path / "optimizer.pt")
-            assert set(files) >= {"optimizer.pt", "policy/model.safetensors"}
+            assert "optimizer.pt" in files
     found["best"] = json.loads((folder.checkpoints / "best.json").read_text())
     found["start"] = weights(run / "start")
+    for path in sorted(run.glob("adapters/*")):
+        found[f"adapters/{path.name}"] = weights(path)
     scores = json.loads(folder.evaluation.read_text())
     found["scores"] = {name: value for name, value in scores.items() if name != "seconds"}
     found["folders"] = sorted(path.name for path in run.iterdir())
@@ -123,9 +125,8 @@ def read_traces(run):
 
 
 def weights(folder):
-    return {
-        name: tensor.tolist() for name, tensor in load_file(folder / "model.safetensors").items()
-    }
+    (file,) = folder.glob("*.safetensors")
+    return {name: tensor.tolist() for name, tensor in load_file(file).items()}
 
 
 def optimizer(path):

@@ -6,6 +6,7 @@ a line, and answers with the child's exit status. What a child says goes to the 
 
 import json
 import os
+import resource
 import signal
 import sys
 import traceback
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 
 import turnwise.trainers.grpo
-from turnwise import api
+from turnwise import api, stages
 from turnwise.cli.main import app
 from turnwise.engines import LocalEngine
 from turnwise.policies import Policy, PolicyOptimizer
@@ -35,27 +36,35 @@ PLACES: dict[str, tuple[Any, str]] = {
     "episodes": (EpisodeLog, "write"),
     "validation": (turnwise.trainers.grpo, "evaluate"),
     "test": (api, "evaluate_run"),
-    "training": (api, "train_grpo"),
+    "training": (stages, "train_grpo"),
+    "merging": (Policy, "merge_adapter"),
+    "pretraining done": (stages, "resume"),
     "renaming": (Path, "rename"),
 }
 
 
 def main() -> None:
     for line in sys.stdin:
+        job = json.loads(line)
+        heard, said = os.pipe()  # not the log itself: a child's file size limit would cut its words
         child = os.fork()
         if child == 0:
-            os._exit(work(json.loads(line)))
+            os.close(heard)
+            os._exit(work(job, said))
+        os.close(said)
+        with open(heard, "rb") as words:
+            Path(job["log"]).write_bytes(words.read())
         _, status = os.waitpid(child, 0)
         sys.stdout.write(json.dumps({"code": os.waitstatus_to_exitcode(status)}) + "\n")
         sys.stdout.flush()
 
 
-def work(job: dict[str, Any]) -> int:
+def work(job: dict[str, Any], said: int) -> int:
     """Run `turnwise` with the job's arguments; return its exit code."""
     torch.set_num_threads(1)
-    log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+    os.dup2(said, 1)
+    os.dup2(said, 2)
+    os.close(said)
     for event in job["events"]:
         plant(**event)
     try:
@@ -76,10 +85,13 @@ def plant(
     signals: tuple[str, ...] = ("SIGKILL",),
     after: bool = False,
     tear: bool = False,
+    largest: int | None = None,
+    full: str | None = None,
 ) -> None:
     """Send this process `signals` before (or after) the given call at a place, counted from 1.
 
-    `tear` writes half of the line that is about to be appended.
+    `tear` writes half of the line that is about to be appended. Instead of signals: `largest` lets
+    no file grow beyond that many bytes from there on, `full` fills the disk that a folder is on.
     """
     owner, name = PLACES[place]
     real: Callable[..., Any] = getattr(owner, name)
@@ -92,6 +104,12 @@ def plant(
             return real(*args, **kwargs)
         if tear:
             half(args[0].path, args[1])
+        if largest is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
+            return real(*args, **kwargs)
+        if full is not None:
+            fill(Path(full))
+            return real(*args, **kwargs)
         result = real(*args, **kwargs) if after else None
         for word in signals:
             signal.raise_signal(signal.Signals[word])
@@ -103,6 +121,17 @@ def plant(
 def half(path: Path, record: dict[str, Any]) -> None:
     with path.open("ab") as file:
         file.write(json.dumps(record).encode()[:40])
+
+
+def fill(folder: Path) -> None:
+    """Write until there is no space left."""
+    with (folder / "ballast").open("ab", buffering=0) as file:
+        for size in (65536, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                continue
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import pytest
 from turnwise.agents import AgentConfig
 from turnwise.engines import ScriptedEngine
 from turnwise.envs import FrozenLake, FrozenLakeConfig, score_baselines, wander
+from turnwise.errors import EnvError
 from turnwise.rollout import evaluate, exactness_of_seeing, rollout_metrics
 from turnwise.tasks import GeneratedTasks
 
@@ -49,9 +50,16 @@ def test_episodes_that_the_env_breaks_are_counted(make_runner, says, task_of):
             return super().step(state, role, action, noise)
 
     env = Broken(FrozenLakeConfig(map=("SF", "FG")))
-    found = evaluate(make_runner(env, says(["DOWN"] * 8)).runner, [task_of(env)] * 2, greedy=True)
-    assert (found.broken, found.score) == (2, 0.0)
-    assert rollout_metrics(found.episodes)["rollout/broken_share"] == 1.0
+    lost, won = says(["DOWN"] * 8), says(["DOWN", "RIGHT"])
+    script = lambda request: (won if request.id.visit == 1 else lost)(request)  # noqa: E731
+    judge = make_runner(env, script).runner
+    found = evaluate(judge, [task_of(env)] * 4, greedy=True)
+    assert (found.broken, found.score) == (3, 0.25)
+    assert rollout_metrics(found.episodes)["rollout/broken_share"] == 0.75
+    broken = make_runner(env, lost).runner
+    assert evaluate(broken, [task_of(env)] * 7, greedy=True).broken == 7
+    with pytest.raises(EnvError, match="all 8 episodes of the evaluation broke: OSError: gone"):
+        evaluate(broken, [task_of(env)] * 8, greedy=True)
 
 
 def test_mirror_images_are_one_problem(make_runner, says):

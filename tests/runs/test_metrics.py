@@ -7,6 +7,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from turnwise.errors import RunError
 from turnwise.runs.metrics import MetricsLog, comparable, read_metrics
+from turnwise.runs.sinks.tensorboard import TensorBoardSink
 
 NAN, INF = float("nan"), float("inf")
 
@@ -82,7 +83,8 @@ def test_a_log_shorter_than_its_checkpoint_is_refused(tmp_path):
 
 def test_tensorboard_mirrors_finite_values_and_forgets_what_a_resumed_phase_repeats(tmp_path):
     def log():
-        return MetricsLog(tmp_path / "metrics.jsonl", tensorboard=tmp_path / "tensorboard")
+        sink = TensorBoardSink(tmp_path / "tensorboard")
+        return MetricsLog(tmp_path / "metrics.jsonl", sinks=[sink])
 
     first = log()
     for step in range(4):

@@ -51,10 +51,14 @@ def learned_from(session, recipe):
     ids=["seed 0", "seed 1", "mirrored"],
 )
 def test_no_map_is_on_two_sides(make_session, name, overrides):
-    recipe = load_recipe(name, ["preset=smoke", TINY, "policies.main.device=cpu", *overrides])
+    nano = ("policies.main.model=nano", "policies.main.template_options=none", TINY)
+    recipe = load_recipe(name, ["preset=smoke", *nano, "policies.main.device=cpu", *overrides])
     session = make_session(recipe)
-    learned, validated = learned_from(session, recipe)
     judged = recipe.env.make("evaluation")
+    if judged.fixed:  # one problem in every split, and said to be
+        assert session.validation.seen and GeneratedTasks(judged, "test", 0).seen
+        return
+    learned, validated = learned_from(session, recipe)
     tests = {
         seed: maps(GeneratedTasks(judged, "test", seed).take(150))
         for seed in (recipe.seed, recipe.seed + 1, 99)

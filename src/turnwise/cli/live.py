@@ -25,16 +25,17 @@ BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 24
 LINE_EVERY = 10.0
 SHOWN = {
+    "pretrain": (("loss/ce", "loss"), ("warmup/seeing", "seeing")),
     "warm-up": (("loss/ce", "loss"), ("warmup/seeing", "seeing")),
     "training": (
-        ("rollout/score", "won"),
+        ("rollout/score", "score"),
         ("validation/score", "validation"),
         ("policy/span_entropy", "entropy"),
         ("credit/mixed_share", "mixed"),
     ),
     "evaluation": (("test/score", "test score"),),
 }
-CURVES = {"warm-up": "warmup/seeing", "training": "rollout/score"}
+CURVES = {"pretrain": "warmup/seeing", "warm-up": "warmup/seeing", "training": "rollout/score"}
 
 
 class LiveProgress:
@@ -110,16 +111,21 @@ class LiveProgress:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Return values in [0, 1] as one line of bars, averaged into at most 24 columns.
+    """Return values as one line of bars, averaged into at most 24 columns.
+
+    Bars stand for 0 to 1, or for all that the values span where they are not there.
 
     Example:
-        >>> sparkline([0.0, 0.5, 1.0])
-        '▁▅█'
+        >>> sparkline([0.0, 0.5, 1.0]), sparkline([-2.0, 0.0, 2.0])
+        ('▁▅█', '▁▅█')
     """
     if not values:
         return ""
     columns = min(WIDTH, len(values))
     edges = [len(values) * i // columns for i in range(columns + 1)]
     means = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
-    top = len(BARS) - 1
-    return "".join(BARS[round(min(max(mean, 0.0), 1.0) * top)] for mean in means)
+    low, high = min(values), max(values)
+    if low >= 0 and high <= 1:
+        low, high = 0.0, 1.0
+    top = (len(BARS) - 1) / ((high - low) or 1.0)
+    return "".join(BARS[round((mean - low) * top)] for mean in means)

@@ -77,10 +77,10 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Score a run's best checkpoint and every baseline on tasks of the test split."""
-    from turnwise import api
+    from turnwise.scoring import evaluate_run
 
     with one_sentence():
-        scores = api.evaluate_run(run, tasks=tasks, seed=seed, overrides=sets or [])
+        scores = evaluate_run(run, tasks=tasks, seed=seed, overrides=sets or [])
     if as_json:
         print_json(scores.model_dump())
     else:
@@ -155,6 +155,22 @@ def envs(as_json: AsJson = False) -> None:
 
 
 @app.command()
+def data(
+    name: Annotated[str, typer.Argument(help="The data set's name: frozen-lake-q.")],
+    out: Annotated[Path, typer.Option(help="The .csv file to write; must not exist.")],
+    rows: Annotated[int, typer.Option(min=1, help="How many rows.")] = 1000,
+    seed: Annotated[int, typer.Option(min=0, help="Decides all chance.")] = 0,
+    sets: Sets = None,
+) -> None:
+    """Write a data set that turnwise makes by itself, such as expert values of a lake."""
+    from turnwise.cli.datasets import write_dataset
+
+    with one_sentence():
+        said = write_dataset(name, out, rows=rows, seed=seed, sets=sets or [])
+    say(said)
+
+
+@app.command()
 def check(
     env: Annotated[str, typer.Argument(help="The env's name.")],
     sets: Sets = None,
@@ -164,10 +180,10 @@ def check(
     from dataclasses import asdict
 
     from turnwise.cli.play import env_with
-    from turnwise.envs import check_env
+    from turnwise.rollout import check_guarded
 
     with one_sentence():
-        found = check_env(env_with(env, sets or []))
+        found = check_guarded(env_with(env, sets or []))
     if as_json:
         print_json(asdict(found))
         return
@@ -227,4 +243,19 @@ def draw_scores(scores: RunScores) -> None:
     for name, value, error in sorted(rows, key=lambda row: -row[1]):
         style = "bold" if name.startswith("trained") else ""
         table.add_row(name, f"{value:.3f}", f"{error:.3f}", style=style)
+    console.print(table)
+    if scores.exact:
+        draw_exact(scores)
+
+
+def draw_exact(scores: RunScores) -> None:
+    """Print what was computed without sampling."""
+    columns = list(next(iter(scores.exact.values())))
+    table = Table(title="computed, not sampled")
+    table.add_column("policy")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for name, row in scores.exact.items():
+        cells = (f"{row[column]:.3f}" if column in row else "" for column in columns)
+        table.add_row(name, *cells, style="bold" if name.startswith("trained") else "")
     console.print(table)

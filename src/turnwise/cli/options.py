@@ -35,8 +35,14 @@ def fail(message: str) -> NoReturn:
 
 @contextmanager
 def one_sentence() -> Iterator[None]:
-    """Turn turnwise's own errors into one sentence and exit code 2; let bugs show themselves."""
+    """Turn turnwise's own errors, and a disk's, into one sentence and exit code 2.
+
+    Bugs show themselves.
+    """
+    from turnwise.runs import DiskTrouble
+
     try:
-        yield
+        with DiskTrouble():
+            yield
     except TurnwiseError as error:
         fail(str(error).replace("[", "\\["))

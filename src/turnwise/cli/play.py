@@ -12,8 +12,12 @@ from turnwise.envs.base import Env
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.noise import generator, world_generator
 from turnwise.recipe import parse_override
+from turnwise.rollout import guarded
 from turnwise.tasks import GeneratedTasks
 from turnwise.types import Task
+
+TIMEOUT = 60.0
+"""Seconds that one call of the env may take."""
 
 
 def env_with(name: str, sets: Sequence[str]) -> Env[Any]:
@@ -27,7 +31,7 @@ def play_env(
     """Play one episode of a random task of the test split and show every step."""
     if baseline is not None and run is not None:
         raise ConfigError("give --baseline or --run, not both: one of them plays")
-    env = env_with(name, sets)
+    env = guarded(env_with(name, sets), TIMEOUT)
     task = GeneratedTasks(env, "test", seed).task(0)
     if run is not None:
         _watch_policy(env, task, run, seed)
@@ -78,9 +82,9 @@ def _ask(legal: Sequence[str]) -> str | None:
 
 def _watch_policy(env: Env[Any], task: Task, run: Path, seed: int) -> None:
     """Show an episode again: the same actions under the same chance lead to the same states."""
-    from turnwise import api
+    from turnwise.scoring import play_run
 
-    episode = api.play_run(run, env, task, seed=seed)
+    episode = play_run(run, env, task, seed=seed)
     (role,) = env.roles
     state = env.reset(task)
     for turn in episode.turns:

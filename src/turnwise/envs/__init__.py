@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnwise.envs.base import Baseline, Env, Level, Observation, Step
+from turnwise.envs.base import Baseline, Chances, Env, Exact, Level, Observation, Settlement, Step
 from turnwise.envs.baselines import BaselineScore, clustered_stderr, score_baselines
 from turnwise.envs.check import EnvReport, check_env
 from turnwise.envs.frozen_lake import FrozenLake, FrozenLakeConfig
 from turnwise.envs.gym_env import GymnasiumConfig, GymnasiumEnv
+from turnwise.envs.rows import Rows, RowsConfig
 from turnwise.envs.wander import wander
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.imports import is_import_name, load_object
@@ -21,6 +22,7 @@ from turnwise.settings import parse
 ENVS: dict[str, type[Env[Any]]] = {
     FrozenLake.name: FrozenLake,
     GymnasiumEnv.name: GymnasiumEnv,
+    Rows.name: Rows,
 }
 
 
@@ -36,6 +38,8 @@ def find_env(name: str) -> type[Env[Any]]:
             raise unknown_name("env", name, ENVS)
         return ENVS[name]
     found = load_object(name)
+    if isinstance(found, Env):  # made by its user, options and all: it can only be taken as it is
+        return type(found)
     if not (isinstance(found, type) and issubclass(found, Env)):
         raise ConfigError(f"env {name!r} is no env: expected a class derived from turnwise.Env")
     missing = sorted(found.__abstractmethods__)
@@ -56,6 +60,11 @@ def make_env(name: str, **options: Any) -> Env[Any]:
         ('player',)
     """
     env = find_env(name)
+    made = load_object(name) if is_import_name(name) else None
+    if isinstance(made, Env):
+        if options:
+            raise ConfigError(f"env {name!r} was handed over ready-made: options cannot change it")
+        return made
     return env(parse(env.config_class, options, f"env {name!r}"))
 
 
@@ -63,14 +72,19 @@ __all__ = [
     "ENVS",
     "Baseline",
     "BaselineScore",
+    "Chances",
     "Env",
     "EnvReport",
+    "Exact",
     "FrozenLake",
     "FrozenLakeConfig",
     "GymnasiumConfig",
     "GymnasiumEnv",
     "Level",
     "Observation",
+    "Rows",
+    "RowsConfig",
+    "Settlement",
     "Step",
     "check_env",
     "clustered_stderr",

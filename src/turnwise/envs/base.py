@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
@@ -17,11 +17,12 @@ import numpy as np
 
 from turnwise.errors import EnvError
 from turnwise.settings import Settings
-from turnwise.types import Task
+from turnwise.types import Episode, Message, Split, Task
 
 Level = Literal["process", "agent", "team"]
 RewardTiming = Literal["dense", "terminal"]
 Branching = Literal["pure", "copy", "replay", "none"]
+ScoredBy = Literal["score", "return"]
 S = TypeVar("S")
 
 
@@ -33,6 +34,8 @@ class Observation:
     is one, by raising `IllegalActionError`, and the env overrides `random_action`.
     `description` is a true, checkable description of what matters in `text`, in the env's own
     words and free of any advice. Warm-up teaches a model to write it; empty where there is none.
+    `messages` say the same as `text` where that is not one message of the user's: a conversation
+    so far, or a tool's result. `raw` text reaches the model as it stands, without a chat template.
 
     Example:
         >>> Observation(text="you r0c0", legal=("LEFT", "DOWN")).legal
@@ -42,6 +45,8 @@ class Observation:
     text: str
     legal: tuple[str, ...]
     description: str = ""
+    messages: tuple[Message, ...] = ()
+    raw: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +65,23 @@ class Step(Generic[S]):
     info: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settlement:
+    """What `Env.settle` found for a batch of episodes, one entry an episode in their order.
+
+    `rewards` are components; `None` stands for an episode that nothing could judge. `notes` are
+    JSON-able remarks; `metrics` are numbers of the whole batch.
+
+    Example:
+        >>> Settlement(rewards=({"length": 3.0}, None)).rewards[0]
+        {'length': 3.0}
+    """
+
+    rewards: tuple[Mapping[str, float] | None, ...]
+    notes: tuple[Mapping[str, Any], ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
 class Baseline(Protocol):
     """A policy that needs no model: it may look at the full state."""
 
@@ -68,13 +90,37 @@ class Baseline(Protocol):
         ...
 
 
+Chances = Mapping[str, Mapping[str, float]]
+"""Decision -> action -> probability; what is missing to 1 answers nothing legal."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exact(Generic[S]):
+    """A task with so few states that what a policy is worth can be computed, without sampling.
+
+    `decisions` are all states in which something is decided, by name; what the role sees there must
+    be all that its choice depends on. `players` are policies without a model whose chances are
+    known; `measure` takes a policy's chances and returns the exact measures of it, first of all its
+    expected score.
+
+    Example:
+        >>> coin = Exact(decisions={"toss": 0}, players={}, measure=lambda c: dict(c["toss"]))
+        >>> coin.measure({"toss": {"heads": 0.5}})
+        {'heads': 0.5}
+    """
+
+    decisions: Mapping[str, S]
+    players: Mapping[str, Chances]
+    measure: Callable[[Chances], Mapping[str, float]]
+
+
 class Env(ABC, Generic[S]):
     """One world: states, observations, actions and rewards.
 
     Class attributes: `name`; `roles`; `components`, reward component -> level; `reward_timing`;
-    `branching`; `config_class`, the options. Instances hold the options, and no episode: all of an
-    episode is in `S`. Adapters, which learn their timing and branching from what they adapt, set
-    these two on the instance.
+    `branching`; `scored_by`; `config_class`, the options; `files`, those of them that name a file.
+    Instances hold the options, and no episode: all of an episode is in `S`. Adapters, which learn
+    their timing and branching from what they adapt, set these two on the instance.
 
     `reset`, `observe`, `step` and `score` must be written. The rest has defaults that are right for
     an env whose tasks differ by their seed, whose text shows all of the state and whose answers are
@@ -87,6 +133,8 @@ class Env(ABC, Generic[S]):
     components: ClassVar[Mapping[str, Level]]
     reward_timing: RewardTiming = "dense"
     branching: Branching = "pure"
+    scored_by: ClassVar[ScoredBy] = "score"
+    files: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: Any = None) -> None:
         self.config = config
@@ -94,6 +142,13 @@ class Env(ABC, Generic[S]):
     def generate(self, rng: np.random.Generator) -> dict[str, Any]:
         """Draw the JSON-able data of one random solvable task; by default a seed."""
         return {"seed": int(rng.integers(2**31))}
+
+    def listed(self, split: Split) -> Sequence[Mapping[str, Any]] | None:
+        """Return the data of all tasks of a split, where they are a list; None if they are drawn.
+
+        An env that lists its tasks splits them itself, by `envs.split.split_of`.
+        """
+        return None
 
     def canonical(self, data: Mapping[str, Any]) -> str:
         """Return the string whose hash puts a task into a split: equal for equal problems."""
@@ -118,7 +173,23 @@ class Env(ABC, Generic[S]):
 
     @abstractmethod
     def score(self, state: S) -> float:
-        """Return the success of an episode that ended in `state`, in [0, 1]."""
+        """Return the success of an episode that ended in `state`, in [0, 1].
+
+        With `scored_by = "return"` the weighted sum of the rewards is the score instead, and this
+        is asked only where there are none: by `check_env`.
+        """
+
+    async def settle(self, episodes: Sequence[Episode], iterations: int) -> Settlement | None:
+        """Find rewards for all episodes of a batch at once; None if `step` gave them all.
+
+        For judges that are asked in batches or wait for a service. The rewards found are added to
+        the last turn of every role. What it raises stops the run.
+
+        Args:
+            episodes: those that came to an end without an error, in the order of the batch.
+            iterations: how many iterations the run is to have.
+        """
+        return None
 
     def state_key(self, state: S, role: str) -> str:
         """Return everything Markov about `state` for `role` as a string (MATH 2, gigpo)."""
@@ -141,6 +212,10 @@ class Env(ABC, Generic[S]):
         if not legal:
             raise EnvError(f"{self.name}: any text may be an answer: override random_action")
         return legal[rng.integers(len(legal))]
+
+    def exact(self, task: Task) -> Exact[S] | None:
+        """Return how to compute what a policy is worth on `task`; None where that is not known."""
+        return None
 
     def words(self) -> tuple[str, ...]:
         """Return words a nano tokenizer keeps whole even if no transcript shows them."""

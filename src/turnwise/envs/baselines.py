@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from turnwise.envs.base import Baseline, Env
-from turnwise.errors import EnvError, unknown_name
+from turnwise.errors import BrokenEnvError, EnvError, StuckEnvError, unknown_name
 from turnwise.noise import generator, world_generator
 from turnwise.types import Task
 
@@ -27,7 +27,8 @@ MOST_STEPS = 10_000
 class BaselineScore:
     """A baseline's mean score, its standard error over `n` distinct problems, and every score.
 
-    `scores` holds one value a task, in order: the mean over repeats.
+    `scores` holds one value a task, in order: the mean over repeats. `broken` episodes, in which an
+    env under guard raised or hung, count with score 0, as a policy's do.
 
     Example:
         >>> BaselineScore(mean=0.5, stderr=0.5, n=2, scores=(0.0, 1.0)).mean
@@ -38,6 +39,7 @@ class BaselineScore:
     stderr: float
     n: int
     scores: tuple[float, ...]
+    broken: int = 0
 
 
 def score_baselines(
@@ -73,25 +75,36 @@ def score_baselines(
     problems = [env.canonical(task.data) for task in tasks]
     found = {}
     for name in chosen:
-        scores = [
-            float(
-                np.mean([_play(env, task, name, known[name], seed, i, r) for r in range(repeats)])
-            )
+        played = [
+            [_play(env, task, name, known[name], seed, i, r) for r in range(repeats)]
             for i, task in enumerate(tasks)
         ]
+        scores = [float(np.mean([score or 0.0 for score in row])) for row in played]
         found[name] = BaselineScore(
             mean=float(np.mean(scores)),
             stderr=clustered_stderr(scores, problems),
             n=len(set(problems)),
             scores=tuple(scores),
+            broken=sum(score is None for row in played for score in row),
         )
     return found
 
 
 def _play(
     env: Env[Any], task: Task, name: str, player: Baseline, seed: int, visit: int, repeat: int
+) -> float | None:
+    """Return the score of one episode, None if the env broke it; roles move in the env's order."""
+    try:
+        return _score(env, task, name, player, seed, visit, repeat)
+    except StuckEnvError:
+        raise
+    except BrokenEnvError:
+        return None
+
+
+def _score(
+    env: Env[Any], task: Task, name: str, player: Baseline, seed: int, visit: int, repeat: int
 ) -> float:
-    """Return the score of one episode; several roles move in turn, in the env's order."""
     state = env.reset(task)
     choices = generator(seed, "baseline", name, visit, repeat)
     for number, role in zip(range(MOST_STEPS), cycle(env.roles), strict=False):

@@ -9,9 +9,10 @@ Actions: LEFT, DOWN, RIGHT, UP.
 Rewards: `goal` (agent), 1 on reaching the goal; `fall` (agent), 1 on falling, so that recipes give
     it a negative weight; `progress` (process), by how many steps the shortest path to the goal has
     become shorter, 0 on falling; `expert` (process), the action's optimal value (discount 0.99, no
-    step limit), min-max normalised over the four actions.
-End: terminated on the goal or in a hole; truncated at the step limit, `step_limit` times the
-    shortest path from the start. The score is 1 on the goal, else 0.
+    step limit), or the one that a file of expert values gives it, min-max normalised over the four
+    actions; 1 for each where all four are equal.
+End: terminated on the goal or in a hole; truncated at the step limit: `step_limit` times the
+    shortest path from the start, or `steps`. The score is 1 on the goal, else 0.
 Baselines: random, always-left, -down, -right, -up, safe-walk, reflex, shortest-path, optimal.
 
 Example:
@@ -33,6 +34,7 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import inf, isfinite
 from typing import Any, ClassVar, Literal
 
@@ -40,8 +42,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from turnwise.envs.base import Baseline, Env, Level, Observation, Step
+from turnwise.datafiles import read_numbered
+from turnwise.envs.base import Baseline, Chances, Env, Exact, Level, Observation, Step
 from turnwise.envs.lake_baselines import lake_baselines
+from turnwise.envs.lake_chain import free_cells, measures
+from turnwise.envs.lake_data import task_of_row
 from turnwise.envs.lake_maps import (
     ACTIONS,
     CONTENTS,
@@ -55,11 +60,12 @@ from turnwise.envs.lake_maps import (
     move_start,
     trap_cells,
 )
-from turnwise.envs.lake_solver import action_values, advantages, slide
+from turnwise.envs.lake_solver import action_values, advantages, normalised, slide
 from turnwise.envs.lake_state import LakeState, render_lake, shortest_path
+from turnwise.envs.split import split_of
 from turnwise.errors import ConfigError, DataError, EnvError, IllegalActionError
 from turnwise.settings import Settings
-from turnwise.types import Task
+from turnwise.types import Split, Task
 
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 
@@ -80,15 +86,21 @@ class FrozenLakeConfig(Settings):
     """Probability of ice, against hole, in random maps; gymnasium's default."""
     step_limit: float = Field(default=2.0, ge=1)
     """Steps in an episode, as a multiple of the shortest path from the start, rounded."""
-    start: Literal["corner", "random"] = "corner"
-    """Where the S is: where the map has it, or on a random cell from which the goal can be reached.
-    Random starts show training all of a map; scores are comparable from the corner."""
+    steps: int | None = Field(default=None, ge=1)
+    """Steps in an episode whatever the map, instead of `step_limit`; 1 makes every state a task."""
+    start: Literal["corner", "random", "anywhere"] = "corner"
+    """Where play begins: on the S where the map has it; on the S, moved to a random cell from which
+    the goal can be reached; or anywhere on the ice, with the S left where it is, so that the states
+    are those that play meets. Scores are comparable from the corner."""
     traps: float = Field(default=0.0, ge=0, le=1)
     """The share of random starts put where a safe step towards the goal may be wrong: before a dead
     end or in it. Few cells are such, and most of what there is to learn is learned there."""
     corners: float = Field(default=0.0, ge=0, le=1)
     """The share of random starts left where the map has its S, as all are when scores are taken: a
     walk that begins elsewhere hardly ever comes by there."""
+    data: str | None = None
+    """A .csv or .jsonl file of states with an expert's values (`turnwise data frozen-lake-q`): each
+    row is a task of one step, and what is drawn otherwise is not drawn."""
     mirrored: bool = False
     """Whether maps are mirrored at random, so that the goal may be in any corner: training on such
     maps, no action is better than another before the map is read."""
@@ -106,13 +118,17 @@ class FrozenLakeConfig(Settings):
                 raise ValueError(f"{idle[0]} is for random maps and a map is given: leave one out")
             if self.solvable and lake.distances[lake.start] == inf:
                 raise ValueError(f"map {list(self.map)} has no way from S to G: melt a hole")
+        if self.data is not None and "start" in given:
+            raise ValueError("data says where play begins: leave start out (start = none)")
+        if self.steps is not None and "step_limit" in given:
+            raise ValueError("steps and step_limit both limit an episode: leave one out")
         if self.largest is not None and self.largest < self.size:
             raise ValueError(f"largest = {self.largest} is below size = {self.size}: raise it")
         self._check_shares()
-        if not self.solvable and "start" in given and self.start == "corner":
+        if not self.solvable and "start" in given and self.start != "random":
             raise ValueError(
-                'start = "corner" has no effect with solvable = false, where starts are random: '
-                "leave start out"
+                f'start = "{self.start}" has no effect with solvable = false, where starts are '
+                "random: leave start out"
             )
         return self
 
@@ -135,6 +151,7 @@ class FrozenLake(Env[LakeState]):
 
     name: ClassVar[str] = "frozen-lake"
     config_class: ClassVar[type[Settings]] = FrozenLakeConfig
+    files: ClassVar[tuple[str, ...]] = ("data",)
     components: ClassVar[Mapping[str, Level]] = {
         "goal": "agent",
         "fall": "agent",
@@ -165,26 +182,30 @@ class FrozenLake(Env[LakeState]):
         if start == "trap":
             cells = trap_cells(rows)
             rows = move_start(rows, cells[rng.integers(len(cells))])
-        elif start == "anywhere":
+        elif start == "random":
             rows = move_start(rows, _any_start(rows, rng, reachable=config.solvable))
         cell = lake_of(rows).start
         place = {}
-        if not config.solvable:
+        if not config.solvable or config.start == "anywhere":
             cell = _any_start(rows, rng, reachable=False)
             place = {"position": cell}
-        distance = lake_of(rows).distances[cell]
-        steps = distance if isfinite(distance) else len(rows) + len(rows[0]) - 2
-        limit = max(1, round(config.step_limit * steps))
+        limit = config.steps or self._limit(rows, cell)
         return {"map": list(rows), "slippery": config.slippery, "limit": limit, **place}
 
-    def _kind_of_start(self, rng: np.random.Generator) -> Literal["corner", "trap", "anywhere"]:
+    def _limit(self, rows: Rows, cell: int) -> int:
+        """Return `step_limit` times the way from `cell` to the goal, or across the map if none."""
+        distance = lake_of(rows).distances[cell]
+        steps = distance if isfinite(distance) else len(rows) + len(rows[0]) - 2
+        return max(1, round(self.config.step_limit * steps))
+
+    def _kind_of_start(self, rng: np.random.Generator) -> Literal["corner", "trap", "random"]:
         config = self.config
-        if config.start == "corner" and config.solvable:
+        if config.start != "random" and config.solvable:
             return "corner"
         place = rng.random() if config.traps or config.corners else 1.0
         if place < config.traps:
             return "trap"
-        return "corner" if place < config.traps + config.corners else "anywhere"
+        return "corner" if place < config.traps + config.corners else "random"
 
     def _draw(self, rng: np.random.Generator, *, trapped: bool) -> Rows:
         """Return a random map; one with traps if `trapped`."""
@@ -200,6 +221,26 @@ class FrozenLake(Env[LakeState]):
             f"no {size}x{size} map with a dead end in {MOST_DRAWS} draws with frozen_probability = "
             f"{config.frozen_probability}: lower it, or set traps = 0"
         )
+
+    def listed(self, split: Split) -> list[dict[str, Any]] | None:
+        """Return the tasks of `data`: those of the split, or all where one map is given for all.
+
+        Raises:
+            DataError: if the file is malformed, a row is no state of a lake, or none is of `split`.
+        """
+        if self.config.data is None:
+            return None
+        found = []
+        for line, row in read_numbered(self.config.data):
+            try:
+                task = task_of_row(row, slippery=self.config.slippery)
+            except DataError as error:
+                raise DataError(f"'{self.config.data}' line {line}: {error}") from None
+            if self.fixed or split_of(self.canonical(task)) == split:
+                found.append(task)
+        if not found:
+            raise DataError(f"'{self.config.data}' has no state of the {split} split: add rows")
+        return found
 
     def canonical(self, data: Mapping[str, Any]) -> str:
         """Return the layout of holes and goal, so that mirror images and starts share a split."""
@@ -224,6 +265,7 @@ class FrozenLake(Env[LakeState]):
             steps=0,
             limit=data["limit"],
             slippery=data["slippery"],
+            values=tuple(data["values"]) if "values" in data else None,
         )
         inside = state.position in range(len(state.lake.letters))
         if not inside or state.ended:
@@ -287,6 +329,32 @@ class FrozenLake(Env[LakeState]):
         """Return the players of `lake_baselines.py`."""
         return lake_baselines()
 
+    def exact(self, task: Task) -> Exact[LakeState]:
+        """Return how to compute what a player of the task's map is worth, cell by cell.
+
+        A choice may depend on the cell alone: what the player sees does not tell the steps left.
+        The measures are those of `lake_chain.measures`.
+        """
+        first = self.reset(task)
+        lake, cells = first.lake, free_cells(first.map)
+        names = {cell: lake.name(cell) for cell in cells}
+
+        def measure(chances: Chances) -> dict[str, float]:
+            player = np.zeros((len(lake.letters), len(ACTIONS)))
+            for cell, name in names.items():
+                player[cell] = [chances[name].get(action, 0.0) for action in ACTIONS]
+            return measures(first.map, first.slippery, first.limit, first.position, player)
+
+        best = action_values(first.map, first.slippery).argmax(axis=1)
+        players: dict[str, Chances] = {
+            "random": {name: dict.fromkeys(ACTIONS, 0.25) for name in names.values()}
+        }
+        for action in ACTIONS:
+            players[f"always-{action.lower()}"] = {n: {action: 1.0} for n in names.values()}
+        players["stationary"] = {name: {ACTIONS[best[c]]: 1.0} for c, name in names.items()}
+        states = {name: replace(first, position=cell, steps=0) for cell, name in names.items()}
+        return Exact(decisions=states, players=players, measure=measure)
+
     def words(self) -> tuple[str, ...]:
         """Return every word of observations, descriptions and answers, for lakes of any size."""
         cells = [f"r{row}c{column}" for row in range(LARGEST) for column in range(LARGEST)]
@@ -320,9 +388,12 @@ def _any_start(rows: Rows, rng: np.random.Generator, *, reachable: bool) -> int:
 def _rewards(state: LakeState, action: int, after: LakeState) -> dict[str, float]:
     distances = state.lake.distances
     gained = distances[state.position] - distances[after.position]
+    worth = advantages(state.map, state.slippery)[state.position]
+    if state.values is not None:
+        worth = normalised(np.array(state.values)).tolist()
     return {
         "goal": float(after.at_goal),
         "fall": float(after.in_hole),
         "progress": float(gained) if isfinite(gained) else 0.0,
-        "expert": advantages(state.map, state.slippery)[state.position][action],
+        "expert": worth[action],
     }

@@ -88,12 +88,24 @@ def advantages(rows: Rows, slippery: bool) -> tuple[tuple[float, ...], ...]:
         >>> advantages(("SF", "HG"), False)[0]
         (0.99, 0.0, 1.0, 0.99)
     """
-    table = action_values(rows, slippery)
-    low, high = table.min(axis=1, keepdims=True), table.max(axis=1, keepdims=True)
+    scaled = normalised(action_values(rows, slippery))
+    return tuple(tuple(row) for row in scaled.tolist())
+
+
+def normalised(values: Array) -> Array:
+    """Return action values [..., A] scaled to [0, 1] between the worst and the best action.
+
+    Where all are equal no action is wrong: each is 1.
+
+    Example:
+        >>> normalised(np.array([[1.0, 2.0, 1.5, 1.0], [3.0, 3.0, 3.0, 3.0]])).tolist()
+        [[0.0, 1.0, 0.5, 0.0], [1.0, 1.0, 1.0, 1.0]]
+    """
+    low, high = values.min(axis=-1, keepdims=True), values.max(axis=-1, keepdims=True)
     spread = high - low
     equal = spread <= 1e-9 * np.abs(high)
-    scaled = np.where(equal, 1.0, (table - low) / np.where(equal, 1.0, spread))
-    return tuple(tuple(row) for row in np.round(scaled, 12).tolist())
+    scaled = np.where(equal, 1.0, (values - low) / np.where(equal, 1.0, spread))
+    return np.asarray(np.round(scaled, 12), dtype=np.float64)
 
 
 @lru_cache(maxsize=256)

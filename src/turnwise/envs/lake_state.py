@@ -26,6 +26,8 @@ class LakeState:
     steps: int
     limit: int
     slippery: bool
+    values: tuple[float, ...] | None = None
+    """What each action is worth here to an expert, where the task says so."""
 
     @property
     def lake(self) -> Lake:

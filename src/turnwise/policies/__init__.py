@@ -4,6 +4,7 @@ Knows tokenizers only through the renderer. Must not know environments, episodes
 """
 
 from turnwise.policies.config import LoraSettings, PolicyConfig
+from turnwise.policies.continuations import continuations
 from turnwise.policies.loading import load_policies, load_policy
 from turnwise.policies.nano import PRESETS, NanoConfig, is_nano, make_nano, nano_preset
 from turnwise.policies.optimizer import (
@@ -22,6 +23,7 @@ __all__ = [
     "Policy",
     "PolicyConfig",
     "PolicyOptimizer",
+    "continuations",
     "is_nano",
     "learning_rate",
     "load_policies",

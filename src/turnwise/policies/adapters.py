@@ -6,6 +6,9 @@ settings that contradict a saved adapter; both are refused here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import torch
 from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model
 from torch import nn
@@ -13,6 +16,7 @@ from transformers import PreTrainedModel
 
 from turnwise.errors import ModelError
 from turnwise.policies.config import LoraSettings, PolicyConfig
+from turnwise.policies.merging import merged_model, read_merged
 from turnwise.policies.sources import ADAPTER_FILE, existing_source
 
 
@@ -24,6 +28,11 @@ def adapter_base(source: str) -> str:
             f"adapter {source} does not name its base: set base_model_name_or_path in "
             f"{ADAPTER_FILE}"
         )
+    if Path(base).is_absolute() and not Path(base).is_dir():
+        raise ModelError(
+            f"adapter {source} names the base {base}, which is not there: put the base there, or "
+            f"correct base_model_name_or_path in {ADAPTER_FILE}"
+        )
     return existing_source(base)
 
 
@@ -33,6 +42,10 @@ def with_adapter(
     """Return the model with its saved or new adapter, or as it is."""
     if adapter is not None:
         _check_same_lora(config.lora, adapter)
+        for below in read_merged(Path(adapter)):
+            loaded = merged_model(PeftModel.from_pretrained(model, str(below.path)))
+            assert isinstance(loaded, PreTrainedModel)
+            model = loaded
         return PeftModel.from_pretrained(model, adapter, is_trainable=config.trainable)
     if config.lora is None:
         return model
@@ -73,6 +86,15 @@ def _check_targets(model: PreTrainedModel, settings: LoraSettings, source: str) 
             f"{', '.join(absent) or '(nothing given)'}; choose among {', '.join(sorted(linear))}, "
             "or use 'all-linear'"
         )
+    head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
+    tied = head is not None and head.weight is embedding.weight
+    named = [name.rsplit(".", 1)[-1] for name, module in model.named_modules() if module is head]
+    if settings.merge_warmup and tied and set(named) & set(settings.targets):
+        raise ModelError(
+            f"lora.merge_warmup = true with targets {list(settings.targets)}: {source!r} uses the "
+            f"weights of {named[0]} as its embedding too, which merging would change: leave "
+            f"{named[0]} out of the targets"
+        )
 
 
 def _check_same_lora(settings: LoraSettings | None, adapter: str) -> None:
@@ -80,9 +102,26 @@ def _check_same_lora(settings: LoraSettings | None, adapter: str) -> None:
     saved = PeftConfig.from_pretrained(adapter)
     if not isinstance(saved, LoraConfig):
         raise ModelError(f"adapter {adapter} is of type {saved.peft_type}: expected LoRA")
-    if settings is not None and (settings.rank, settings.alpha) != (saved.r, saved.lora_alpha):
+    if settings is None:
+        return
+    asked = {"rank": settings.rank, "alpha": settings.alpha, "dropout": settings.dropout}
+    has = {"rank": saved.r, "alpha": saved.lora_alpha, "dropout": saved.lora_dropout}
+    if settings.targets != "all-linear":
+        asked["targets"] = sorted(settings.targets)
+        has["targets"] = sorted(saved.target_modules or ())
+    if asked != has:
         raise ModelError(
-            f"lora asks for rank {settings.rank} and alpha {settings.alpha}, but the adapter "
-            f"{adapter} has rank {saved.r} and alpha {saved.lora_alpha}: remove `lora`, the saved "
-            "adapter brings its own settings"
+            f"lora asks for {_listed(asked)}, but the adapter {adapter} has {_listed(has)}: remove "
+            "`lora`, the saved adapter brings its own settings"
         )
+    if settings.merge_warmup and (saved.use_dora or saved.lora_bias or saved.modules_to_save):
+        raise ModelError(
+            f"lora.merge_warmup = true, but the adapter {adapter} is more than two factors (DoRA, "
+            "biases or whole modules): set it to false"
+        )
+
+
+def _listed(values: Mapping[str, object]) -> str:
+    """Return names and values as a phrase."""
+    parts = [f"{name} {value}" for name, value in values.items()]
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -34,6 +34,9 @@ class LoraSettings(Settings):
     """Dropout on the adapter's input; acts in supervised training only."""
     targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
     """Names of the linear layers that get an adapter; "all-linear" is all but the output layer."""
+    merge_warmup: bool = False
+    """Whether the warm-up's adapter is merged into the base and a fresh one trained from there;
+    false: one adapter goes through both."""
 
 
 class PolicyConfig(Settings):

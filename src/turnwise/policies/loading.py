@@ -21,6 +21,7 @@ from turnwise.noise import generator
 from turnwise.policies.adapters import adapter_base, with_adapter
 from turnwise.policies.config import PolicyConfig
 from turnwise.policies.folders import quiet
+from turnwise.policies.merging import read_merged
 from turnwise.policies.nano import PRESETS, NanoConfig, is_nano, make_nano
 from turnwise.policies.policy import Policy, fork
 from turnwise.policies.resolve import resolve_attention, resolve_device, resolve_dtype
@@ -125,7 +126,15 @@ def _load(
         full.requires_grad_(False)
     options = RenderConfig(template_options=config.template_options)
     renderer = Renderer(tokenizer, options, extra_stop_ids=_generation_stops(model))
-    return Policy(name=name, model=full, tokenizer=tokenizer, renderer=renderer, config=config)
+    merged = read_merged(Path(adapter)) if adapter else ()
+    return Policy(
+        name=name,
+        model=full,
+        tokenizer=tokenizer,
+        renderer=renderer,
+        config=config,
+        merged=merged,
+    )
 
 
 def _nano_folder(

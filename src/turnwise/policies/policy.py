@@ -28,6 +28,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from turnwise.errors import ModelError
 from turnwise.policies.config import PolicyConfig
 from turnwise.policies.folders import quiet, replaced_folder
+from turnwise.policies.merging import Merged, merge_in_place, read_merged, write_merged
 from turnwise.policies.sources import ADAPTER_FILE
 from turnwise.render import Renderer
 
@@ -47,6 +48,7 @@ class Policy:
         tokenizer: its tokenizer, for the renderer's use.
         renderer: messages to ids and back.
         config: what was asked for.
+        merged: the saved adapters that were merged into the base before the present one.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Policy:
         renderer: Renderer,
         config: PolicyConfig,
         version: int = 0,
+        merged: tuple[Merged, ...] = (),
     ) -> None:
         self.name = name
         self.version = version
@@ -65,6 +68,7 @@ class Policy:
         self.tokenizer = tokenizer
         self.renderer = renderer
         self.config = config
+        self.merged = merged
         self._frozen_digests: dict[str, tuple[int, int, bytes]] = {}
 
     def __repr__(self) -> str:
@@ -101,6 +105,11 @@ class Policy:
         assert isinstance(inner, PreTrainedModel)
         return inner
 
+    @property
+    def has_adapter(self) -> bool:
+        """Whether an adapter is what training changes and `save` writes."""
+        return isinstance(self.model, PeftModel)
+
     def trainable_parameters(self) -> list[nn.Parameter]:
         """Return the parameters that training changes; none if the policy is frozen."""
         return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
@@ -124,17 +133,21 @@ class Policy:
     def save(self, directory: str | Path) -> None:
         """Write weights, tokenizer and template to `directory`, which appears only when complete.
 
-        Full weights become an ordinary Hugging Face directory, adapters one in PEFT's format.
+        Full weights become an ordinary Hugging Face directory, adapters one in PEFT's format; where
+        adapters were merged into the base before, `merge_first.json` says which.
         """
         with replaced_folder(Path(directory)) as folder, quiet():
             if isinstance(self.model, PeftModel):
                 self.model.save_pretrained(str(folder), save_embedding_layers=False)
+                write_merged(folder, self.merged, place=Path(directory))
             else:
                 self.model.save_pretrained(folder)
             self.tokenizer.save_pretrained(folder)
 
     def load_weights(self, directory: str | Path) -> None:
         """Copy saved weights into this policy's own tensors, so that its optimizer stays valid.
+
+        Adapters that the saved one stands on are merged into the base if they are not yet.
 
         Raises:
             ModelError: if `directory` is not what `save` of a like policy writes.
@@ -153,6 +166,22 @@ class Policy:
         else:
             self._load_full(folder)
 
+    def merge_adapter(self, saved: str | Path, seed: int) -> None:
+        """Merge the adapter, just saved in `saved`, into the base and begin a fresh one.
+
+        The answers stay the same to rounding. The adapter's tensors keep their places, but nothing
+        of its past: make a new optimizer. Base tensors shared with other policies do not change.
+
+        Args:
+            saved: where `save` wrote this adapter; it is needed to load what is saved from now on.
+            seed: of the fresh adapter.
+        """
+        assert isinstance(self.model, PeftModel), "only an adapter can be merged"
+        entry = Merged.of(Path(saved))
+        merge_in_place(self.model, seed)
+        self.merged = (*self.merged, entry)
+        self._frozen_digests.clear()
+
     def reference(self) -> Policy:
         """Return a frozen copy of the policy as it is now, for the KL (MATH 4).
 
@@ -168,6 +197,7 @@ class Policy:
                 update={"trainable": False, "gradient_checkpointing": False}
             ),
             version=self.version,
+            merged=self.merged,
         )
         twin.model.requires_grad_(False)
         for parameter in twin.model.parameters():
@@ -206,7 +236,24 @@ class Policy:
         return value.digest()
 
     def _load_adapter(self, model: PeftModel, folder: Path) -> None:
-        """Copy an adapter's tensors after checking names and shapes."""
+        """Merge what an adapter stands on, then copy its tensors; everything is checked before."""
+        below = read_merged(folder)
+        known = [entry.digest for entry in self.merged]
+        if known != [entry.digest for entry in below[: len(known)]]:
+            raise ModelError(
+                f"{folder} does not stand on the adapters merged into policy {self.name!r} "
+                f"({', '.join(str(entry.path) for entry in self.merged)}): load the policy anew"
+            )
+        missing = below[len(known) :]
+        tensors = [self._adapter_tensors(model, entry.path) for entry in missing]
+        own = self._adapter_tensors(model, folder)
+        for entry, saved in zip(missing, tensors, strict=True):
+            set_peft_model_state_dict(model, saved)
+            self.merge_adapter(entry.path, seed=0)  # what is drawn is overwritten below
+        set_peft_model_state_dict(model, own)
+
+    def _adapter_tensors(self, model: PeftModel, folder: Path) -> dict[str, torch.Tensor]:
+        """Return an adapter's tensors after checking names and shapes."""
         saved = load_peft_weights(str(folder), device=str(self.device))
         own = get_peft_model_state_dict(model, save_embedding_layers=False)
         self._check_like(
@@ -214,7 +261,7 @@ class Policy:
             {name: tensor.shape for name, tensor in own.items()},
             folder,
         )
-        set_peft_model_state_dict(model, saved)
+        return saved
 
     def _load_full(self, folder: Path) -> None:
         """Copy full weights after checking names and shapes."""

@@ -47,9 +47,11 @@ class Renderer:
         merges_system: whether the template has no system role, and the system text goes into the
             first user message.
 
+    A tokenizer without a chat template renders raw text only.
+
     Raises:
-        ModelError: if the tokenizer has no chat template or no end token, or if the template does
-            not know an option or cannot render a plain exchange.
+        ModelError: if the tokenizer has no end token, or if its template does not know an option
+            or cannot render a plain exchange.
     """
 
     def __init__(
@@ -66,8 +68,9 @@ class Renderer:
         self._hidden = frozenset(i for i, content in special.items() if content not in TAGS)
         self._control = _control_pattern(special[index] for index in self._hidden)
         self._check_template()
-        self.merges_system = not self._has_system_role()
-        self._opening = self._text([_USER], prompt=True)
+        templated = bool(tokenizer.chat_template)
+        self.merges_system = templated and not self._has_system_role()
+        self._opening = self._text([_USER], prompt=True) if templated else ""
         self._end_text = self._find_end_of_turn([str(token) for token in added.values()])
         self._end_id = self._ids(self._end_text)[-1]
         eos = tokenizer.eos_token_id
@@ -88,13 +91,18 @@ class Renderer:
                 return index
         return self._end_id
 
-    def prompt_ids(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Return the ids that a model continues with its reply to `messages`.
+    def prompt_ids(self, prompt: Sequence[Message] | str) -> tuple[int, ...]:
+        """Return the ids that a model continues with its reply to `prompt`.
+
+        Args:
+            prompt: messages, which the chat template renders; or text that is taken as it stands,
+                its special tokens too, with those that the tokenizer puts around every text (BOS).
 
         Raises:
-            ModelError: if the template refuses the order or a role of the messages.
+            ModelError: if there is no template, or it refuses the order or a role of the messages;
+                if raw text has no tokens.
         """
-        return self._prompt_ids(tuple(messages))
+        return self._prompt_ids(prompt if isinstance(prompt, str) else tuple(prompt))
 
     def completion_ids(self, reply: str) -> tuple[int, ...]:
         """Return the ids by which a model would say exactly `reply`, end-of-turn token included.
@@ -136,14 +144,9 @@ class Renderer:
         return self.prompt_ids(longer)[: len(start)] == start
 
     def _check_template(self) -> None:
-        """Refuse a missing template, and options that the template never reads."""
+        """Refuse options that the template never reads."""
         name = self.tokenizer.name_or_path
-        if not self.tokenizer.chat_template:
-            raise ModelError(
-                f"tokenizer {name!r} has no chat template: expected an instruction-tuned model; "
-                "use one, or put a chat_template.jinja beside the tokenizer"
-            )
-        template = self.tokenizer.get_chat_template()
+        template = self.tokenizer.get_chat_template() if self.tokenizer.chat_template else ""
         for option in self.options.template_options:
             if not re.search(rf"\b{re.escape(option)}\b", template):
                 raise ModelError(
@@ -162,7 +165,8 @@ class Renderer:
     def _find_end_of_turn(self, added: Sequence[str]) -> str:
         """Return the text that the template puts after a reply, up to its first added token."""
         reply = Message(role="assistant", content=_REPLY)
-        whole = self._text([_USER, reply], prompt=False)
+        templated = bool(self.tokenizer.chat_template)
+        whole = self._text([_USER, reply], prompt=False) if templated else ""
         tail = whole[whole.rfind(_REPLY) + len(_REPLY) :] if _REPLY in whole else ""
         found = [(tail.find(token), -len(token), token) for token in added if token in tail]
         if found:
@@ -175,8 +179,13 @@ class Renderer:
             )
         return str(self.tokenizer.eos_token)
 
-    def _render_prompt(self, messages: tuple[Message, ...]) -> tuple[int, ...]:
-        return self._ids(self._text(messages, prompt=True))
+    def _render_prompt(self, prompt: tuple[Message, ...] | str) -> tuple[int, ...]:
+        if not isinstance(prompt, str):
+            return self._ids(self._text(prompt, prompt=True))
+        ids = tuple(self.tokenizer(prompt)["input_ids"])
+        if not ids:
+            raise ModelError(f"the raw prompt {prompt!r} has no tokens: give text to go on with")
+        return ids  # pyright: ignore[reportReturnType]
 
     def _decode_ids(self, ids: tuple[int, ...]) -> str:
         shown = [i for i in ids if i not in self._hidden and i not in self.stop_ids]
@@ -188,6 +197,12 @@ class Renderer:
 
     def _text(self, messages: Sequence[Message], *, prompt: bool) -> str:
         """Return the rendered text, with the template's refusal as a `ModelError`."""
+        if not self.tokenizer.chat_template:
+            raise ModelError(
+                f"tokenizer {self.tokenizer.name_or_path!r} has no chat template: expected an "
+                "instruction-tuned model; use one, put a chat_template.jinja beside the tokenizer, "
+                "or give raw text as the prompt"
+            )
         harmless = [Message(role=m.role, content=self._harmless(m.content)) for m in messages]
         try:
             return self._apply(_merge_system(harmless) if self.merges_system else harmless, prompt)

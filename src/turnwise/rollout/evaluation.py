@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from turnwise.envs import clustered_stderr
+from turnwise.rollout.health import JUDGED, Health
 from turnwise.rollout.runner import Play, Runner
 from turnwise.types import Episode, Task
 
@@ -43,9 +44,16 @@ def evaluate(runner: Runner, tasks: Sequence[Task], *, greedy: bool, number: int
         tasks: what to play; each is its own visit.
         greedy: the most probable tokens, or draws at the training temperature.
         number: tells evaluations of one run apart, so that two never share draws.
+
+    Raises:
+        EnvError: if the env broke every one of 8 or more episodes (`Health`).
+        EngineError: if the engine did.
     """
     plays = [Play(iteration=number, visit=i, task=t, sample=0) for i, t in enumerate(tasks)]
     episodes = runner.collect(plays, "evaluation", greedy=greedy)
+    problem = Health(JUDGED).problem(episodes, "the evaluation")
+    if problem is not None:
+        raise problem
     problems = [runner.env.canonical(task.data) for task in tasks]
     scores = [episode.score for episode in episodes]
     return Evaluation(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
 
 from turnwise.types import Episode
+
+_WORD = re.compile(r"[\w.+-]{1,24}")
 
 
 def rollout_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
@@ -30,7 +33,8 @@ def rollout_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
         total = sum(turn.rewards.get(name, 0.0) for turn in turns)
         per = calls if name in ("invalid", "seeing") else many
         metrics[f"reward/{name}"] = total / per
-    for action in sorted({turn.action for turn in turns if turn.action is not None}):
+    actions = sorted({turn.action for turn in turns if turn.action is not None})
+    for action in actions if all(map(_WORD.fullmatch, actions)) else ():  # not where text is free
         metrics[f"action/{action}"] = sum(turn.action == action for turn in turns) / calls
     return metrics
 

@@ -1,22 +1,25 @@
 """From a task to an episode, and from an iteration's visits to all of its episodes.
 
 Owns the one rollout core that training and evaluation share, and the project's only exception
-boundary: a failed episode is recorded with its typed error and never kills its siblings. Knows
-nothing of advantages, losses or weights.
+boundary: a failed episode is recorded with its typed error and never kills its siblings; only an
+env whose calls hang again and again ends them all. Knows nothing of advantages, losses or weights.
 """
 
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from turnwise.agents import AgentConfig
+from turnwise.credit.returns import mix_rewards
 from turnwise.engines.base import Engine
 from turnwise.engines.loop import run
-from turnwise.envs.base import Env, Step
-from turnwise.errors import EngineError
+from turnwise.envs.base import Env, Settlement, Step
+from turnwise.errors import EngineError, RewardError, StuckEnvError, TurnwiseError
 from turnwise.rollout.seat import (
     EpisodeOver,
     Place,
@@ -29,6 +32,7 @@ from turnwise.workflows.base import Workflow
 
 NoiseRule = Literal["common", "independent"]
 RETRIES = 2
+PACKAGE = Path(__file__).parents[1]
 REPLIES = ("parse", "illegal_action")
 """Failures that end an episode as a fall does: the reply was no action."""
 
@@ -44,7 +48,11 @@ class Play:
 
 
 class Runner:
-    """Plays episodes of one env with one workflow over one engine."""
+    """Plays episodes of one env with one workflow over one engine.
+
+    `weights` of reward components make the score of an env that is `scored_by = "return"`;
+    `iterations` is how many the run is to have, for judges whose rewards change with time.
+    """
 
     def __init__(
         self,
@@ -56,20 +64,58 @@ class Runner:
         engine: Engine,
         seed: int,
         noise: NoiseRule = "common",
+        weights: Mapping[str, float] | None = None,
+        iterations: int = 0,
     ) -> None:
         self.env, self.engine = env, engine
+        self._weights, self._iterations = weights or {}, iterations
+        self._judged: dict[str, list[float]] = {}
         self._workflow, self._agents, self._renderers = workflow, agents, renderers
         self._seed, self._common = seed, noise == "common"
 
     def collect(
         self, plays: Sequence[Play], stream: Stream, *, greedy: bool = False
     ) -> list[Episode]:
-        """Play all of `plays` side by side; return their episodes in the same order."""
+        """Play all of `plays` side by side; return their episodes in the same order.
+
+        Raises:
+            StuckEnvError: if an env under guard does not return again and again.
+        """
 
         async def everything() -> list[Episode]:
-            return await asyncio.gather(*(self.play(play, stream, greedy) for play in plays))
+            played = await asyncio.gather(*(self.play(play, stream, greedy) for play in plays))
+            return await self._settled(played, stream)
 
         return run(everything(), self.engine)
+
+    def take_metrics(self) -> dict[str, float]:
+        """Return what judges of training episodes measured since the last call, as means."""
+        found, self._judged = self._judged, {}
+        return {name: sum(values) / len(values) for name, values in found.items()}
+
+    async def _settled(self, episodes: list[Episode], stream: Stream) -> list[Episode]:
+        """Add the rewards that are found for a whole batch (`Env.settle`), and the scores."""
+        ended = [place for place, episode in enumerate(episodes) if episode.error is None]
+        try:
+            found = await self.env.settle([episodes[i] for i in ended], self._iterations)
+        except TurnwiseError:
+            raise
+        except Exception as cause:  # code of the user's that fails for a batch fails for the next
+            raise RewardError(
+                f"{self.env.name}: finding the rewards raised {type(cause).__name__}: {cause} "
+                f"({_line_of(cause)}): mend it; the run can go on from its last checkpoint"
+            ) from cause
+        if found is not None:
+            for number, place in enumerate(ended):
+                episodes[place] = settled(episodes[place], found, number)
+            for name, value in found.metrics.items() if stream == "train" else ():
+                self._judged.setdefault(name, []).append(value)
+        if self.env.scored_by == "return":
+            return [replace(e, score=self._return_of(e)) for e in episodes]
+        return episodes
+
+    def _return_of(self, episode: Episode) -> float:
+        return sum(mix_rewards(turn.rewards, self._weights) for turn in episode.turns)
 
     async def play(self, play: Play, stream: Stream, greedy: bool = False) -> Episode:
         """Play one episode; an infrastructure failure is retried with the same noise."""
@@ -101,6 +147,8 @@ class Runner:
             error = over.failure
         except EngineError as cause:
             error = Failure(kind="engine", message=str(cause))
+        except StuckEnvError:  # every further episode would wait as long
+            raise
         except Exception as cause:  # the one boundary: an env or workflow that raises is data
             error = env_failure(cause)
         return Episode(
@@ -128,3 +176,27 @@ class Runner:
             renderer=self._renderers[config.policy],
             place=place,
         )
+
+
+def settled(episode: Episode, found: Settlement, number: int) -> Episode:
+    """Return an episode with the rewards and notes that entry `number` holds for it."""
+    rewards = found.rewards[number]
+    notes = found.notes[number] if found.notes else {}
+    if rewards is None:
+        nobody = Failure(kind="env", message="no reward function gave this completion a reward")
+        return replace(episode, error=nobody, notes=notes)
+    trajectories = []
+    for trajectory in episode.trajectories:
+        turns = list(trajectory.turns)
+        if turns:
+            turns[-1] = replace(turns[-1], rewards={**turns[-1].rewards, **rewards})
+        trajectories.append(replace(trajectory, turns=tuple(turns)))
+    return replace(episode, trajectories=tuple(trajectories), notes=notes)
+
+
+def _line_of(cause: Exception) -> str:
+    """Return where the code that is not turnwise's raised: its function, file and line."""
+    frames = traceback.extract_tb(cause.__traceback__)
+    foreign = [f for f in frames if not Path(f.filename).is_relative_to(PACKAGE)]
+    frame = (foreign or frames)[0]
+    return f"in {frame.name}, '{frame.filename}' line {frame.lineno}"

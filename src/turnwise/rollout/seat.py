@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from turnwise.agents import AgentConfig, Exchange, messages_for, parse_answer
+from turnwise.agents import AgentConfig, Exchange, Prompt, parse_answer, prompt_for
 from turnwise.engines.base import Completion, Engine, Request
 from turnwise.envs.base import Env, Step
-from turnwise.errors import EnvError, IllegalActionError
+from turnwise.errors import BrokenEnvError, EnvError, IllegalActionError
 from turnwise.noise import world_generator
 from turnwise.types import Failure, FailureKind, Message, Sampling, Span, Stream, Turn, TurnId
 
@@ -29,7 +29,7 @@ class EpisodeOver(Exception):
 class RendererLike(Protocol):
     """What a seat needs of a policy's renderer."""
 
-    def prompt_ids(self, messages: Sequence[Message]) -> tuple[int, ...]:
+    def prompt_ids(self, prompt: Prompt) -> tuple[int, ...]:
         """Return the ids of a prompt."""
         ...
 
@@ -89,8 +89,7 @@ class RolloutSeat:
     async def act(self, state: Any) -> Step[Any]:
         """Observe `state`, sample an answer, step the world with it and record the turn."""
         observation = self._env.observe(state, self._role)
-        messages = messages_for(self._config, self._past, observation.text)
-        prompt_ids = self._renderer.prompt_ids(messages)
+        prompt_ids = self._renderer.prompt_ids(prompt_for(self._config, self._past, observation))
         identity, completion = await self._sample(prompt_ids)
         text = self._renderer.decode(completion.token_ids)
         action = parse_answer(text, observation.legal, self._config.answer)
@@ -122,12 +121,13 @@ class RolloutSeat:
             raise EpisodeOver(failure)
         recorded["rewards"] = rewards | dict(step.rewards)
         self._record(**recorded, action=action)
-        self._past.append(Exchange(observation=observation.text, reply=text))
+        seen = observation.messages
+        self._past.append(Exchange(observation=observation.text, reply=text, messages=seen))
         return step
 
     async def ask(self, messages: Sequence[Message]) -> str:
         """Put one question to the policy, record the turn, step nothing."""
-        prompt_ids = self._renderer.prompt_ids(messages)
+        prompt_ids = self._renderer.prompt_ids(tuple(messages))
         identity, completion = await self._sample(prompt_ids)
         text = self._renderer.decode(completion.token_ids)
         self._record(
@@ -201,8 +201,9 @@ def thought_of(text: str) -> str:
 
 
 def env_failure(cause: Exception) -> Failure:
-    """Return the failure of an env that raised."""
-    return Failure(kind="env", message=f"{type(cause).__name__}: {cause}")
+    """Return the failure of an env that raised; one under guard has said all in one sentence."""
+    said = str(cause) if isinstance(cause, BrokenEnvError) else f"{type(cause).__name__}: {cause}"
+    return Failure(kind="env", message=said)
 
 
 def _failure_of(completion: Completion, parsed: Failure) -> Failure:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from turnwise.agents import AgentConfig, messages_for, parse_answer
+from turnwise.agents import AgentConfig, parse_answer, prompt_for
 from turnwise.engines import Engine, Request, run
 from turnwise.envs import Env, wander
 from turnwise.noise import generator
@@ -33,7 +33,7 @@ def exactness_of_seeing(
 ) -> float:
     """Return the share of states, one of each of `tasks`, that are described exactly, in [0, 1].
 
-    A state without a description counts where the reply is an answer.
+    Where an env describes nothing, the share of replies that are an answer.
 
     Args:
         env: the world.
@@ -53,14 +53,14 @@ def exactness_of_seeing(
             ),
             stream="warmup",
             policy=agent.policy,
-            prompt_ids=renderer.prompt_ids(messages_for(agent, (), observation.text)),
+            prompt_ids=renderer.prompt_ids(prompt_for(agent, (), observation)),
             sampling=agent.sampling(),
         )
         completion = await engine.sample(request)
-        reply = renderer.decode(completion.token_ids)
-        if not observation.description:
-            return isinstance(parse_answer(reply, observation.legal, agent.answer), str)
-        return thought_of(reply) == observation.description
+        text = renderer.decode(completion.token_ids)
+        if not observation.description:  # nothing to describe: what counts is to speak the format
+            return isinstance(parse_answer(text, observation.legal, agent.answer), str)
+        return thought_of(text) == observation.description
 
     async def everything() -> list[bool]:
         return await asyncio.gather(*(sees(i, task) for i, task in enumerate(tasks)))

@@ -13,21 +13,27 @@ from turnwise.runs.metrics import MetricsLog, Record, comparable, read_metrics
 from turnwise.runs.report import write_report
 from turnwise.runs.results import Difference, RunScores, read_scores, write_scores
 from turnwise.runs.signals import StopSignal
+from turnwise.runs.sinks import MetricsConfig, check_installed, open_sinks
+from turnwise.runs.trouble import DiskTrouble
 
 __all__ = [
     "Checkpoint",
     "Checkpoints",
     "Difference",
+    "DiskTrouble",
     "EpisodeLog",
     "Latest",
+    "MetricsConfig",
     "MetricsLog",
     "Record",
     "Recorded",
     "Run",
     "RunScores",
     "StopSignal",
+    "check_installed",
     "comparable",
     "episode_file",
+    "open_sinks",
     "read_episodes",
     "read_metrics",
     "read_scores",

@@ -91,10 +91,14 @@ class Checkpoints:
         path = self.directory / f"{serial:06d}-{phase}-{step}"
         assert _NAME.fullmatch(path.name), f"phase {phase!r} cannot be part of a folder's name"
         partial = self.directory / f".saving-{path.name}"
-        partial.mkdir()
-        write(partial)
-        _seal(partial, {"phase": phase, "step": step, "score": score, "meta": dict(meta)})
-        partial.rename(path)
+        try:
+            partial.mkdir()
+            write(partial)
+            _seal(partial, {"phase": phase, "step": step, "score": score, "meta": dict(meta)})
+            partial.rename(path)
+        finally:
+            if partial.exists():  # it failed: what is half-written takes space that may be short
+                shutil.rmtree(partial)
         sync_directory(self.directory)
         self._mark_best()
         self._prune()

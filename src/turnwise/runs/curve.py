@@ -104,8 +104,10 @@ def _draw_score(
             capsize=3, lw=1.5, ls="none", label=f"{scores.split}, greedy: {scores.score:.3f}",
             zorder=5, clip_on=False,
         )  # fmt: skip
-        _draw_baselines(axes, scores.baselines)
-    axes.set_ylim(BOTTOM, TOP)
+    limits = _limits([*played.values, *checked.values], scores)
+    if scores is not None:
+        _draw_baselines(axes, scores.baselines, limits)
+    axes.set_ylim(*limits)
     axes.set_ylabel("score", fontsize=9)
     axes.set_xlabel("training iteration", fontsize=9)
     if axes.get_legend_handles_labels()[1]:
@@ -155,17 +157,29 @@ def _draw_line(
     axes.plot(x, smooth, color=color, lw=1.8, label=label, marker=marker, ms=4)
 
 
-def _draw_baselines(axes: Axes, baselines: Mapping[str, float]) -> None:
+def _limits(values: Sequence[float], scores: RunScores | None) -> tuple[float, float]:
+    """Return what the panel of scores spans: 0 to 1, or all of them where they are not there."""
+    tested = () if scores is None else (scores.score, *scores.baselines.values())
+    low, high = min((*values, *tested), default=0.0), max((*values, *tested), default=1.0)
+    if low >= 0 and high <= 1:
+        return BOTTOM, TOP
+    margin = 0.03 * max(high - low, 1e-6)
+    return low - margin, high + margin
+
+
+def _draw_baselines(
+    axes: Axes, baselines: Mapping[str, float], limits: tuple[float, float]
+) -> None:
     """Draw a level for each baseline, named at the right edge; equal levels share a name."""
     levels: dict[float, list[str]] = {}
     for name, level in sorted(baselines.items(), key=lambda item: item[1]):
         levels.setdefault(round(level, 3), []).append(name)
-    heights = _spread([_height(level) for level in levels], LABEL_GAP)
+    heights = _spread([_height(level, limits) for level in levels], LABEL_GAP)
     for (level, who), height in zip(levels.items(), heights, strict=True):
         axes.axhline(level, color=GREY, lw=0.9, ls=(0, (4, 3)), zorder=1)
         axes.plot(
-            [1.0, 1.018], [_height(level), height], transform=axes.transAxes, color=GREY, lw=0.7,
-            clip_on=False,
+            [1.0, 1.018], [_height(level, limits), height], transform=axes.transAxes, color=GREY,
+            lw=0.7, clip_on=False,
         )  # fmt: skip
         axes.text(
             1.023, height, f"{_listed(who)}  {level:.3f}", transform=axes.transAxes, va="center",
@@ -173,9 +187,10 @@ def _draw_baselines(axes: Axes, baselines: Mapping[str, float]) -> None:
         )  # fmt: skip
 
 
-def _height(score: float) -> float:
+def _height(score: float, limits: tuple[float, float]) -> float:
     """Return where a score stands in the panel, as a share of its height."""
-    return (score - BOTTOM) / (TOP - BOTTOM)
+    bottom, top = limits
+    return (score - bottom) / (top - bottom)
 
 
 def _listed(who: Sequence[str]) -> str:

@@ -63,8 +63,8 @@ def _broken(scores: RunScores | None) -> str:
     if scores is None or not scores.broken:
         return ""
     return (
-        f"{scores.broken} test episodes were ended by the env or the engine and count 0: the score "
-        "is too low. `turnwise check` finds what an env does wrong."
+        f"{scores.broken} test episodes were ended by the env or the engine and count 0, "
+        "a baseline's too: scores are too low. `turnwise check` finds what an env does wrong."
     )
 
 

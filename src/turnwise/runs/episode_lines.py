@@ -69,6 +69,8 @@ class EpisodeLines:
             line[name] = getattr(episode, name)
         line["score"] = _number(episode.score)
         line["error"] = _failure(episode.error)
+        if episode.notes:
+            line["notes"] = dict(episode.notes)
         line["trajectories"] = [self._trajectory(t) for t in episode.trajectories]
         self.lines.append(line)
 
@@ -183,6 +185,7 @@ class _Reader:
             ),
             score=float(line["score"]),
             error=_failed(line["error"]),
+            notes=line.get("notes", {}),
             **{name: line[name] for name in plain},
         )
 

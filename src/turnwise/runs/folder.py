@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -33,7 +33,12 @@ class Run:
 
     @classmethod
     def create(
-        cls, root: Path, recipe_name: str, recipe_toml: str, directory: Path | None = None
+        cls,
+        root: Path,
+        recipe_name: str,
+        recipe_toml: str,
+        directory: Path | None = None,
+        files: Mapping[str, str] | None = None,
     ) -> Run:
         """Make a run folder with its recipe, and return it.
 
@@ -42,14 +47,17 @@ class Run:
             recipe_name: the folder is called `<recipe_name>-<UTC time>`.
             recipe_toml: the resolved recipe, written to `recipe.toml`.
             directory: the folder itself, instead of a new one in `root`; it must be empty or new.
+            files: name -> text of what the recipe needs beside it.
 
         Raises:
             RunError: if `directory` is in use for something else.
         """
         run = cls(_claim(root, recipe_name) if directory is None else _take(directory))
+        write_atomically(run.recipe, recipe_toml)  # first: a kill here leaves a run to resume
         for folder in (run.episodes, run.checkpoints, run.tensorboard):
             folder.mkdir(exist_ok=True)
-        write_atomically(run.recipe, recipe_toml)
+        for name, text in (files or {}).items():
+            write_atomically(run.path / name, text)
         return run
 
     @classmethod
@@ -113,6 +121,16 @@ class Run:
         """The scores on test tasks."""
         return self.path / "eval.json"
 
+    @property
+    def base(self) -> Path:
+        """The model that adapters are put on, where the run trained it itself."""
+        return self.path / "base"
+
+    @property
+    def adapters(self) -> Path:
+        """The folder of finished adapters, in PEFT's format."""
+        return self.path / "adapters"
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the folder for writing; the system lets go of it even if the process is killed.
@@ -161,7 +179,7 @@ def _take(directory: Path) -> Path:
             f"'{directory}' already holds a run: add --resume to go on with it, or choose another "
             "folder"
         )
-    if any(directory.iterdir()):
+    if any(path.name != ".recipe.toml.partial" for path in directory.iterdir()):
         raise RunError(f"'{directory}' is not empty: give --run a folder that is new or empty")
     return directory
 

@@ -1,27 +1,31 @@
-"""The metrics of a run: flat `area/name` floats, one record a step, mirrored to TensorBoard.
+"""The metrics of a run: flat `area/name` floats, one record a step, mirrored to the sinks.
 
-Owns `metrics.jsonl` and the event files. A number that is not finite is written as null, because
-JSON has no other word for it, and is left out of TensorBoard. Clock and memory live under `time/`
-and `mem/`: they are all that may differ between two runs of one recipe. Knows nothing of what the
-numbers mean.
+Owns `metrics.jsonl`, and the one step axis of sinks that know no phases. A number that is not
+finite is written as null, because JSON has no other word for it, and is sent to no sink. Clock and
+memory live under `time/` and `mem/`: they are all that may differ between two runs of one recipe.
+Knows nothing of what the numbers mean.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from turnwise.runs.files import LineLog, read_json_lines
+from turnwise.runs.sinks.base import Sink
 
 Record = dict[str, Any]
 UNREPEATABLE = ("time/", "mem/")
 
 
 class MetricsLog:
-    """Appends records to `metrics.jsonl` and, if given a folder, to TensorBoard.
+    """Appends records to `metrics.jsonl` and hands them to the sinks.
+
+    Phases follow one another and each counts its own steps; on the axis of all of them, a phase
+    begins where the one before ended. After 400 steps of warm-up, training step 3 is at 403.
 
     Example:
         >>> import tempfile
@@ -31,11 +35,12 @@ class MetricsLog:
         [{'phase': 'train', 'step': 0, 'rollout/score': 0.25, 'loss/total': None}]
     """
 
-    def __init__(self, path: Path, *, tensorboard: Path | None = None) -> None:
+    def __init__(self, path: Path, *, sinks: Sequence[Sink] = ()) -> None:
         self.path = path
         self._log = LineLog(path)
-        self._tensorboard = tensorboard
-        self._writers: dict[str, _EventWriter] = {}
+        self._sinks = sinks
+        self._axis = _Axis.of(read_metrics(path))
+        self._sent = self._axis.at
 
     def append(self, phase: str, step: int, metrics: Mapping[str, float]) -> None:
         """Write one record; a kill afterwards does not lose it."""
@@ -44,8 +49,16 @@ class MetricsLog:
         finite = {name: value for name, value in values.items() if math.isfinite(value)}
         written = {name: finite.get(name) for name in values}
         self._log.append({"phase": phase, "step": step, **written})
-        if self._tensorboard is not None:
-            self._writer(phase, self._tensorboard / phase).add(step, finite)
+        self._axis = self._axis.moved(phase, step)
+        for sink in self._sinks:
+            if sink.takes_back or self._axis.at > self._sent:
+                sink.add(phase, step, self._axis.at, finite)
+
+    def summarise(self, metrics: Mapping[str, float]) -> None:
+        """Tell the sinks the numbers that the finished run is known by."""
+        finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+        for sink in self._sinks:
+            sink.summarise(max(self._axis.at, self._sent), finite)
 
     def sync(self) -> int:
         """Make all records durable and return the offset that a checkpoint remembers."""
@@ -54,63 +67,41 @@ class MetricsLog:
     def truncate_to(self, offset: int) -> None:
         """Cut the log to a checkpoint's offset, before the first record of a resumed run.
 
-        TensorBoard is told to forget what came later, phase by phase, as soon as a phase goes on.
+        TensorBoard is told to forget what came later, phase by phase, as soon as a phase goes on;
+        a sink that cannot take back keeps the values that it has.
 
         Raises:
             RunError: if the log is shorter than that.
         """
         self._log.truncate_to(offset)
+        self._axis = _Axis.of(read_metrics(self.path))
 
     def close(self) -> None:
-        """Close all files."""
+        """Close the file and all sinks."""
         self._log.close()
-        for writer in self._writers.values():
-            writer.close()
-
-    def _writer(self, phase: str, folder: Path) -> _EventWriter:
-        if phase not in self._writers:
-            self._writers[phase] = _EventWriter(folder)
-        return self._writers[phase]
+        for sink in self._sinks:
+            sink.close()
 
 
-class _EventWriter:
-    """TensorBoard event files of one phase; each phase has its own steps, so its own folder."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Axis:
+    """Where the latest record is: its phase, its step, and where on the axis its phase began."""
 
-    def __init__(self, folder: Path) -> None:
-        from tensorboard.compat.proto import event_pb2, summary_pb2
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    phase: str = ""
+    step: int = 0
+    start: int = 0
+    at: int = -1
 
-        # protoc makes these classes at run time, where no type checker sees them
-        self._event = event_pb2.Event  # pyright: ignore[reportAttributeAccessIssue]
-        self._session = event_pb2.SessionLog  # pyright: ignore[reportAttributeAccessIssue]
-        self._summary = summary_pb2.Summary  # pyright: ignore[reportAttributeAccessIssue]
-        self._goes_on = folder.is_dir() and any(folder.iterdir())
-        if self._goes_on:
-            _wait_for_a_later_name(folder)
-        self._file = EventFileWriter(str(folder))
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> _Axis:
+        axis = cls()
+        for record in records:
+            axis = axis.moved(record["phase"], record["step"])
+        return axis
 
-    def add(self, step: int, values: Mapping[str, float]) -> None:
-        """Write one step's values; a resumed phase first purges what it repeats."""
-        if self._goes_on:
-            start = self._session(status=self._session.START)
-            self._file.add_event(self._event(wall_time=time.time(), step=step, session_log=start))
-            self._goes_on = False
-        rows = [self._summary.Value(tag=tag, simple_value=values[tag]) for tag in values]
-        summary = self._summary(value=rows)
-        self._file.add_event(self._event(wall_time=time.time(), step=step, summary=summary))
-        self._file.flush()
-
-    def close(self) -> None:
-        self._file.close()
-
-
-def _wait_for_a_later_name(folder: Path) -> None:
-    """Sleep until a new event file is named after those there: TensorBoard reads by name.
-
-    A name begins with its second; what follows (host, process, counter) is in no order of time.
-    """
-    latest = max(file.stat().st_mtime for file in folder.iterdir())
-    time.sleep(min(1.0, max(0.0, math.floor(latest) + 1 - time.time())))
+    def moved(self, phase: str, step: int) -> _Axis:
+        start = self.start if phase == self.phase else self.start + self.step
+        return _Axis(phase=phase, step=step, start=start, at=start + step)
 
 
 def read_metrics(path: Path) -> list[Record]:

@@ -5,7 +5,7 @@ A run that does not log one of them has a report without it. Costs are totals si
 
 from __future__ import annotations
 
-WARMUP, TRAIN = "warmup", "train"
+PRETRAIN, WARMUP, TRAIN = "pretrain", "warmup", "train"
 
 OPTIMUM = "optimal"
 """What envs call the baseline that no policy can beat; `WARMUP` is the name of another one."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turnwise.runs import names
+from turnwise.runs.adapters import adapter_lines
 from turnwise.runs.checkpoints import Checkpoints
 from turnwise.runs.curve import draw_curve
 from turnwise.runs.diagnosis import warnings
@@ -41,8 +42,11 @@ def write_report(run: Run, *, command: str = "") -> str:
         _how(command),
         _results(records, scores),
         [f"![score, return, entropy and groups]({run.curve.name})"],
+        _exact(scores),
+        _thoughts(scores),
         _costs(records),
         _warnings(records, scores),
+        adapter_lines(run.adapters),
         _next(run),
     )
     text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
@@ -77,6 +81,41 @@ def _results(records: Sequence[Record], scores: RunScores | None) -> list[str]:
         "| policy | score | lead |",
         "|---|---:|---:|",
         *(_line(row) for row in rows),
+    ]
+
+
+def _exact(scores: RunScores | None) -> list[str]:
+    """Return the table of what was computed without sampling."""
+    if scores is None or not scores.exact:
+        return []
+    columns = list(next(iter(scores.exact.values())))
+    lines = [
+        "## Computed, not sampled",
+        "",
+        "From each policy's own probabilities of every action in every state. What was not "
+        "followed up (`uncovered`, at most) counts as no answer.",
+        "",
+        f"| policy | {' | '.join(columns)} |",
+        f"|---|{'---:|' * len(columns)}",
+    ]
+    for name, row in scores.exact.items():
+        cells = (f"{row[column]:.4f}" if column in row else "" for column in columns)
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def _thoughts(scores: RunScores | None) -> list[str]:
+    """Say whether answers follow the thoughts before them."""
+    if scores is None or scores.thoughts is None:
+        return []
+    found = scores.thoughts
+    return [
+        "## Does the thought matter?",
+        "",
+        f"In {found['pairs']:.0f} pairs of states with different answers the thought was swapped "
+        f"for the other state's. The answer followed the thought in {found['followed']:.1%} and "
+        f"stayed in {found['kept']:.1%}; after its own thought, put back in the same way, it was "
+        f"the same in {found['again']:.1%}.",
     ]
 
 
@@ -121,7 +160,7 @@ def _costs(records: Sequence[Record]) -> list[str]:
     """Return the table of MATH 6; totals count from the run's start, so phases are differences."""
     if not records:
         return []
-    warmups = [record for record in records if record["phase"] == names.WARMUP]
+    warmups = [record for record in records if record["phase"] != names.TRAIN]
     lines = ["## Cost", "", "| | warm-up | training | in all |", "|---|---:|---:|---:|"]
     for label, metrics in names.COSTS.items():
         if not any(name in records[-1] for name in metrics):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import Field
 
+from turnwise.envs import clustered_stderr
 from turnwise.errors import RunError
 from turnwise.runs.files import write_atomically
 from turnwise.settings import Settings, parse
@@ -20,6 +22,15 @@ class Difference(Settings):
     """The mean difference."""
     stderr: float
     """Its standard error."""
+
+    @classmethod
+    def of(
+        cls, ours: Sequence[float], theirs: Sequence[float], problems: Sequence[str]
+    ) -> Difference:
+        """Return `ours` minus `theirs`, paired by task (MATH 6); equal `problems` count as one."""
+        differences = [a - b for a, b in zip(ours, theirs, strict=True)]
+        error = clustered_stderr(differences, problems)
+        return cls(difference=sum(differences) / len(differences), stderr=error)
 
 
 class RunScores(Settings):
@@ -60,8 +71,15 @@ class RunScores(Settings):
     """Phase and step of the weights that were scored."""
     paired: dict[str, Difference] = Field(default_factory=dict)
     """The greedy score minus each baseline's on the same tasks."""
+    exact: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """Computed and not sampled, where the env can: player -> measure -> value, the trained policy
+    as `trained, greedy` and `trained, sampled` among players without a model."""
+    thoughts: dict[str, float] | None = None
+    """What answers did when thoughts were swapped between states (`rollout.ThoughtSwap`): `pairs`,
+    and the shares `followed`, `kept` and, as a control, `again`; None where nothing is thought."""
     broken: int = 0
-    """Episodes, greedy and sampled, that the env or the engine ended; they count with score 0."""
+    """Episodes, greedy, sampled and of baselines, that the env or the engine ended; they count with
+    score 0."""
     seconds: float = 0.0
     """How long the scoring took."""
 
@@ -73,6 +91,16 @@ class RunScores(Settings):
         return Difference(
             difference=self.score - self.baselines[baseline], stderr=math.hypot(self.stderr, other)
         )
+
+    def as_metrics(self) -> dict[str, float]:
+        """Return the scores and their errors as flat `test/...` metrics."""
+        own = {
+            "test/score": self.score,
+            "test/stderr": self.stderr,
+            "test/score_sampled": self.score_sampled,
+            "test/score_sampled_stderr": self.score_sampled_stderr,
+        }
+        return own | {f"test/baseline/{name}": value for name, value in self.baselines.items()}
 
 
 def write_scores(path: Path, scores: RunScores) -> None:

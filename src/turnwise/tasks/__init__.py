@@ -1,7 +1,15 @@
-"""Where problems come from: generated, JSONL, CSV; and the hash split that keeps tests unseen."""
+"""Where problems come from: generated, listed, files; and the split that keeps tests unseen."""
 
-from turnwise.tasks.files import SftRow, read_csv, read_jsonl, sft_rows
+from turnwise.datafiles import read_csv, read_jsonl
+from turnwise.envs.split import split_of
+from turnwise.tasks.files import SftRow, sft_rows
 from turnwise.tasks.generated import GeneratedTasks
-from turnwise.tasks.split import split_of
 
-__all__ = ["GeneratedTasks", "SftRow", "read_csv", "read_jsonl", "sft_rows", "split_of"]
+__all__ = [
+    "GeneratedTasks",
+    "SftRow",
+    "read_csv",
+    "read_jsonl",
+    "sft_rows",
+    "split_of",
+]

@@ -1,24 +1,19 @@
-"""Rows of data files, and the rows that supervised training imitates.
+"""The rows that supervised training imitates, from the rows of data files.
 
-Owns the reading of JSONL and CSV. A malformed file raises `DataError` with its name and the line;
-nothing is skipped, guessed or coerced. Output: plain dicts, or `SftRow`.
+Owns `SftRow` and what a row of one must look like. Files are read by `turnwise.datafiles`.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from turnwise.datafiles import read_numbered
 from turnwise.errors import DataError
 from turnwise.types import Message, MessageRole
 
-Numbered = list[tuple[int, dict[str, Any]]]
-"""Rows with the line that each begins on, from 1."""
 WANTED = "give prompt and completion, or messages that end with the assistant's"
 
 
@@ -35,25 +30,6 @@ class SftRow:
     completion: str
 
 
-def read_jsonl(path: str | Path) -> list[dict[str, Any]]:
-    """Return the objects of a JSON-lines file; blank lines are allowed.
-
-    Raises:
-        DataError: if the file cannot be read, or a line is not a JSON object in UTF-8.
-    """
-    return [row for _, row in _jsonl(Path(path))]
-
-
-def read_csv(path: str | Path) -> list[dict[str, str]]:
-    """Return the rows of a CSV file with a header, every value as its text.
-
-    Raises:
-        DataError: if the file cannot be read, is not UTF-8, has no header or a repeated column, or
-            a row has more or fewer values than the header.
-    """
-    return [row for _, row in _csv(Path(path))]
-
-
 def sft_rows(path: str | Path) -> list[SftRow]:
     """Return the rows of a .jsonl or .csv file to imitate.
 
@@ -63,80 +39,7 @@ def sft_rows(path: str | Path) -> list[SftRow]:
     Raises:
         DataError: if the file is of another kind or a row is not of this form; with its line.
     """
-    path = Path(path)
-    if path.suffix not in READERS:
-        raise DataError(f"'{path}' must end in {' or '.join(READERS)}: rename or convert it")
-    return [_sft_row(row, f"'{path}' line {line}") for line, row in READERS[path.suffix](path)]
-
-
-def _jsonl(path: Path) -> Numbered:
-    rows: Numbered = []
-    for line, text in enumerate(_text(path).split("\n"), start=1):
-        if not text.strip():
-            continue
-        try:
-            row = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise DataError(
-                f"'{path}' line {line}, column {error.colno}: not JSON ({error.msg}): every line "
-                "must be one JSON object"
-            ) from None
-        if not isinstance(row, dict):
-            raise DataError(
-                f"'{path}' line {line}: got a JSON {type(row).__name__}, expected an object: write "
-                '{"column": value, ...}'
-            )
-        rows.append((line, row))
-    return rows
-
-
-def _csv(path: Path) -> Numbered:
-    reader = csv.reader(io.StringIO(_text(path), newline=""), strict=True)
-    rows: Numbered = []
-    header: list[str] = []
-    line = 1
-    try:
-        for values in reader:
-            if values and not header:
-                header = _header(values, path)
-            elif values:
-                if len(values) != len(header):
-                    raise DataError(
-                        f"'{path}' line {line}: {len(values)} values for {len(header)} columns "
-                        f"({', '.join(header)}): put values with commas in double quotes"
-                    )
-                rows.append((line, dict(zip(header, values, strict=True))))
-            line = reader.line_num + 1  # a quoted value may hold newlines
-    except csv.Error as error:
-        raise DataError(f"'{path}' line {line}: not CSV ({error}): check its quotes") from None
-    if not header:
-        raise DataError(f"'{path}' is empty: its first line must name the columns")
-    return rows
-
-
-def _header(values: list[str], path: Path) -> list[str]:
-    repeated = sorted({name for name in values if values.count(name) > 1})
-    if repeated or "" in values:
-        what = f"repeats column {repeated[0]!r}" if repeated else "has a column without a name"
-        raise DataError(f"'{path}' line 1 {what}: give every column its own name")
-    return values
-
-
-def _text(path: Path) -> str:
-    """Return a file's text; a byte-order mark is dropped, and line ends are made equal."""
-    if not path.is_file():
-        raise DataError(f"no file at '{path}': give a file that exists")
-    data = path.read_bytes()
-    try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise DataError(
-            f"'{path}' line {line}: not UTF-8 (byte {data[error.start]:#04x}): save it as UTF-8"
-        ) from None
-
-
-READERS: Mapping[str, Callable[[Path], Numbered]] = {".jsonl": _jsonl, ".csv": _csv}
+    return [_sft_row(row, f"'{path}' line {line}") for line, row in read_numbered(path)]
 
 
 def _sft_row(row: Mapping[str, Any], where: str) -> SftRow:

@@ -1,4 +1,4 @@
-"""Tasks that an env draws by itself, of one split and no other.
+"""Tasks that an env draws by itself or lists, of one split and no other.
 
 Owns the numbering of drawn tasks and the enforcement of the split. Knows no models.
 """
@@ -6,19 +6,23 @@ Owns the numbering of drawn tasks and the enforcement of the split. Knows no mod
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from turnwise.envs.base import Env
+from turnwise.envs.split import split_of
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.noise import generator
-from turnwise.tasks.split import split_of
 from turnwise.types import Split, Task
 
 MOST_DRAWS = 2_000
 
 
 class GeneratedTasks:
-    """An endless, numbered source of tasks: task i is a function of (seed, split, i) alone.
+    """A numbered source of tasks: task i is a function of (seed, split, i) alone.
+
+    Where the env lists its tasks (`Env.listed`), they follow one another in passes, each in an
+    order of its own; `count` is how many one pass has, None where tasks are drawn without end.
 
     Tasks are drawn until their canonical problem falls into the split, so that no source of one
     split ever gives a problem of another, whatever the seeds and the env's other options. An env
@@ -36,6 +40,9 @@ class GeneratedTasks:
         if split not in get_args(Split):
             raise unknown_name("split", split, get_args(Split))
         self.env, self.split, self.seed = env, split, seed
+        self._listed = env.listed(split)
+        self._order: tuple[int, Sequence[int]] = (-1, ())
+        self.count = None if self._listed is None else len(self._listed)
 
     @property
     def seen(self) -> bool:
@@ -46,21 +53,36 @@ class GeneratedTasks:
         """Return task number `index`.
 
         Raises:
-            ConfigError: if the env hardly ever draws a problem of the split.
+            ConfigError: if the env hardly ever draws a problem of the split, or lists none.
         """
+        if self._listed is not None:
+            return self._task(self._of_pass(index), index)
         rng = generator(self.seed, "tasks", self.split, index)
         for _ in range(MOST_DRAWS):
             data = self.env.generate(rng)
             problem = self.env.canonical(data)
             if self.seen or split_of(problem) == self.split:
-                short = hashlib.blake2b(problem.encode(), digest_size=4).hexdigest()
-                name = f"{self.env.name}-{short}-{index}"
-                return Task(id=name, env=self.env.name, seed=self.seed, data=data)
+                return self._task(data, index)
         raise ConfigError(
             f"{self.env.name}: no {self.split} problem in {MOST_DRAWS} draws: its options allow "
             "too few different ones; allow more, or give one fixed problem that all splits share"
         )
 
     def take(self, count: int) -> list[Task]:
-        """Return tasks 0 to `count` - 1."""
-        return [self.task(index) for index in range(count)]
+        """Return tasks 0 to `count` - 1; no more than one pass of a list has."""
+        return [self.task(index) for index in range(min(count, self.count or count))]
+
+    def _task(self, data: Mapping[str, Any], index: int) -> Task:
+        problem = self.env.canonical(data)
+        short = hashlib.blake2b(problem.encode(), digest_size=4).hexdigest()
+        name = f"{self.env.name}-{short}-{index}"
+        return Task(id=name, env=self.env.name, seed=self.seed, data=data)
+
+    def _of_pass(self, index: int) -> Mapping[str, Any]:
+        if not self._listed:
+            raise ConfigError(f"{self.env.name} lists no {self.split} problem: give it some")
+        number, place = divmod(index, len(self._listed))
+        if self._order[0] != number:
+            rng = generator(self.seed, "pass", self.split, number)
+            self._order = (number, rng.permutation(len(self._listed)).tolist())
+        return self._listed[self._order[1][place]]

@@ -48,6 +48,20 @@ class RehearsalConfig(Settings):
         default_factory=dict
     )
     """Span of the reply -> weight of its tokens, in other spans 0; empty: the whole reply, 1."""
+    final: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
+        default_factory=dict
+    )
+    """Span -> weight in the last iteration, reached in a straight line from that in `spans`; a log
+    barrier that fades lets the policy become certain. Spans that are not named keep theirs."""
+
+    @model_validator(mode="after")
+    def _check(self) -> RehearsalConfig:
+        unknown = sorted(set(self.final) - set(self.spans))
+        if unknown:
+            raise ValueError(
+                f"final has {unknown[0]!r}, which is not in spans: give its first weight there"
+            )
+        return self
 
 
 class GrpoConfig(Settings):

@@ -8,13 +8,13 @@ Every row is a function of (seed, step, number), so a resumed warm-up sees the s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from turnwise.agents import AgentConfig, demonstration, messages_for
+from turnwise.agents import AgentConfig, demonstration, prompt_for
 from turnwise.envs import Env
 from turnwise.errors import DataError
 from turnwise.noise import generator
@@ -56,17 +56,28 @@ class Demonstrations:
         state = self.env.reset(self.tasks.task(index))
         observation = self.env.observe(state, self.agent.role)
         action = self.env.random_action(state, self.agent.role, rng)
-        messages = messages_for(self.agent, (), observation.text)
         reply = demonstration(observation.description, action, self.agent.answer)
-        prompt_ids = self.renderer.prompt_ids(messages)
+        prompt_ids = self.renderer.prompt_ids(prompt_for(self.agent, (), observation))
         return supervised_row(self.policy, prompt_ids, self.renderer.completion_ids(reply))
 
 
 class FileRows:
-    """The rows of a JSONL or CSV file, in a new order every pass."""
+    """The rows of a JSONL or CSV file, in a new order every pass.
+
+    Raises:
+        DataError: if the file is malformed or empty, or a row has more tokens than `context`, where
+            that is given.
+    """
 
     def __init__(
-        self, path: Path, renderer: Renderer, policy: str, seed: int, *, first: int = 0
+        self,
+        path: Path,
+        renderer: Renderer,
+        policy: str,
+        seed: int,
+        *,
+        context: int | None = None,
+        first: int = 0,
     ) -> None:
         rows: list[SftRow] = sft_rows(path)
         if not rows:
@@ -77,6 +88,12 @@ class FileRows:
             )
             for row in rows
         ]
+        for number, row in enumerate(self._rows, start=1):
+            if context is not None and len(row.token_ids) > context:
+                raise DataError(
+                    f"'{path}' row {number} has {len(row.token_ids)} tokens, but policy {policy!r} "
+                    f"has a context of {context}: shorten the row, or take a longer context"
+                )
         self._seed, self._first = seed, first
 
     def batch(self, step: int, count: int) -> list[Sample]:
@@ -93,31 +110,46 @@ class FileRows:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rehearsal:
-    """Rows whose replies weigh differently from span to span."""
+    """Rows whose replies weigh differently from span to span.
+
+    `spans` are the weights of iteration 0 and `final` those of the last of `iterations`, for the
+    spans that it names.
+    """
 
     rows: Rows
     spans: Mapping[str, float]
     renderer: Renderer
+    final: Mapping[str, float] = field(default_factory=dict)
+    iterations: int = 1
 
     def batch(self, step: int, count: int) -> list[Sample]:
         """Return the rows of iteration `step`."""
         rows = self.rows.batch(step, count)
         if not self.spans:
             return rows
-        weighed = [self._weighed(row) for row in rows]
-        if not any(row.ce_weight.any() for row in weighed):
+        spans = self.spans_at(step)
+        weighed = [self._weighed(row, spans) for row in rows]
+        if any(spans.values()) and not any(row.ce_weight.any() for row in weighed):
             raise DataError(
                 f"rehearsal.spans = {dict(self.spans)}: none of {count} replies has such a span "
                 "with a weight; leave it out to rehearse whole replies"
             )
         return weighed
 
-    def _weighed(self, row: Sample) -> Sample:
+    def spans_at(self, step: int) -> dict[str, float]:
+        """Return the weights of iteration `step`."""
+        done = step / max(self.iterations - 1, 1)
+        return {
+            name: first + done * (self.final.get(name, first) - first)
+            for name, first in self.spans.items()
+        }
+
+    def _weighed(self, row: Sample, spans: Mapping[str, float]) -> Sample:
         start = int(np.flatnonzero(row.ce_weight)[0])
         weight = np.zeros_like(row.ce_weight)
         for span in self.renderer.spans(tuple(row.token_ids[start:].tolist())):
-            if span.name in self.spans:
-                weight[start + span.start : start + span.end] = self.spans[span.name]
+            if span.name in spans:
+                weight[start + span.start : start + span.end] = spans[span.name]
         return replace(row, ce_weight=weight)
 
 

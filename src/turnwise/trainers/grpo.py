@@ -33,6 +33,7 @@ from turnwise.rollout import (
 )
 from turnwise.trainers.config import GrpoConfig, RehearsalConfig
 from turnwise.trainers.demonstrations import Rehearsal
+from turnwise.trainers.exact import exact_score
 from turnwise.trainers.session import Resumed, Session
 from turnwise.trainers.sft import rows_for
 from turnwise.trainers.update import Batch, check_hand_over, make_batch, optimise, score_column
@@ -56,6 +57,7 @@ class Plan:
     rehearsal_first: int
     validate_every: int
     validation_tasks: int
+    exact: bool
     target: float | None
 
 
@@ -80,7 +82,7 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
         credit = assign_advantages(episodes, plan.credit)
         if plan.trainer.dynamic_sampling:
             episodes, credit = refill(session, plan, iteration, episodes, credit)
-        metrics = rollout_metrics(episodes) | dict(credit.metrics)
+        metrics = rollout_metrics(episodes) | dict(credit.metrics) | session.runner.take_metrics()
         metrics["time/rollout"] = time.perf_counter() - began
         samples = samples_from_episodes(
             episodes,
@@ -118,17 +120,31 @@ def reached(plan: Plan, score: float | None) -> bool:
 
 
 def play_groups(session: Session, plan: Plan, visits: Sequence[Visit]) -> list[Episode]:
-    """Play every visit `group_size` times, all side by side."""
+    """Play every visit `group_size` times, all side by side.
+
+    Raises:
+        EnvError: if an iteration's episodes were all broken by the env; they are recorded.
+    """
     plays = [
         Play(iteration=visit.iteration, visit=visit.number, task=visit.task, sample=sample)
         for visit in visits
         for sample in range(plan.trainer.group_size)
     ]
     episodes = session.runner.collect(plays, "train")
+    if visits[0].number == 0:  # refills are judged with the iteration that they belong to
+        stop_if_broken(session, visits[0].iteration, episodes)
     session.engine.end_iteration()
     session.count_engine()
     session.count(env_steps=rollout_metrics(episodes)["rollout/env_steps"])
     return without_cut(episodes) if plan.trainer.on_length == "exclude" else episodes
+
+
+def stop_if_broken(session: Session, iteration: int, episodes: Sequence[Episode]) -> None:
+    """Record an iteration of which nothing can be learnt because all of it broke, and raise."""
+    problem = session.health.problem(episodes, f"iteration {iteration}")
+    if problem is not None:
+        session.episodes.write(iteration, episodes)
+        raise problem
 
 
 def refill(
@@ -233,7 +249,13 @@ def rehearsed_rows(session: Session, plan: Plan) -> Rehearsal | None:
     if plan.rehearsal is None:
         return None
     rows = rows_for(session, plan.rehearsal.data, first=plan.rehearsal_first)
-    return Rehearsal(rows=rows, spans=plan.rehearsal.spans, renderer=session.policy.renderer)
+    return Rehearsal(
+        rows=rows,
+        spans=plan.rehearsal.spans,
+        renderer=session.policy.renderer,
+        final=plan.rehearsal.final,
+        iterations=plan.trainer.iterations,
+    )
 
 
 def reference_policy(session: Session, loss: LossConfig) -> Policy | None:
@@ -246,11 +268,16 @@ def reference_policy(session: Session, loss: LossConfig) -> Policy | None:
 
 
 def validate(session: Session, plan: Plan, iteration: int) -> float | None:
-    """Return the greedy score on validation tasks if one is due after `iteration` iterations."""
+    """Return the score on validation tasks if one is due after `iteration` iterations.
+
+    It is the greedy score of play; or, computed, that of the policy's chances.
+    """
     due = iteration % plan.validate_every == 0 or iteration == plan.trainer.iterations
     if not due:
         return None
-    tasks = [session.validation.task(index) for index in range(plan.validation_tasks)]
+    tasks = session.validation.take(plan.validation_tasks)
+    if plan.exact:
+        return exact_score(session.judge.env, tasks, session.agent, session.policy)
     score = evaluate(session.judge, tasks, greedy=True, number=iteration).score
     session.engine.end_iteration()
     session.count_engine()

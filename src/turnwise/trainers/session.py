@@ -20,7 +20,7 @@ from turnwise.engines import LocalEngine
 from turnwise.envs.base import Env
 from turnwise.forest import Scorer
 from turnwise.policies import Policy, PolicyOptimizer
-from turnwise.rollout import Runner
+from turnwise.rollout import Health, Runner
 from turnwise.runs import Checkpoints, EpisodeLog, MetricsLog, Run, StopSignal
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers.progress import Progress
@@ -57,6 +57,7 @@ class Session:
     progress: Progress
     stop: StopSignal
     totals: dict[str, float] = field(default_factory=dict)
+    health: Health = field(default_factory=Health)
 
     @property
     def start_folder(self) -> Path:
@@ -102,7 +103,8 @@ class Session:
 
         def write(folder: Path) -> None:
             self.policy.save(folder / "policy")
-            torch.save(optimizer.state_dict(), folder / "optimizer.pt")
+            with (folder / "optimizer.pt").open("wb") as file:  # its errors say why, torch's do not
+                torch.save(optimizer.state_dict(), file)
 
         meta = {
             "totals": self.totals,
@@ -132,11 +134,12 @@ class Resumed:
     meta: Mapping[str, Any]
 
 
-def resume(session: Session) -> Resumed | None:
+def resume(session: Session, *, based_on: str = "") -> Resumed | None:
     """Bring a session back to its latest checkpoint; None if it has none and begins anew.
 
     Logs are cut to the checkpoint, newer checkpoints and episodes are deleted: what follows is
-    written again, to the same numbers.
+    written again, to the same numbers. `based_on` is a finished phase whose weights the session's
+    policy was made from: at its checkpoint, too, a session begins anew, with the counts so far.
     """
     latest = session.checkpoints.latest()
     if latest.note:
@@ -149,10 +152,12 @@ def resume(session: Session) -> Resumed | None:
         return None
     session.metrics.truncate_to(checkpoint.meta["metrics_offset"])
     session.episodes.cut_after(checkpoint.step - 1 if checkpoint.phase == "train" else -1)
-    session.policy.load_weights(checkpoint.path / "policy")
     session.policy.version = checkpoint.meta["policy_version"]
-    session.engine.hand_over(session.policy.name)
     session.totals.update(checkpoint.meta["totals"])
+    if checkpoint.phase == based_on:
+        return None
+    session.policy.load_weights(checkpoint.path / "policy")
+    session.engine.hand_over(session.policy.name)
 
     def restore(optimizer: PolicyOptimizer) -> None:
         state = torch.load(checkpoint.path / "optimizer.pt", weights_only=True)

@@ -28,18 +28,26 @@ SHOWN = ("loss/ce", "optim/grad_norm", "optim/lr", "optim/skipped")
 """What is recorded of a round's last step; a skipped one has no norm."""
 
 
-def warm_up(session: Session, config: SftConfig, resumed: Resumed | None) -> bool:
+def warm_up(
+    session: Session,
+    config: SftConfig,
+    resumed: Resumed | None,
+    *,
+    phase: str = PHASE,
+    first: int = 0,
+) -> bool:
     """Imitate until it is enough; return False if the run was asked to stop before that.
 
-    One round is `config.round` optimizer steps, a record of metrics and a checkpoint.
+    One round is `config.round` optimizer steps, a record of metrics and a checkpoint, all under the
+    name `phase`. Rows before number `first` were shown by an earlier phase.
     """
     optimizer = make_optimizer(session.policy, config.optimizer, max(config.steps, 1))
     step, enough = 0, 0
     if resumed is not None:
         resumed.restore(optimizer)
         step, enough = resumed.step, int(resumed.meta["enough"])
-    rows = rows_for(session, config.data)
-    session.progress.begin("warm-up", done=step, total=config.steps)
+    rows = rows_for(session, config.data, first=first)
+    session.progress.begin("warm-up" if phase == PHASE else phase, done=step, total=config.steps)
     while step < config.steps and enough < 2:
         if session.stop.requested:
             return False
@@ -58,9 +66,9 @@ def warm_up(session: Session, config: SftConfig, resumed: Resumed | None) -> boo
         metrics = {name: metrics[name] for name in SHOWN if name in metrics}
         metrics["warmup/seeing"] = seeing(session, config, step)
         enough = enough + 1 if metrics["warmup/seeing"] >= config.enough else 0
-        session.record(PHASE, step, metrics, began)
+        session.record(phase, step, metrics, began)
         session.progress.advance(step, metrics)
-        session.save(PHASE, step, optimizer, extra={"enough": enough})
+        session.save(phase, step, optimizer, extra={"enough": enough})
     return True
 
 
@@ -83,7 +91,14 @@ def rows_for(session: Session, data: str, *, first: int = 0) -> Rows:
     """Return the source of rows that `data` names, from row number `first` on."""
     policy = session.policy
     if data != "demonstrations":
-        return FileRows(Path(data), policy.renderer, policy.name, session.seed, first=first)
+        return FileRows(
+            Path(data),
+            policy.renderer,
+            policy.name,
+            session.seed,
+            context=policy.context,
+            first=first,
+        )
     return Demonstrations(
         env=session.warmup_env,
         tasks=session.warmup_tasks,
@@ -97,7 +112,7 @@ def rows_for(session: Session, data: str, *, first: int = 0) -> Rows:
 
 def seeing(session: Session, config: SftConfig, step: int) -> float:
     """Return how exactly states of the validation split are described, in [0, 1]."""
-    tasks = [session.validation_states.task(index) for index in range(config.seeing_tasks)]
+    tasks = session.validation_states.take(config.seeing_tasks)
     found = exactness_of_seeing(
         session.runner.env,
         tasks,

@@ -24,7 +24,17 @@ def split_of(canonical: str) -> Split:
         >>> [split_of(f"problem {i}") for i in (0, 8, 10)]
         ['train', 'test', 'validation']
     """
-    share = int.from_bytes(hashlib.blake2b(canonical.encode(), digest_size=8).digest()) / 2**64
+    share = share_of(canonical)
     if share < TRAIN:
         return "train"
     return "validation" if share < TRAIN + VALIDATION else "test"
+
+
+def share_of(canonical: str) -> float:
+    """Return a problem's place in [0, 1), uniform over problems.
+
+    Example:
+        >>> round(share_of("problem 0"), 3)
+        0.258
+    """
+    return int.from_bytes(hashlib.blake2b(canonical.encode(), digest_size=8).digest()) / 2**64

@@ -1,0 +1,43 @@
+"""Writing the data sets that turnwise makes by itself.
+
+Owns the file that `turnwise data` leaves. Knows nothing of what the rows mean.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+from turnwise.envs.datasets import DATASETS
+from turnwise.errors import DataError, unknown_name
+from turnwise.noise import generator
+from turnwise.recipe import parse_override
+from turnwise.runs.files import write_atomically
+from turnwise.settings import parse
+
+
+def write_dataset(name: str, out: Path, *, rows: int, seed: int, sets: Sequence[str]) -> str:
+    """Write `rows` rows of the data set `name` to `out` and return a sentence about it.
+
+    Raises:
+        UnknownNameError: if there is no such data set.
+        ConfigError: if an option is unknown or wrong.
+        DataError: if `out` is no .csv file's name or exists.
+    """
+    if name not in DATASETS:
+        raise unknown_name("data set", name, DATASETS)
+    options = parse(DATASETS[name], dict(map(parse_override, sets)), f"data set {name!r}")
+    if out.suffix != ".csv":
+        raise DataError(f"'{out}' must end in .csv: rename it")
+    if out.exists():
+        raise DataError(f"'{out}' exists: give a file that does not")
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, options.columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(islice(options.rows(generator(seed, "data", name)), rows))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(out, text.getvalue())
+    return f"{out}: {rows:,} rows of {', '.join(options.columns)}"

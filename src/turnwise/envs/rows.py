@@ -1,0 +1,306 @@
+"""Rows: any list of prompts, answered once each and judged by reward functions.
+
+Task: one row of a table. Its column `prompt` is text, which reaches the model as it stands, or a
+list of messages, which go through the chat template; the other columns are the reward functions'.
+Sees: the prompt.
+Actions: any text; the whole reply is the answer (`agents.player.answer = "whole"`).
+Rewards: one component a reward function, named after it (`envs.reward_functions`), found for all
+replies of a batch at once. They may be any finite numbers, so the score is their weighted sum.
+End: after one reply.
+Baselines: none. A reward is found for what a model sampled, tokens and all, so that the one number
+to compare with is the model's own score before training, which every evaluation gives.
+Example: `make_env("rows", path="rows.jsonl", reward=["my_rewards.py:length"])`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, get_args
+
+import numpy as np
+
+from turnwise.datafiles import read_numbered
+from turnwise.envs.base import (
+    Baseline,
+    Env,
+    Level,
+    Observation,
+    ScoredBy,
+    Settlement,
+    Step,
+)
+from turnwise.envs.reward_functions import TrainerState, call_functions, load_functions
+from turnwise.envs.split import share_of, split_of
+from turnwise.errors import ConfigError, DataError, EnvError
+from turnwise.settings import Settings
+from turnwise.types import Episode, Message, MessageRole, Split, Task
+
+FEW = 20
+"""Distinct prompts below which none are held out."""
+GIVEN = ("prompt", "completion", "completion_ids")
+"""Columns that reward functions do not get under their own names."""
+MOST_WORDS = 4096
+SAID_AT_RANDOM = 3
+TABLES_KEPT = 16
+
+Row = Mapping[str, Any]
+
+
+class RowsConfig(Settings):
+    """Options of the rows."""
+
+    path: str | None = None
+    """The rows: a .jsonl or .csv file with a column `prompt`."""
+    eval_path: str | None = None
+    """Rows for validation and test; without it some of the rows are held out for them."""
+    reward: tuple[str, ...] = ()
+    """Reward functions by name, "file.py:function"; their weights are in `credit.rewards`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowState:
+    """A row, and what was said to it; None before."""
+
+    row: Row
+    said: str | None = None
+
+
+class Rows(Env[RowState]):
+    """Rows and a reward.
+
+    Raises:
+        ConfigError: if there is no path or no reward.
+        DataError: if the file is malformed; with its line.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "rows.jsonl"
+        >>> _ = path.write_text('{"prompt": "2+2=", "answer": "4"}')
+        >>> rows = Rows(RowsConfig(path=str(path), reward=("math:fsum",)))
+        >>> rows.listed("test")[0]["answer"], rows.fixed
+        ('4', True)
+    """
+
+    name = "rows"
+    config_class = RowsConfig
+    components: ClassVar[Mapping[str, Level]] = {}
+    reward_timing = "terminal"
+    scored_by: ClassVar[ScoredBy] = "return"
+    files = ("path", "eval_path")
+
+    def __init__(self, config: RowsConfig | None = None) -> None:
+        config = config or RowsConfig()
+        super().__init__(config)
+        if config.path is None or not config.reward:
+            missing = "path = 'rows.jsonl'" if config.path is None else "reward = ['file.py:name']"
+            raise ConfigError(f"rows need a file of prompts and a reward: give {missing}")
+        self.functions = load_functions(config.reward)
+        own = dict.fromkeys(self.functions, "agent")
+        self.components = own  # pyright: ignore[reportAttributeAccessIssue]
+        self._rows = read_rows(config.path)
+        self._judged = self._rows if config.eval_path is None else read_rows(config.eval_path)
+
+    def generate(self, rng: np.random.Generator) -> dict[str, Any]:
+        """Draw one of the rows."""
+        return dict(self._rows[rng.integers(len(self._rows))])
+
+    def canonical(self, data: Row) -> str:
+        """Return the prompt: rows that ask the same are the same problem."""
+        return problem_of(data)
+
+    def listed(self, split: Split) -> Sequence[Row]:
+        """Return the rows of a split."""
+        return self._splits[split]
+
+    @property
+    def fixed(self) -> bool:
+        """Whether prompts of the test are trained on: there are too few to hold any out."""
+        trained = {problem_of(row) for row in self._splits["train"]}
+        return any(problem_of(row) in trained for row in self._splits["test"])
+
+    @cached_property
+    def _splits(self) -> dict[Split, Sequence[Row]]:
+        """Return the rows of every split; all of them in each where there are too few."""
+        apart = self.config.eval_path is not None
+        splits: dict[Split, Sequence[Row]] = {
+            split: [row for row in self._judged if _split(row, apart) == split]
+            for split in get_args(Split)
+        }
+        if apart:
+            splits["train"] = self._rows
+        few = len({problem_of(row) for row in self._judged}) < FEW
+        if few or not all(splits.values()):
+            return {"train": self._rows, "validation": self._judged, "test": self._judged}
+        return splits
+
+    def reset(self, task: Task) -> RowState:
+        """Return the task's row, unanswered."""
+        return RowState(row=task.data)
+
+    def observe(self, state: RowState, role: str) -> Observation:
+        """Return the prompt."""
+        prompt = state.row["prompt"]
+        if isinstance(prompt, str):
+            return Observation(text=prompt, legal=(), raw=True)
+        messages = tuple(Message(role=m["role"], content=m["content"]) for m in prompt)
+        text = "\n".join(message.content for message in messages)
+        return Observation(text=text, legal=(), messages=messages)
+
+    def step(
+        self, state: RowState, role: str, action: str, noise: np.random.Generator
+    ) -> Step[RowState]:
+        """Take the reply; rewards come when the whole batch is there."""
+        if state.said is not None:
+            raise EnvError("rows: the row is answered: an episode is one reply")
+        after = RowState(row=state.row, said=action)
+        return Step(state=after, rewards={}, terminated=True, truncated=False)
+
+    def score(self, state: RowState) -> float:
+        """Return 0: the score is the weighted sum of the rewards, which come with the batch."""
+        return 0.0
+
+    async def settle(self, episodes: Sequence[Episode], iterations: int) -> Settlement:
+        """Ask every reward function once, for the replies of all episodes."""
+        if not episodes:
+            return Settlement(rewards=())
+        rows = [episode.task.data for episode in episodes]
+        turns = [episode.turns[-1] for episode in episodes]
+        names = dict.fromkeys(name for row in rows for name in row if name not in GIVEN)
+        return await call_functions(
+            self.functions,
+            prompts=[row["prompt"] for row in rows],
+            completions=[
+                turn.text if isinstance(row["prompt"], str) else _as_message(turn.text)
+                for row, turn in zip(rows, turns, strict=True)
+            ],
+            completion_ids=[turn.completion_ids for turn in turns],
+            columns={name: [row.get(name) for row in rows] for name in names},
+            state=TrainerState(global_step=episodes[0].iteration, max_steps=iterations),
+        )
+
+    def state_key(self, state: RowState, role: str) -> str:
+        """Return the row and the reply."""
+        return json.dumps([dict(state.row), state.said], sort_keys=True)
+
+    def baselines(self) -> Mapping[str, Baseline]:
+        """Return none: see above."""
+        return {}
+
+    def random_action(self, state: RowState, role: str, rng: np.random.Generator) -> str:
+        """Return a few of the rows' own words."""
+        words = self.words() or ("?",)
+        return " ".join(words[i] for i in rng.integers(len(words), size=SAID_AT_RANDOM))
+
+    def words(self) -> tuple[str, ...]:
+        """Return the words of the rows, prompts and other columns of text, the frequent first."""
+        return self._words
+
+    @cached_property
+    def _words(self) -> tuple[str, ...]:
+        counts = Counter(
+            word for row in self._rows for text in _texts(row.values()) for word in text.split()
+        )
+        return tuple(sorted(counts, key=lambda word: (-counts[word], word))[:MOST_WORDS])
+
+    def render(self, state: RowState) -> str:
+        """Return prompt and reply."""
+        asked = self.observe(state, self.roles[0]).text
+        return asked if state.said is None else f"{asked}\n--> {state.said}"
+
+
+def problem_of(row: Row) -> str:
+    """Return what makes two rows the same problem: the prompt.
+
+    Example:
+        >>> problem_of({"prompt": "2+2=", "answer": "4"})
+        '"2+2="'
+    """
+    return json.dumps(row["prompt"], sort_keys=True)
+
+
+def read_rows(path: str | Path) -> tuple[Row, ...]:
+    """Return the rows of a .jsonl or .csv file, checked.
+
+    Raises:
+        DataError: if the file or a row is malformed; with its line.
+    """
+    file = Path(path)
+    changed = file.stat().st_mtime_ns if file.is_file() else 0
+    return _read_rows(file.resolve(), changed)
+
+
+@lru_cache(TABLES_KEPT)
+def _read_rows(path: Path, changed: int) -> tuple[Row, ...]:
+    numbered = read_numbered(path)
+    if not numbered:
+        raise DataError(f"'{path}' has no rows: give one row or more with a column 'prompt'")
+    return tuple(check_row(row, f"'{path}' line {line}") for line, row in numbered)
+
+
+def check_row(row: Row, where: str) -> Row:
+    """Return a row, or refuse it.
+
+    Raises:
+        DataError: if it has no prompt, or one that is neither text nor a conversation that waits
+            for an answer.
+    """
+    if "prompt" not in row:
+        columns = ", ".join(map(str, row)) or "none"
+        raise DataError(f"{where}: has no column 'prompt' (columns: {columns}): name it so")
+    prompt = row["prompt"]
+    if isinstance(prompt, str):
+        if not prompt:
+            raise DataError(f"{where}: the prompt is empty: give text to go on with")
+        return row
+    if not isinstance(prompt, list) or not prompt:
+        raise DataError(
+            f"{where}: prompt is {type(prompt).__name__}, expected text or a list of messages, "
+            '[{"role": "user", "content": "..."}]'
+        )
+    for number, message in enumerate(prompt, 1):
+        _check_message(message, f"{where}, message {number}")
+    if prompt[-1]["role"] == "assistant":
+        raise DataError(
+            f"{where}: the prompt ends with the assistant's message: end with the user's, or give "
+            "text that the model goes on with"
+        )
+    return row
+
+
+def _check_message(message: Any, where: str) -> None:
+    if not isinstance(message, dict) or set(message) != {"role", "content"}:
+        raise DataError(f"{where}: got {message!r}, expected an object of role and content only")
+    if message["role"] not in get_args(MessageRole):
+        known = ", ".join(get_args(MessageRole))
+        raise DataError(f"{where}: role {message['role']!r} is none of {known}")
+    if not isinstance(message["content"], str):
+        raise DataError(f"{where}: content {message['content']!r} must be text")
+
+
+def _split(row: Row, apart: bool) -> Split:
+    """Return a row's split; rows that are for evaluation alone are validation and test halves."""
+    if not apart:
+        return split_of(problem_of(row))
+    return "validation" if share_of(problem_of(row)) < 0.5 else "test"
+
+
+def _as_message(text: str) -> list[dict[str, str]]:
+    return [{"role": "assistant", "content": text}]
+
+
+def _texts(values: Any) -> list[str]:
+    """Return all texts in a row's values, a conversation's contents among them."""
+    found: list[str] = []
+    for value in values:
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, list):
+            found += _texts(value)
+        elif isinstance(value, dict):
+            found += _texts(v for k, v in value.items() if k != "role")
+    return found

@@ -1,0 +1,302 @@
+"""Training in one call: a model and rows with a reward, a model and an env, or a recipe.
+
+Owns the way from what a Python user has in hand to a recipe and a run folder that the command line
+can go on with, and the defaults of that way, which are TRL's where TRL has one (docs/from-trl.md).
+Trains nothing itself: a run is `turnwise.api`'s.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from turnwise import api
+from turnwise.api import RUNS, Outcome
+from turnwise.envs import Env, find_env
+from turnwise.envs.reward_functions import load_functions
+from turnwise.envs.rows import Rows
+from turnwise.errors import ConfigError, RunError
+from turnwise.given import (
+    Data,
+    Reward,
+    Table,
+    as_text,
+    env_section,
+    policy_section,
+    reward_names,
+    table_of,
+    weights_of,
+)
+from turnwise.imports import SESSION, file_being_imported
+from turnwise.policies import PolicyConfig, is_nano
+from turnwise.recipe import Recipe, load_recipe, make_recipe
+from turnwise.runs import Run
+from turnwise.trainers import Progress, Silent
+
+FILES = {"path": "rows.jsonl", "eval_path": "eval_rows.jsonl"}
+"""Option of the rows -> the file in the run folder that keeps them."""
+PASSES = 3
+"""How often rows are gone through by default."""
+PROMPTS = 8
+"""Prompts of one iteration by default, each answered `group_size` times."""
+TRL_OPTIMIZER = {"lr": 1e-6, "betas": [0.9, 0.999], "schedule": "linear"}
+TRL_TOKENS = 512
+NANO_LR, NANO_TOKENS = 3e-3, 64
+"""For models made on the spot, whose weights are random and whose context is short."""
+WARM_LR = 1e-3
+"""For those of them that a warm-up has taught to speak."""
+
+
+def train(
+    model: Recipe | PolicyConfig | str | Path,
+    rows: Table | None = None,
+    *,
+    reward: Reward | Sequence[Reward] | None = None,
+    reward_weights: Sequence[float] | Mapping[str, float] | None = None,
+    eval_rows: Table | None = None,
+    env: type[Env[Any]] | Env[Any] | str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    run: str | Path | None = None,
+    resume_run: bool = False,
+    root: str | Path = RUNS,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Train a model on rows with a reward, or in an env, or a recipe; test it, write the report.
+
+    Args:
+        model: "nano", a model's directory or hub name, or a `PolicyConfig`; or a whole `Recipe`,
+            with which only `run`, `resume_run`, `root` and `progress` may be given.
+        rows: dicts with a column `prompt`, text or a list of messages; any iterable of them, a
+            `datasets.Dataset` too, or the path of a .jsonl or .csv file.
+        reward: a function, its name "file.py:function", or several. Each is called as TRL calls
+            it, with keyword arguments `prompts`, `completions`, `completion_ids`, the rows' other
+            columns, `trainer_state`, `log_extra` and `log_metric`, and returns one number, or None,
+            for each completion. It may be async.
+        reward_weights: one weight a reward function in their order, or by name; 1 by default. With
+            an env, by the name of its reward components.
+        eval_rows: rows for validation and test; by default some of `rows` are held out.
+        env: an env class, an instance, a name in `turnwise envs` or "file.py:Class".
+        settings: settings of the recipe to replace, as {"trainer.iterations": 30}.
+        run: the run folder; None makes `root/<name>-<time>`.
+        resume_run: go on with the run in `run`, which all else given must agree with.
+        root: where new run folders go.
+        progress: who watches; nobody by default.
+
+    Returns:
+        The run and its scores; `finished` is False if a signal stopped it after saving.
+
+    Raises:
+        TurnwiseError: for anything the user can mend; the message says how.
+
+    Example:
+        >>> rows = [{"prompt": f"{word} says"} for word in ("cat", "dog", "cow")]
+        >>> def brief(completions, **kwargs):
+        ...     return [-float(len(text)) for text in completions]
+        >>> tiny = {"trainer.iterations": 1, "trainer.group_size": 2, "agents.player.max_tokens": 2}
+        >>> outcome = train("nano", rows, reward=brief, settings=tiny, root=tempfile.mkdtemp())
+        >>> outcome.finished, outcome.scores.seen
+        (True, True)
+    """
+    given = {"rows": rows, "reward": reward, "reward_weights": reward_weights}
+    given |= {"eval_rows": eval_rows, "env": env, "settings": settings}
+    folder, root = None if run is None else Path(run), Path(root)
+    _check_call(model, given, folder, resume_run)
+    if isinstance(model, Recipe):
+        return api.train(model, run=folder, resume_run=resume_run, root=root, progress=progress)
+    policy = policy_section(model)
+    wanted = _rows_wanted(policy, given) if env is None else _env_wanted(policy, env, given)
+    return _carry_out(wanted, settings or {}, folder, resume_run, root, progress or Silent())
+
+
+def _check_call(
+    model: Any, given: Mapping[str, Any], folder: Path | None, resume_run: bool
+) -> None:
+    """Refuse calls that cannot be meant."""
+    importing = file_being_imported()
+    if importing is not None:
+        raise ConfigError(
+            f"'{importing}' trains while it is imported for something that a recipe names in it: "
+            'put the call under `if __name__ == "__main__":`'
+        )
+    extra = [name for name, value in given.items() if value is not None]
+    if isinstance(model, Recipe) and extra:
+        raise ConfigError(
+            f"{extra[0]} does not go with a recipe, which says it all: change the recipe, or give "
+            "a model instead"
+        )
+    if resume_run and folder is None:
+        raise RunError("resume needs the run's folder: give run='DIR'")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Wanted:
+    """A recipe as plain values; and the text of files beside it, by the env's option for each."""
+
+    data: Data
+    tables: Mapping[str, str]
+
+    @property
+    def files(self) -> dict[str, str]:
+        """File name -> text."""
+        return {FILES[option]: text for option, text in self.tables.items()}
+
+    def recipe(self, folder: Path, settings: Mapping[str, Any]) -> Recipe:
+        """Return the recipe, its files in `folder`."""
+        places = {option: str(folder / FILES[option]) for option in self.tables}
+        env = {**self.data["env"], "options": self.data["env"].get("options", {}) | places}
+        return make_recipe({**self.data, "env": env}, settings)
+
+    def tried(self, settings: Mapping[str, Any]) -> tuple[Recipe, int]:
+        """Return the recipe, its files in a folder that is no more, and how many tasks it lists.
+
+        What is wrong with it is found here, before a folder is made for the run.
+        """
+        with tempfile.TemporaryDirectory() as scratch:
+            for name, text in self.files.items():
+                Path(scratch, name).write_text(text, encoding="utf-8")
+            recipe = self.recipe(Path(scratch), settings)
+            return recipe, len(recipe.env.make("training").listed("train") or ())
+
+    def toml(self, recipe: Recipe) -> str:
+        """Return `recipe` as TOML that stands beside its files."""
+        names = {option: FILES[option] for option in self.tables}
+        env = recipe.env.model_copy(update={"options": recipe.env.options | names})
+        return recipe.model_copy(update={"env": env}).to_toml()
+
+
+def _carry_out(
+    wanted: _Wanted,
+    settings: Mapping[str, Any],
+    folder: Path | None,
+    resume_run: bool,
+    root: Path,
+    progress: Progress,
+) -> Outcome:
+    """Make the run folder, or see that it is the same run, and train."""
+    if resume_run:
+        assert folder is not None
+        run = Run.open(folder)
+        _check_same(wanted, settings, run)
+    else:
+        recipe, _ = wanted.tried(settings)
+        run = Run.create(root, recipe.name, wanted.toml(recipe), folder, wanted.files)
+    recipe = load_recipe(str(run.recipe))
+    _say_what_is_used(recipe, run, progress)
+    # a run without a checkpoint "goes on" from its beginning
+    return api.train(recipe, run=run.path, resume_run=True, progress=progress)
+
+
+def _check_same(wanted: _Wanted, settings: Mapping[str, Any], run: Run) -> None:
+    """Refuse to go on with a run that was begun with other rows or settings."""
+    for name, text in wanted.files.items():
+        path = run.path / name
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            raise RunError(
+                f"'{path}' holds other rows than those given: give the same to go on with the run, "
+                "or begin a new one"
+            )
+    own = load_recipe(str(run.recipe)).model_dump()
+    different = _differences(own, wanted.recipe(run.path.resolve(), settings).model_dump())
+    if different:
+        raise RunError(
+            f"the run in '{run.path}' has other settings, {', '.join(different)}: give the same "
+            "ones to go on with it"
+        )
+
+
+def _differences(own: Mapping[str, Any], given: Mapping[str, Any], where: str = "") -> list[str]:
+    """Return the dotted keys in which two recipes differ."""
+    found: list[str] = []
+    for key in dict.fromkeys([*own, *given]):
+        a, b = own.get(key), given.get(key)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            found += _differences(a, b, f"{where}{key}.")
+        elif a != b:
+            found.append(f"{where}{key}")
+    return found
+
+
+def _say_what_is_used(recipe: Recipe, run: Run, progress: Progress) -> None:
+    """Say how rows are divided, and what only this process knows."""
+    world = recipe.env.make("evaluation")
+    names = [recipe.env.name]
+    if isinstance(world, Rows):
+        train, validation, test = (world.listed(s) for s in ("train", "validation", "test"))
+        same = ", the same" if list(validation) == list(test) else ""
+        progress.note(
+            f"rows: {len(train)} to train on, {len(validation)} for validation, {len(test)} for "
+            f"the test{same}"
+        )
+        names += world.config.reward
+    handed = [name.partition(":")[2] for name in names if name.startswith(f"{SESSION}:")]
+    if handed:
+        progress.note(
+            f"{', '.join(handed)} is in no file that can be imported: the run can go on from "
+            f"Python only, with the same call and run='{run.path}', resume_run=True"
+        )
+
+
+def _defaults(name: str, policy: Data) -> Data:
+    """Return what every recipe made here has: TRL's defaults, but a nano model's rate."""
+    nano = is_nano(policy["model"])
+    return {
+        "name": name,
+        "policies": {"main": policy},
+        "optimizer": TRL_OPTIMIZER | ({"lr": NANO_LR} if nano else {}),
+        "trainer": {"tasks_per_iteration": PROMPTS, "group_size": 8},
+        "loss": {"clip_low": 0.2, "clip_high": 0.2, "aggregation": "token"},
+        "credit": {"scheme": "grpo", "std": "group"},
+    }
+
+
+def _rows_wanted(policy: Data, given: Mapping[str, Any]) -> _Wanted:
+    rows, reward = given["rows"], given["reward"]
+    if rows is None or reward is None:
+        raise ConfigError(
+            f"got a model, {policy['model']!r}, and {'no rows' if rows is None else 'no reward'}: "
+            "give rows and a reward, or an env; for a recipe, train(load_recipe('frozen-lake'))"
+        )
+    several = isinstance(reward, Sequence) and not isinstance(reward, str)
+    names = reward_names(reward if several else [reward])
+    tables = {"path": as_text(table_of(rows, "rows"))}
+    if given["eval_rows"] is not None:
+        tables["eval_path"] = as_text(table_of(given["eval_rows"], "eval_rows"))
+    data = _defaults(Rows.name, policy)
+    data["env"] = {"name": Rows.name, "options": {"reward": names}}
+    tokens = NANO_TOKENS if is_nano(policy["model"]) else TRL_TOKENS
+    data["agents"] = {"player": {"answer": "whole", "max_tokens": tokens}}
+    data["credit"]["rewards"] = weights_of(list(load_functions(names)), given["reward_weights"])
+    wanted = _Wanted(data=data, tables=tables)
+    _, many = wanted.tried({})
+    data["trainer"]["iterations"] = math.ceil(PASSES * many / PROMPTS)
+    return wanted
+
+
+def _env_wanted(
+    policy: Data, env: type[Env[Any]] | Env[Any] | str, given: Mapping[str, Any]
+) -> _Wanted:
+    for name in ("rows", "reward", "eval_rows"):
+        if given[name] is not None:
+            raise ConfigError(
+                f"{name} does not go with env, which has rewards of its own: leave it"
+            )
+    choice = env_section(env)
+    kind = find_env(choice["name"])
+    data = _defaults(re.sub(r"\W+", "-", kind.name), policy)
+    data["env"] = choice
+    data["agents"] = {role: {"role": role} for role in kind.roles}
+    data["trainer"]["iterations"] = 100
+    data["credit"]["rewards"] = weights_of(list(kind.components), given["reward_weights"])
+    if is_nano(policy["model"]):  # it cannot speak yet; many small steps, on answers alone
+        data["warmup"] = {"steps": 200, "batch_size": 32}
+        data["optimizer"] = {"lr": WARM_LR, "schedule": "linear"}
+        data["trainer"] |= {"tasks_per_iteration": 16, "minibatches": 8}
+        data["credit"]["segments"] = {"answer": "return"}
+    else:
+        data["agents"] = {r: {"role": r, "max_tokens": TRL_TOKENS} for r in kind.roles}
+    return _Wanted(data=data, tables={})

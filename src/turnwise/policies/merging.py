@@ -1,0 +1,133 @@
+"""Merging: an adapter becomes part of the frozen weights, and a fresh one begins on top of them.
+
+Owns how that is done in place, and the note in an adapter's directory that says which adapters have
+to be merged into the base before it. PEFT keeps no such record: put on the bare base, an adapter
+that was trained on merged weights loads without a word and answers something else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from peft import PeftModel
+from peft.tuners.lora import LoraLayer
+from torch import nn
+
+from turnwise.errors import ModelError
+from turnwise.policies.sources import ADAPTER_FILE
+
+MERGED_FILE = "merge_first.json"
+WEIGHTS_FILE = "adapter_model.safetensors"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Merged:
+    """An adapter that was merged into the base: where it is saved, and the hash of its weights."""
+
+    path: Path
+    digest: str
+
+    @classmethod
+    def of(cls, folder: Path) -> Merged:
+        """Return the entry of the adapter saved in `folder`."""
+        with (folder / WEIGHTS_FILE).open("rb") as file:
+            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
+        return cls(path=folder.resolve(), digest=digest.hexdigest())
+
+
+def merge_in_place(model: PeftModel, seed: int) -> None:
+    """Merge the adapter into the base's weights, and draw a fresh one that changes nothing yet.
+
+    Modules and the adapter's own tensors stay the same objects. The merged weights are new tensors:
+    others that share the base keep theirs. They equal `merge_and_unload`'s to the bit.
+    """
+    (adapter,) = model.active_adapters
+    drawn = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for layer in _layers(model):
+            _own_weight(layer)
+            layer.merge(adapter_names=[adapter])
+            layer.merged_adapters.clear()  # not to be undone: the fresh one was never merged
+            down, up = _matrix(layer.lora_A[adapter]), _matrix(layer.lora_B[adapter])
+            bound = down.shape[1] ** -0.5  # PEFT's own start, drawn on the CPU for all devices
+            down.copy_(torch.empty(down.shape).uniform_(-bound, bound, generator=drawn))
+            up.zero_()
+
+
+def merged_model(model: PeftModel) -> nn.Module:
+    """Return the base with the adapter merged; others that share the base keep their weights."""
+    for layer in _layers(model):
+        _own_weight(layer)
+    return model.merge_and_unload()
+
+
+def write_merged(folder: Path, merged: Sequence[Merged], *, place: Path) -> None:
+    """Note in `folder`, which will be at `place`, what is to be merged first; nothing if nothing.
+
+    Paths are relative to `place`, so that a run folder can be moved.
+    """
+    if merged:
+        entries = [
+            {"adapter": os.path.relpath(m.path, place.resolve()), "blake2b": m.digest}
+            for m in merged
+        ]
+        (folder / MERGED_FILE).write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
+
+
+def read_merged(folder: Path) -> tuple[Merged, ...]:
+    """Return what is to be merged into the base before the adapter in `folder`, in order.
+
+    Raises:
+        ModelError: if one of them is not there or not the one that was merged, or if the note is
+            damaged.
+    """
+    note = folder / MERGED_FILE
+    if not note.is_file():
+        return ()
+    try:
+        entries = json.loads(note.read_text(encoding="utf-8"))
+        noted = [(str(entry["adapter"]), str(entry["blake2b"])) for entry in entries]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelError(
+            f"{note} cannot be read ({error}): expected a list of adapter and blake2b, in the "
+            "order of merging; write it anew, or save the adapter again"
+        ) from error
+    found: list[Merged] = []
+    for place, digest in noted:
+        path = (folder / place).resolve()
+        if not (path / ADAPTER_FILE).is_file() or not (path / WEIGHTS_FILE).is_file():
+            raise ModelError(
+                f"adapter {folder} belongs on weights with the adapter {path} merged in, which is "
+                f"not there: put it there, or correct its path in {note}"
+            )
+        merged = Merged.of(path)
+        if merged.digest != digest:
+            raise ModelError(
+                f"adapter {folder} belongs on weights with another adapter merged in than the one "
+                f"that is now in {path}: put the former one there, or correct the path in {note}"
+            )
+        found.append(merged)
+    return tuple(found)
+
+
+def _layers(model: PeftModel) -> list[LoraLayer]:
+    return [module for module in model.modules() if isinstance(module, LoraLayer)]
+
+
+def _matrix(factor: nn.Module) -> nn.Parameter:
+    weight = factor.weight
+    assert isinstance(weight, nn.Parameter), type(factor)
+    return weight
+
+
+def _own_weight(layer: LoraLayer) -> None:
+    """Give a layer a frozen weight of its own, which may be changed."""
+    base = layer.get_base_layer()
+    assert isinstance(base.weight, nn.Parameter), type(base)
+    base.weight = nn.Parameter(base.weight.detach().clone(), requires_grad=False)

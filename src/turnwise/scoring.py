@@ -1,0 +1,192 @@
+"""A run read back: its scores on unseen tasks beside every baseline, and its policy at play.
+
+Owns `load_run` and `evaluate_run`. Trains nothing and writes nothing into the run's folder.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from turnwise.assembly import make_policy, runner_of
+from turnwise.engines import LocalEngine
+from turnwise.envs import score_baselines
+from turnwise.envs.base import Env
+from turnwise.errors import RunError
+from turnwise.policies import (
+    Policy,
+)
+from turnwise.recipe import Recipe, load_recipe
+from turnwise.rollout import Runner, evaluate, swap_thoughts
+from turnwise.runs import (
+    Checkpoint,
+    Checkpoints,
+    Difference,
+    Run,
+    RunScores,
+)
+from turnwise.stages import PRETRAIN, without_adapters
+from turnwise.tasks import GeneratedTasks
+from turnwise.trainers import (
+    START,
+    exact_measures,
+)
+from turnwise.types import Episode, Split, Task
+
+
+def play_run(run: Path, env: Env[Any], task: Task, *, seed: int = 0) -> Episode:
+    """Let a run's best policy play one task greedily and return the episode.
+
+    The slips of turn t are those of `world_generator(seed, "evaluation", 0, 0, t, None)`.
+    """
+    loaded = load_run(run, seed=seed)
+    loaded.use(loaded.checkpoint.path / "policy")
+    (episode,) = evaluate(loaded.judge(env), [task], greedy=True).episodes
+    return episode
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadedRun:
+    """A run read back: its recipe, its chosen checkpoint, and an engine to play with."""
+
+    folder: Run
+    recipe: Recipe
+    checkpoint: Checkpoint
+    policy: Policy
+    engine: LocalEngine
+    seed: int
+
+    def judge(self, env: Env[Any]) -> Runner:
+        """Return who plays `env` with the weights in use, with the chance of `seed`."""
+        return runner_of(self.recipe, env, self.policy, self.engine, self.seed)
+
+    def use(self, weights: Path) -> None:
+        """Play with the weights in `weights` from now on."""
+        self.policy.load_weights(weights)
+        self.policy.version += 1
+        self.engine.hand_over(self.policy.name)
+
+
+def load_run(run: Path, *, overrides: Sequence[str] = (), seed: int | None = None) -> LoadedRun:
+    """Read a run back with its best checkpoint, or its latest where none was validated.
+
+    Raises:
+        RunError: if there is no run, it has no checkpoint yet, or the chosen one is damaged.
+    """
+    folder = Run.open(run)
+    recipe = load_recipe(str(folder.recipe), overrides)
+    checkpoints = Checkpoints(folder.checkpoints, keep=recipe.checkpoint.keep)
+    chosen = checkpoints.best() or checkpoints.latest().checkpoint
+    if chosen is None:
+        raise RunError(f"run '{folder.path}' has no checkpoint yet: let it train first")
+    checkpoints.check(chosen)
+    recipe = without_adapters(recipe) if chosen.phase == PRETRAIN else recipe
+    policy = make_policy(recipe, folder.path)
+    seed = recipe.seed if seed is None else seed
+    return LoadedRun(
+        folder=folder,
+        recipe=recipe,
+        checkpoint=chosen,
+        policy=policy,
+        engine=LocalEngine({policy.name: policy}, recipe.engine, seed),
+        seed=seed,
+    )
+
+
+def evaluate_run(
+    run: Path,
+    *,
+    tasks: int = 500,
+    seed: int = 0,
+    split: Split = "test",
+    overrides: Sequence[str] = (),
+) -> RunScores:
+    """Score a run's best checkpoint, its warm-up and every baseline on the same unseen tasks.
+
+    Args:
+        run: the run folder.
+        tasks: how many tasks are drawn.
+        seed: draws them, the tokens and the world's chance, the policy's and the baselines' alike.
+        split: the split they are drawn from.
+        overrides: settings of the run's recipe to replace, as "section.key=value".
+
+    Returns:
+        Greedy and sampled scores with their errors, and those of all `baselines` on the same tasks,
+        among them `warmup`, the weights that training began with.
+
+    Raises:
+        RunError: if there is no run, or it has no checkpoint yet.
+    """
+    loaded = load_run(run, overrides=overrides, seed=seed)
+    env = loaded.recipe.env.make("evaluation")
+    judge, source = loaded.judge(env), GeneratedTasks(env, split, seed)
+    drawn = source.take(tasks)
+    began = time.perf_counter()
+    loaded.use(loaded.checkpoint.path / "policy")
+    greedy = evaluate(judge, drawn, greedy=True, number=0)
+    sampled = evaluate(judge, drawn, greedy=False, number=0)
+    exact, thoughts = _exact(loaded, env, drawn), _thoughts(loaded, greedy.episodes)
+    rivals, broken = _rivals(loaded, judge, drawn)
+    problems = [env.canonical(task.data) for task in drawn]
+    return RunScores(
+        env=env.name,
+        tasks=len(drawn),
+        seed=seed,
+        split=split,
+        seen=source.seen,
+        checkpoint=f"{loaded.checkpoint.phase} {loaded.checkpoint.step}",
+        score=greedy.score,
+        stderr=greedy.stderr,
+        score_sampled=sampled.score,
+        score_sampled_stderr=sampled.stderr,
+        baselines={name: score for name, (score, _, _) in rivals.items()},
+        baselines_stderr={name: error for name, (_, error, _) in rivals.items()},
+        paired={
+            name: Difference.of(greedy.scores, scores, problems)
+            for name, (_, _, scores) in rivals.items()
+        },
+        exact=exact,
+        thoughts=thoughts,
+        broken=greedy.broken + sampled.broken + broken,
+        seconds=time.perf_counter() - began,
+    )
+
+
+Scored = tuple[float, float, tuple[float, ...]]
+"""A mean score, its standard error, and the score of every task."""
+
+
+def _rivals(
+    loaded: LoadedRun, judge: Runner, tasks: Sequence[Task]
+) -> tuple[dict[str, Scored], int]:
+    """Return who the policy is compared with, by name, and how many of their episodes broke.
+
+    Leaves other weights in use.
+    """
+    baselines = score_baselines(judge.env, tasks, loaded.seed)
+    found = {name: (b.mean, b.stderr, b.scores) for name, b in baselines.items()}
+    start = loaded.folder.path / START
+    if start.is_dir():
+        loaded.use(start)
+        before = evaluate(judge, tasks, greedy=True, number=0)
+        found["warmup"] = (before.score, before.stderr, before.scores)
+    return found, sum(b.broken for b in baselines.values())
+
+
+def _exact(loaded: LoadedRun, env: Env[Any], tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
+    """Return what the policy in use is worth by computation, on the first tasks, if asked for."""
+    count = loaded.recipe.evaluation.exact
+    if not count:
+        return {}
+    (agent,) = loaded.recipe.agents.values()
+    return exact_measures(env, tasks[:count], agent, loaded.policy)
+
+
+def _thoughts(loaded: LoadedRun, episodes: Sequence[Episode]) -> dict[str, float] | None:
+    """Return what answers do when thoughts are swapped; None where nothing is thought."""
+    (agent,) = loaded.recipe.agents.values()
+    found = swap_thoughts(episodes, agent, loaded.policy.renderer, loaded.engine, seed=loaded.seed)
+    return None if found is None else asdict(found)

@@ -1,0 +1,80 @@
+"""The sections of a recipe that are no other package's: which world, how it is judged and kept.
+
+Owns `EnvChoice` and the settings of evaluation, checkpoints and recorded episodes. Builds envs and
+nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from turnwise.envs.base import Env
+from turnwise.rollout import make_guarded
+from turnwise.settings import Settings
+
+Phase = Literal["evaluation", "training", "warmup"]
+
+
+class EnvChoice(Settings):
+    """Which env, with which options in evaluation, and what differs in training and warm-up."""
+
+    name: str
+    """The env's name in the table of envs, or "file.py:Class" for one of your own."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """The env's options; evaluation plays with exactly these."""
+    training: dict[str, Any] = Field(default_factory=dict)
+    """Options that differ in training episodes."""
+    warmup: dict[str, Any] = Field(default_factory=dict)
+    """Options that differ in warm-up demonstrations."""
+    timeout: float = Field(default=60.0, gt=0, allow_inf_nan=False)
+    """Seconds that one call of the env may take; a slower one breaks its episode."""
+
+    @model_validator(mode="after")
+    def _check(self) -> EnvChoice:
+        for phase in ("evaluation", "training", "warmup"):
+            self.make(phase)
+        return self
+
+    def make(self, phase: Phase) -> Env[Any]:
+        """Return the env as `phase` plays it, under guard (`rollout.guarded`)."""
+        extra = {"evaluation": {}, "training": self.training, "warmup": self.warmup}[phase]
+        return make_guarded(self.name, self.options | extra, self.timeout)
+
+
+class EvaluationConfig(Settings):
+    """Validation during training, and the test that the report makes once."""
+
+    every: int = Field(default=10, ge=1)
+    """Iterations between two validations; the best checkpoint is chosen by them."""
+    validation_tasks: int = Field(default=64, ge=1)
+    """Tasks of the validation split in each."""
+    validation: Literal["played", "exact"] = "played"
+    """Whether a validation is the greedy score of play, or computed without sampling from the
+    policy's chances at the training temperature, for envs with few states."""
+    test_tasks: int = Field(default=500, ge=1)
+    """Tasks of the test split in the report."""
+    exact: int = Field(default=0, ge=0)
+    """Test tasks on which the report also computes, without sampling, what the policy is worth; for
+    envs with few states."""
+    target: float | None = Field(default=None, allow_inf_nan=False)
+    """Stop training at this validation score; None trains to the last iteration."""
+
+
+class CheckpointConfig(Settings):
+    """How often and how many checkpoints are kept."""
+
+    every: int | None = Field(default=None, ge=1)
+    """Iterations between two; None is 1 below 50 M parameters and 10 above."""
+    keep: int = Field(default=2, ge=1)
+    """How many of the latest are kept, the best one apart."""
+
+
+class EpisodeConfig(Settings):
+    """What is kept of played episodes."""
+
+    keep: int = Field(default=20, ge=-1)
+    """Iterations whose episodes are kept on disk; 0 is none, -1 all."""
+    per_iteration: int = Field(default=64, ge=1)
+    """The most episodes kept of one iteration."""

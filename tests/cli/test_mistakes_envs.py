@@ -1,0 +1,217 @@
+"""Envs of one's own that raise, hang or return nonsense: the run stops with one sentence.
+
+What a run saved before stays, and the run goes on once the env is mended.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+OWN = '''
+import time
+
+import numpy as np
+
+from turnwise.envs import Env, Observation, Step
+from turnwise.settings import Settings
+
+
+class Options(Settings):
+    harm: str = ""
+    from_seed: int = 0
+
+
+class Guess(Env):
+    name = "guess"
+    components = {"hit": "agent"}
+    config_class = Options
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.harm("init", None)
+
+    def harm(self, place, otherwise, seed=10**10):
+        """Do what the option says at its place, to tasks whose seed is large enough."""
+        where, _, what = self.config.harm.partition(":")
+        if where != place or seed < self.config.from_seed:
+            return otherwise
+        if what == "hang":
+            time.sleep(60)
+        if what == "raise":
+            raise KeyError("the table")
+        return eval(what)
+
+    def reset(self, task):
+        return self.harm("reset", task.data["seed"], task.data["seed"])
+
+    def observe(self, state, role):
+        return self.harm("observe", Observation(text=f"guess {state}", legal=()), state)
+
+    def step(self, state, role, action, noise):
+        made = Step(state=state, rewards={"hit": 1.0}, terminated=True, truncated=False)
+        reward = self.harm("reward", 1.0, state)
+        if reward != 1.0:
+            return Step(state=state, rewards={"hit": reward}, terminated=True, truncated=False)
+        return self.harm("step", made, state)
+
+    def score(self, state):
+        return self.harm("score", 1.0, state)
+
+    def random_action(self, state, role, rng):
+        return str(rng.integers(10))
+'''
+RECIPE = """
+name = "own"
+
+[env]
+name = "own.py:Guess"
+timeout = 0.05
+
+[agents.player]
+answer = "whole"
+max_tokens = 4
+
+[policies.main]
+model = "nano"
+device = "cpu"
+nano = { hidden = 16, layers = 1, heads = 2, kv_heads = 1, head_dim = 8, intermediate = 16 }
+
+[trainer]
+iterations = 2
+tasks_per_iteration = 2
+group_size = 3
+
+[credit]
+scheme = "grpo"
+rewards = { hit = 1.0 }
+
+[engine]
+probe_tokens = 64
+
+[forest]
+probe_tokens = 64
+
+[evaluation]
+every = 1
+validation_tasks = 2
+test_tasks = 3
+"""
+HARMS = {
+    "init:raise": "making the env raised KeyError: 'the table' (own.py:",
+    "reset:raise": "Guess.reset raised KeyError: 'the table' (own.py:",
+    "observe:raise": "Guess.observe raised KeyError: 'the table' (own.py:",
+    "step:raise": "all 6 episodes of iteration 0 broke: Guess.step raised KeyError: 'the table'",
+    "score:raise": "all 6 episodes of iteration 0 broke: Guess.score raised KeyError",
+    "reset:hang": "Guess.reset did not return within 0.05 s (own.py:",
+    "step:hang": "Guess.step did not return within 0.05 s (own.py:",
+    "reset:None": "Guess.reset returned None of type NoneType, expected the first state (own.py:",
+    "observe:'you'": "Guess.observe returned 'you' of type str, expected an Observation (own.py:",
+    "step:(1, 0.0)": "broke: Guess.step returned (1, 0.0) of type tuple, expected a Step",
+    "reward:'1'": "Guess.step returned {'hit': '1'} of type dict, expected rewards that are finite",
+    "reward:None": "step returned {'hit': None} of type dict, expected rewards that are finite",
+    "reward:float('nan')": "returned {'hit': nan} of type dict, expected rewards that are finite",
+    "reward:np.float32(2)": "of type dict, expected rewards that are finite floats",
+    "score:float('nan')": "Guess.score returned nan of type float, expected a float from 0 to 1",
+}
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A folder with an env and its recipe."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "own.toml").write_text(RECIPE)
+    return tmp_path
+
+
+def harm(what, *more):
+    return ["--set", f'env.options.harm="{what}"', *more]
+
+
+@pytest.mark.parametrize("case", HARMS)
+def test_an_env_that_breaks_every_episode_stops_the_run(turnwise, is_one_sentence, own, case):
+    result = turnwise("train", "own.toml", *harm(case), "--run", "run")
+    is_one_sentence(result, HARMS[case])
+    assert "mend it; `turnwise check` tries every call" in result.stderr
+
+
+def test_the_same_env_is_trained_where_nothing_harms_it(turnwise, own):
+    result = turnwise("train", "own.toml", "--run", "run", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["scores"]["score"] == 1.0
+
+
+def test_what_hangs_is_waited_for_three_times_only(turnwise, is_one_sentence, own):
+    is_one_sentence(turnwise("train", "own.toml", *harm("step:hang")), "3 times in a row: mend it")
+
+
+def test_nothing_is_lost_and_the_mended_env_goes_on(turnwise, is_one_sentence, own):
+    """The env breaks in the second iteration: its first one is kept, and not trained again."""
+    text = (own / "own.py").read_text()
+    count = "self.calls = vars(self).get('calls', 0) + 1; self.calls > 12 and time.no_such_thing"
+    broken = text.replace("        made = Step(", f"        {count}\n        made = Step(")
+    (own / "own.py").write_text(broken)
+    result = turnwise(
+        "train", "own.toml", "--run", "run", *harm("", "--set", "trainer.iterations=9")
+    )
+    is_one_sentence(
+        result, "broke: Guess.step raised AttributeError: module 'time' has no attribute"
+    )
+    lines = (own / "run" / "metrics.jsonl").read_text().splitlines()
+    assert lines
+    saved = [path.name for path in (own / "run" / "checkpoints").iterdir() if path.is_dir()]
+    assert any(name.endswith(f"-train-{len(lines)}") for name in saved)
+    recorded = sorted(path.name for path in (own / "run" / "episodes").iterdir())
+    assert recorded[-1] == f"train-{len(lines):06d}.jsonl", "the broken iteration can be read"
+
+    from turnwise import imports
+
+    imports._module_of_file.cache_clear()
+    (own / "own.py").write_text(text)
+    result = turnwise("train", "run/recipe.toml", "--run", "run", "--resume", "--json")
+    assert result.exit_code == 0, result.output
+    after = (own / "run" / "metrics.jsonl").read_text().splitlines()
+    assert after[: len(lines)] == lines
+    assert len(after) == 9
+
+
+def test_an_env_that_breaks_some_episodes_is_counted_and_warned_of(turnwise, own):
+    sets = harm("step:raise", "--set", f"env.options.from_seed={2**30}")
+    result = turnwise("train", "own.toml", "--run", "run", *sets, "--set", "trainer.iterations=4",
+                      "--set", "trainer.tasks_per_iteration=6", "--json")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    metrics = [json.loads(line) for line in (own / "run" / "metrics.jsonl").open()]
+    shares = [record["rollout/broken_share"] for record in metrics]
+    assert 0 < sum(shares) / len(shares) < 1
+    assert json.loads(result.stdout)["scores"]["broken"] > 0
+    assert "ended by the env or the engine" in (own / "run" / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("own.py:Gues", OWN, "unknown name 'Gues': did you mean 'Guess'"),
+        ("nowhere.py:Guess", OWN, "no file at"),
+        ("own.py:Guess", "def x(:", "importing it raised SyntaxError"),
+        (
+            "own.py:Guess",
+            "1 / 0",
+            "importing it raised ZeroDivisionError: division by zero (own.py:1)",
+        ),
+        ("own.py:Options", OWN, "is no env: expected a class derived from turnwise.Env"),
+    ],
+)
+def test_a_name_that_leads_to_no_env(turnwise, is_one_sentence, own, name, text, words):
+    (own / "own.py").write_text(text)
+    is_one_sentence(turnwise("train", "own.toml", "--set", f"env.name={name}"), words)
+    assert not (own / "runs").exists()
+
+
+@pytest.mark.parametrize("command", ["check", "play"])
+def test_an_env_that_raises_is_a_sentence_in_every_command(turnwise, is_one_sentence, own, command):
+    sets = ["--set", 'harm="score:raise"']
+    more = ["--baseline", "random"] if command == "play" else []
+    result = turnwise(command, "own.py:Guess", *sets, *more)
+    is_one_sentence(result, "raised KeyError: 'the table' (own.py:")

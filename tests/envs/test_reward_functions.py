@@ -1,0 +1,182 @@
+"""Reward functions as TRL documents them: its kinds of examples, unchanged, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from turnwise.envs.reward_functions import (
+    TrainerState,
+    call_functions,
+    check_function,
+    load_functions,
+    name_of,
+)
+from turnwise.errors import ConfigError, RewardError
+from turnwise.imports import hand_over
+
+
+def called(*functions, prompts=(), completions, completion_ids=None, step=0, **columns):
+    """Return the settlement of a batch."""
+    return asyncio.run(
+        call_functions(
+            {name_of(function): function for function in functions},
+            prompts=prompts or ["?"] * len(completions),
+            completions=completions,
+            completion_ids=completion_ids or [(1,)] * len(completions),
+            columns=columns,
+            state=TrainerState(global_step=step, max_steps=10),
+        )
+    )
+
+
+def rewards(*functions, **batch):
+    """Return the rewards of a batch with one function."""
+    (name,) = map(name_of, functions)
+    return [found and found[name] for found in called(*functions, **batch).rewards]
+
+
+def by_tokens(completion_ids, **kwargs):
+    return [float(len(ids)) for ids in completion_ids]
+
+
+def by_characters(completions, **kwargs):
+    return [float(len(text)) for text in completions]
+
+
+def has_format(completions, **kwargs):
+    """Judge a conversation's replies: each completion is a list of one message."""
+    shape = re.compile(r"<think>.*?</think><answer>.*?</answer>", re.DOTALL)
+    return [float(bool(shape.fullmatch(reply[0]["content"]))) for reply in completions]
+
+
+def is_right(completions, ground_truth, **kwargs):
+    found = [re.search(r"\\boxed\{(.*?)\}", text) for text in completions]
+    said = [match[1] if match else "" for match in found]
+    return [float(a == b) for a, b in zip(said, ground_truth, strict=True)]
+
+
+def math_only(prompts, completions, task, **kwargs):
+    return [1.0 if kind == "math" else None for kind in task]
+
+
+def code_only(prompts, completions, task, **kwargs):
+    return [-1.0 if kind == "code" else None for kind in task]
+
+
+def test_completions_come_as_ids_and_as_text():
+    batch = {"completions": [" blue.", " in the sky."], "completion_ids": [(6, 1), (3, 2, 8, 1)]}
+    assert rewards(by_tokens, **batch) == [2.0, 4.0]
+    assert rewards(by_characters, **batch) == [6.0, 12.0]
+
+
+def test_a_conversations_reply_is_a_list_of_one_message():
+    good = "<think>1 + 2 is 3</think><answer>3</answer>"
+    replies = [[{"role": "assistant", "content": text}] for text in (good, "It is 3.")]
+    assert rewards(has_format, completions=replies) == [1.0, 0.0]
+
+
+def test_columns_are_keyword_arguments():
+    said = [r" The solution is \boxed{2}.", r" The solution is \boxed{6}."]
+    assert rewards(is_right, completions=said, ground_truth=["2", "5"]) == [1.0, 0.0]
+
+
+def test_none_means_that_a_function_does_not_apply():
+    found = called(math_only, code_only, completions=["a"] * 3, task=["math", "code", "poem"])
+    assert found.rewards == ({"math_only": 1.0}, {"code_only": -1.0}, None)
+
+
+def test_async_functions_wait_side_by_side():
+    together = asyncio.Barrier(2)
+
+    async def first(completions, **kwargs):
+        await together.wait()  # would wait for ever if the other came after
+        return [1.0 for _ in completions]
+
+    async def second(completions, **kwargs):
+        await together.wait()
+        return [2.0 for _ in completions]
+
+    found = called(first, by_characters, second, completions=["abc"])
+    assert found.rewards == ({"first": 1.0, "by_characters": 3.0, "second": 2.0},)
+
+
+def test_functions_see_how_far_training_is_and_make_remarks():
+    def later(completions, trainer_state, log_extra, log_metric, **kwargs):
+        log_extra("said", completions)
+        log_metric("share", trainer_state.global_step / trainer_state.max_steps)
+        return [float(trainer_state.global_step)] * len(completions)
+
+    found = called(later, completions=["a", "b"], step=3)
+    assert found.rewards == ({"later": 3.0}, {"later": 3.0})
+    assert found.notes == ({"said": "a"}, {"said": "b"})
+    assert found.metrics == {"reward_metric/share": 0.3}
+    with pytest.raises(RewardError, match="got 1 values for 2 completions"):
+        called(lambda log_extra, **kwargs: log_extra("x", [1]), completions=["a", "b"])
+
+
+@pytest.mark.parametrize(
+    "values", [np.array([1.0, 0.5]), torch.tensor([1.0, 0.5]), (True, np.float32(0.5))]
+)
+def test_arrays_and_scalars_are_numbers(values):
+    assert rewards(lambda **kwargs: values, completions=["a", "b"]) == [1.0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("returned", "sentence"),
+    [
+        ([1.0], "'lambda' returned 1 rewards for 2 completions: return a list of 2 numbers"),
+        (1.0, "'lambda' returned float: return a list of 2 numbers"),
+        (None, "'lambda' returned NoneType"),
+        ("ab", "'lambda' returned str"),
+        (["1", 2.0], "'lambda' returned '1' for completion 0: return a finite number, or None"),
+        ([1.0, float("nan")], "'lambda' returned nan for completion 1"),
+        ([1.0, [2.0]], r"'lambda' returned \[2.0\] for completion 1"),
+    ],
+)
+def test_what_is_no_list_of_numbers_is_one_sentence(returned, sentence):
+    with pytest.raises(RewardError, match=sentence):
+        called(lambda **kwargs: returned, completions=["a", "b"])
+
+
+class Judge:
+    def __call__(self, completions, **kwargs):
+        return [0.0 for _ in completions]
+
+
+def test_components_are_called_after_their_functions():
+    assert name_of(functools.partial(by_tokens, scale=2)) == "by_tokens"
+    assert name_of(Judge()) == "Judge"
+    names = [hand_over(function, f"f{i}") for i, function in enumerate([by_tokens, by_tokens])]
+    assert list(load_functions(names)) == ["by_tokens", "by_tokens-2"]
+
+
+@pytest.mark.parametrize(
+    ("thing", "sentence"),
+    [
+        (torch.nn.Linear(1, 1), r"a reward model \(Linear\) is not taken"),
+        (Judge, "is no reward function"),
+        (3, "is no reward function"),
+    ],
+)
+def test_what_cannot_be_called_for_rewards_is_refused(thing, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        check_function(thing)
+
+
+def test_names_that_are_no_function_are_refused():
+    with pytest.raises(ConfigError, match="a reward model is not taken: give a function"):
+        load_functions(["some/reward-model"])
+
+    def invalid(completions, **kwargs):
+        return [0.0 for _ in completions]
+
+    with pytest.raises(ConfigError, match="'invalid' is reserved"):
+        load_functions([hand_over(invalid, "invalid")])
+    with pytest.raises(ConfigError, match=r"'gone' was handed over in Python .*'file\.py:Name'"):
+        load_functions(["session:gone"])

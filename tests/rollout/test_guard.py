@@ -1,0 +1,289 @@
+"""Envs of the user's that raise, hang and return nonsense: one sentence with the place, in time."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from turnwise.envs import Env, FrozenLake, FrozenLakeConfig, Observation, Step, score_baselines
+from turnwise.errors import BrokenEnvError, EnvError, IllegalActionError, StuckEnvError
+from turnwise.rollout import Health, check_guarded, guarded, make_guarded
+from turnwise.rollout.deadline import Overrun, within
+from turnwise.tasks import GeneratedTasks
+from turnwise.types import Episode, Failure, Task
+
+NAN = float("nan")
+TASK = Task(id="t", env="own", seed=0, data={"seed": 1})
+SEEN = Observation(text="one", legal=("A", "B"))
+
+
+def outcome(**changes):
+    values = {"state": 1, "rewards": {"hit": 1.0}, "terminated": True, "truncated": False}
+    return Step(**(values | changes))
+
+
+class Own(Env[int]):
+    """Answers every call with what it was made with, or raises it."""
+
+    name = "own"
+    components = {"hit": "agent"}  # noqa: RUF012
+
+    def __init__(self, **answers):
+        super().__init__()
+        self.answers = answers
+
+    def answer(self, method, otherwise):
+        given = self.answers.get(method, otherwise)
+        if isinstance(given, BaseException):
+            raise given
+        return given() if callable(given) else given
+
+    def generate(self, rng):
+        return self.answer("generate", {"seed": 1})
+
+    def reset(self, task):
+        return self.answer("reset", 0)
+
+    def observe(self, state, role):
+        return self.answer("observe", SEEN)
+
+    def step(self, state, role, action, noise):
+        return self.answer("step", outcome())
+
+    def score(self, state):
+        return self.answer("score", 1.0)
+
+    def state_key(self, state, role):
+        return self.answer("state_key", "k")
+
+    def random_action(self, state, role, rng):
+        return self.answer("random_action", "A")
+
+
+def calls(env):
+    """Every call that a rollout, a warm-up and a split make."""
+    rng = np.random.default_rng(0)
+    return {
+        "generate": lambda: env.generate(rng),
+        "reset": lambda: env.reset(TASK),
+        "observe": lambda: env.observe(0, "player"),
+        "step": lambda: env.step(0, "player", "A", rng),
+        "score": lambda: env.score(0),
+        "state_key": lambda: env.state_key(0, "player"),
+        "random_action": lambda: env.random_action(0, "player", rng),
+    }
+
+
+def test_an_env_that_keeps_its_contract_is_left_alone():
+    bare, env = Own(), guarded(Own(), timeout=5)
+    assert isinstance(env, Own)
+    assert type(env).__name__ == "Own"
+    for name, call in calls(env).items():
+        assert call() == calls(bare)[name]()
+    assert type(env) is type(guarded(Own(), timeout=5))
+    assert guarded(env, timeout=7) is env
+
+
+@pytest.mark.parametrize("method", calls(Own()))
+def test_whatever_raises_is_named_with_its_place(method):
+    env = guarded(Own(**{method: KeyError("no\nsuch thing")}), timeout=5)
+    with pytest.raises(BrokenEnvError) as caught:
+        calls(env)[method]()
+    line = Own.answer.__code__.co_firstlineno + 3
+    words = f"Own.{method} raised KeyError: 'no\\nsuch thing' ("
+    assert str(caught.value).startswith(words)
+    assert f"test_guard.py:{line}): mend it; `turnwise check` tries" in str(caught.value)
+
+
+@pytest.mark.parametrize("method", calls(Own()))
+def test_whatever_hangs_is_interrupted_in_time(method):
+    env = guarded(Own(**{method: lambda: time.sleep(60)}), timeout=0.05)
+    began = time.monotonic()
+    with pytest.raises(
+        BrokenEnvError, match=rf"Own\.{method} did not return within 0\.05 s \(.*py"
+    ):
+        calls(env)[method]()
+    assert time.monotonic() - began < 5
+
+
+WRONG = {
+    "a state that is none": ("reset", lambda: None, "returned None of type NoneType"),
+    "a text for an observation": ("observe", "you see", "expected an Observation"),
+    "an observation without text": ("observe", Observation(text=3, legal=()), "text and descript"),
+    "a list of actions": ("observe", Observation(text="x", legal=["A"]), "a tuple of str"),
+    "actions that are numbers": ("observe", Observation(text="x", legal=(1,)), "a tuple of str"),
+    "a tuple for a step": ("step", (1, 0.0, True, False), "expected a Step"),
+    "numpy's truth": ("step", outcome(terminated=np.True_), "terminated and truncated are bool"),
+    "a reward alone": ("step", outcome(rewards=1.0), "a dict of name and float"),
+    "a reward of no name": ("step", outcome(rewards={"hti": 1.0}), r"declared components \(hit\)"),
+    "a reward in words": ("step", outcome(rewards={"hit": "1"}), "{'hit': '1'} of type dict"),
+    "a reward that is none": ("step", outcome(rewards={"hit": None}), "finite floats"),
+    "a reward that is NaN": ("step", outcome(rewards={"hit": NAN}), "{'hit': nan} of type dict"),
+    "an endless reward": ("step", outcome(rewards={"hit": float("inf")}), "finite floats"),
+    "a score in words": ("score", "won", "a float from 0 to 1"),
+    "a score that is NaN": ("score", NAN, "a float from 0 to 1"),
+    "a score beyond one": ("score", 100.0, "a float from 0 to 1"),
+    "a key of numbers": ("state_key", (1, 2), "expected a str"),
+    "an action of a number": ("random_action", 1, "expected a str"),
+    "data that are a list": ("generate", [1], "expected a dict"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_of_a_wrong_type_is_said(case):
+    method, value, words = WRONG[case]
+    env = guarded(Own(**{method: value}), timeout=5)
+    with pytest.raises(BrokenEnvError, match=words) as caught:
+        calls(env)[method]()
+    defined = vars(Own)[method].__code__.co_firstlineno
+    assert f"test_guard.py:{defined}): mend it" in str(caught.value)
+
+
+def test_a_refused_action_is_no_failure_of_the_env():
+    env = guarded(Own(step=IllegalActionError("no")), timeout=5)
+    with pytest.raises(IllegalActionError, match="no"):
+        calls(env)["step"]()
+
+
+def test_what_an_env_raises_beneath_a_library_is_placed_in_its_own_file():
+    env = guarded(Own(observe=lambda: np.zeros(3).reshape(2, 2)), timeout=5)
+    with pytest.raises(BrokenEnvError, match=r"ValueError: cannot reshape .*test_guard\.py:\d+\)"):
+        env.observe(0, "player")
+
+
+def test_the_third_hang_in_a_row_is_the_last_one():
+    stuck = guarded(Own(step=lambda: time.sleep(60)), timeout=0.02)
+    for expected in (BrokenEnvError, BrokenEnvError, StuckEnvError):
+        with pytest.raises(BrokenEnvError) as caught:
+            calls(stuck)["step"]()
+        assert type(caught.value) is expected
+        stuck.observe(0, "player")  # another method that answers changes nothing
+    assert "3 times in a row" in str(caught.value)
+
+    moods = iter([60, 60, 0, 60, 60, 0])
+    moody = guarded(Own(step=lambda: time.sleep(next(moods)) or outcome()), timeout=0.02)
+    for hangs in (True, True, False) * 2:
+        if hangs:
+            with pytest.raises(BrokenEnvError) as caught:
+                calls(moody)["step"]()
+            assert type(caught.value) is BrokenEnvError
+        else:
+            calls(moody)["step"]()
+
+
+def test_code_that_swallows_everything_is_interrupted_nevertheless():
+    def stubborn():
+        for _ in range(6000):
+            try:
+                time.sleep(0.01)
+            except Exception:
+                continue
+
+    with pytest.raises(Overrun):
+        within(0.05, stubborn)
+
+
+def test_a_clock_that_somebody_else_set_goes_on():
+    rung = []
+    before = signal.signal(signal.SIGALRM, lambda *_: rung.append(time.monotonic()))
+    left, interval = signal.setitimer(signal.ITIMER_REAL, 0.15)
+    try:
+        began = time.monotonic()
+        within(5, time.sleep, 0.05)
+        assert rung == []
+        time.sleep(0.3)
+        assert len(rung) == 1
+        assert 0.1 < rung[0] - began < 0.3
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, left, interval)
+
+
+def test_outside_the_main_thread_there_is_no_deadline():
+    said = []
+    thread = threading.Thread(
+        target=lambda: said.append(within(0.01, lambda: time.sleep(0.1) or 1))
+    )
+    thread.start()
+    thread.join()
+    assert said == [1]
+
+
+def test_an_env_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "own.py").write_text(
+        "from turnwise.envs import FrozenLake\n"
+        "class Broken(FrozenLake):\n"
+        "    def __init__(self, config=None):\n"
+        "        self.table = open('no such table')\n"
+    )
+    with pytest.raises(
+        BrokenEnvError, match=r"making the env raised FileNotFoundError: .*own\.py:4\)"
+    ):
+        make_guarded(f"{tmp_path}/own.py:Broken", {}, 5)
+
+
+def test_check_tells_what_an_env_raises_by_itself():
+    with pytest.raises(
+        BrokenEnvError, match=r"Own\.\(any call\) raised ZeroDivisionError: by 0 \("
+    ):
+        check_guarded(Own(score=ZeroDivisionError("by 0")))
+    with pytest.raises(EnvError, match="score is 'won': return a float"):
+        check_guarded(Own(score="won"))
+    assert check_guarded(FrozenLake(FrozenLakeConfig())).name == "frozen-lake"
+
+
+class Brittle(FrozenLake):
+    """A lake that breaks where it is entered at the right of the start."""
+
+    def step(self, state, role, action, noise):
+        step = super().step(state, role, action, noise)
+        if step.state.position == 1:
+            raise OSError("cracked")
+        return step
+
+
+def test_baselines_in_broken_episodes_score_nothing_and_are_counted():
+    env = guarded(Brittle(FrozenLakeConfig(map=("SFF", "FFF", "FFG"))), timeout=5)
+    tasks = GeneratedTasks(env, "test", 0).take(3)
+    found = score_baselines(env, tasks, 0, names=["always-right", "always-down"])
+    assert (found["always-right"].mean, found["always-right"].broken) == (0.0, 3)
+    assert found["always-down"].broken == 0
+
+
+BAD, WORSE = Failure(kind="env", message="bad"), Failure(kind="env", message="worse")
+AWAY, MUTE = Failure(kind="engine", message="away"), Failure(kind="parse", message="no tag")
+
+
+def episodes(*rows):
+    """One visit a row, in it one episode for each error."""
+    return [
+        Episode(task=TASK, iteration=0, visit=visit, sample=i, trajectories=(), terminated=False,
+                truncated=False, score=0.0, error=error)
+        for visit, row in enumerate(rows) for i, error in enumerate(row)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("iterations", "sentence"),
+    [
+        ([[[BAD, BAD], [BAD, BAD]]], "EnvError: all 4 episodes of it broke: bad"),
+        ([[[BAD, WORSE], [WORSE, WORSE]]], "EnvError: all 4 episodes of it broke: worse; 1 other"),
+        ([[[AWAY, AWAY], [AWAY, BAD]]], "EngineError: all 4 episodes of it broke: away; 1 other"),
+        ([[[BAD, BAD], [BAD, None]]], None),
+        ([[[BAD, BAD], [BAD, MUTE]]], None),
+        ([[[BAD, BAD]]], None),
+        ([[[BAD, BAD]], [[BAD, BAD]]], "EnvError: all 2 episodes of it broke: bad"),
+        ([[[BAD, BAD]], [[None, BAD]], [[BAD, BAD]]], None),
+        ([[]], None),
+    ],
+)  # fmt: skip
+def test_a_run_stops_when_the_world_decided_everything(iterations, sentence):
+    health, found = Health(), None
+    for rows in iterations:
+        found = health.problem(episodes(*rows), "it")
+    said = f"{type(found).__name__}: {found}" if found else None
+    assert said == sentence or (said and sentence and said.startswith(sentence))

@@ -1,0 +1,46 @@
+"""The examples run as they stand, and what they print is true."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+SAYS = {
+    "01_play_an_env.py": ("score 1", "optimal  1.00 ± 0.00"),
+    "02_rows_and_a_reward.py": ("after training:  +", "prompts that were held out"),
+    "03_an_env_of_your_own.py": ("EnvReport(name='crossing'", "crossings never seen"),
+}
+
+
+def run(name, folder):
+    """Run an example in a folder of its own; return what it prints."""
+    command = [sys.executable, str(EXAMPLES / name)]
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ, capture_output=True, text=True, timeout=280
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_example_is_run():
+    assert sorted(path.name for path in EXAMPLES.glob("*.py")) == sorted(SAYS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAYS)
+def test_an_example_runs(name, tmp_path):
+    said = run(name, tmp_path)
+    for words in SAYS[name]:
+        assert words in said
+    if name.startswith("02"):
+        before, after = (float(line.split()[2].strip(",")) for line in said.splitlines()[:2])
+        assert after - before > 0.5
+    if name.startswith("03"):
+        shares = {line.split(":")[0].strip(): line for line in said.splitlines()[1:]}
+        percent = {who: int(line.split("for ")[1].split("%")[0]) for who, line in shares.items()}
+        assert percent["trained"] > percent["random"] + 30
