@@ -64,7 +64,8 @@ def test_the_dynamics_are_gymnasiums_own(name):
             own.np_random = generator(seed, number)
             seen, reward, terminated, truncated, _ = own.step(action)
             total += reward
-            assert step.rewards["reward"] == pytest.approx(reward)
+            assert sum(step.rewards.values()) == pytest.approx(reward)
+            assert step.rewards["gain"] >= 0 >= step.rewards["cost"]
             assert (step.terminated, step.truncated) == (terminated, truncated)
             state = step.state
             if terminated:
@@ -175,12 +176,30 @@ def test_the_score_is_linear_between_worst_and_best_and_clipped():
     assert scores[-1][1] == 1.0
 
 
+@pytest.mark.parametrize(("bonus", "rewards"), [(0.5, (1.5, 0.0)), (-2.0, (1.0, -2.0))])
+def test_a_bonus_comes_with_termination_and_no_score_counts_it(bonus, rewards):
+    env, plain = gym_env("CartPole", bonus=bonus), gym_env("CartPole")
+    state, other = env.reset(task()), plain.reset(task())
+    for _ in range(100):
+        step = env.step(state, "player", "LEFT", generator(0))
+        state, other = step.state, plain.step(other, "player", "LEFT", generator(0)).state
+        assert env.score(state) == plain.score(other)
+        if step.terminated:
+            break
+        assert step.rewards == {"gain": 1.0, "cost": 0.0}
+    assert step.terminated
+    assert (step.rewards["gain"], step.rewards["cost"]) == rewards
+    short = gym_env("CartPole", bonus=bonus, steps=1)
+    cut = short.step(short.reset(task()), "player", "LEFT", generator(0))
+    assert cut.truncated and cut.rewards == {"gain": 1.0, "cost": 0.0}
+
+
 def test_repeat_sums_rewards_and_never_passes_the_limit():
     env, once = gym_env("CartPole", repeat=4, steps=6), gym_env("CartPole", steps=6)
     state = env.step(env.reset(task()), "player", "LEFT", generator(0)).state
     assert (state.steps, state.total) == (4, 4.0)
     step = env.step(state, "player", "RIGHT", generator(0))
-    assert (step.state.steps, step.rewards["reward"], step.truncated) == (6, 2.0, True)
+    assert (step.state.steps, step.rewards["gain"], step.truncated) == (6, 2.0, True)
     with pytest.raises(EnvError, match="the episode is over"):
         env.step(step.state, "player", "LEFT", generator(0))
     other = once.reset(task())

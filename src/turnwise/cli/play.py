@@ -9,7 +9,7 @@ from typing import Any
 from turnwise.cli.options import console, say
 from turnwise.envs import make_env
 from turnwise.envs.base import Env
-from turnwise.errors import ConfigError, unknown_name
+from turnwise.errors import ConfigError, IllegalActionError, unknown_name
 from turnwise.noise import generator, world_generator
 from turnwise.recipe import parse_override
 from turnwise.rollout import guarded
@@ -20,9 +20,14 @@ TIMEOUT = 60.0
 """Seconds that one call of the env may take."""
 
 
+OPTIONS = "env.options."
+"""What stands before an env's options in recipes, and may stand there here."""
+
+
 def env_with(name: str, sets: Sequence[str]) -> Env[Any]:
     """Return the env called `name` with its options from "key=value" pairs."""
-    return make_env(name, **dict(parse_override(pair) for pair in sets))
+    pairs = (parse_override(pair.removeprefix(OPTIONS)) for pair in sets)
+    return make_env(name, **dict(pairs))
 
 
 def play_env(
@@ -55,7 +60,13 @@ def _play_by_hand(env: Env[Any], task: Task, baseline: str | None, seed: int) ->
             action = _ask(observation.legal)
         if action is None:
             return
-        step = env.step(state, role, action, rng)
+        try:
+            step = env.step(state, role, action, rng)
+        except IllegalActionError as refused:
+            if baseline is not None:
+                raise
+            say(str(refused))
+            continue
         state, total = step.state, total + 1
         if step.terminated or step.truncated:
             say(env.render(state))
@@ -65,15 +76,21 @@ def _play_by_hand(env: Env[Any], task: Task, baseline: str | None, seed: int) ->
 
 
 def _ask(legal: Sequence[str]) -> str | None:
-    """Return the action a person chooses by word or first letters; None to stop."""
+    """Return the action a person chooses by word or first letters; None to stop.
+
+    Without `legal` words it is what was typed.
+    """
     while True:
-        console.print(f"[bold]{' / '.join(legal)}[/] (or quit): ", end="")
+        console.print(f"[bold]{' / '.join(legal) or 'your answer'}[/] (or quit): ", end="")
         try:
-            typed = input().strip().casefold()
+            typed = input().strip()
         except EOFError:
             return None
-        if typed in ("q", "quit"):
+        if typed.casefold() in ("q", "quit"):
             return None
+        if not legal:
+            return typed
+        typed = typed.casefold()
         found = [action for action in legal if typed and action.casefold().startswith(typed)]
         if len(found) == 1:
             return found[0]

@@ -38,6 +38,9 @@ class GymnasiumConfig(Settings):
     """The return that scores 0; None where it is known for the env."""
     best: float | None = Field(default=None, allow_inf_nan=False)
     """The return that scores 1; None where it is known for the env."""
+    bonus: float = Field(default=0.0, allow_inf_nan=False)
+    """Added to `gain`, or if negative to `cost`, by the step that terminates an episode: for
+    training where arriving pays nothing, or falling costs nothing. Scores do not count it."""
     start: Literal["reset", "anywhere"] = "reset"
     """Where episodes begin: where gymnasium's reset puts them, or in any state that play can reach,
     evenly, for envs with a table. Scores are comparable from the reset."""

@@ -8,9 +8,9 @@ What each role sees: the only role, `player`, reads the observation as `renderer
 Actions: discrete ones are words; a continuous one is a number, or as many as the env takes, parted
     by blanks. Numbers out of bounds, like texts that are no number, are refused
     (`IllegalActionError`) and not clipped: what is done is what was said.
-Rewards: `reward` (agent), the env's own, summed over `repeat` equal steps; `gain` and `cost`
-    (agent), its positive part and the amount of its negative part, so that a recipe may weigh them
-    apart: reward = gain - cost.
+Rewards: `gain` and `cost` (agent), the env's own reward over `repeat` equal steps in two parts, its
+    positive rewards and its negative ones, so that a recipe may weigh them apart: gain + cost is
+    the reward. The step that terminates adds `bonus`, which no score counts.
 End: terminated as the env says; truncated at `steps` steps of the env. The score is the return
     between `worst` and `best`, linearly, as a share.
 Chance: each step's generator is handed to the env as its `np_random`; an env whose plays differ in
@@ -26,7 +26,7 @@ Example:
     'position 0.01 velocity -0.02 angle -0.046 spin -0.05'
     >>> step = env.step(state, "player", "LEFT", np.random.default_rng(0))
     >>> dict(step.rewards), step.terminated
-    ({'reward': 1.0, 'gain': 1.0, 'cost': 0.0}, False)
+    ({'gain': 1.0, 'cost': 0.0}, False)
 """
 
 from __future__ import annotations
@@ -81,11 +81,7 @@ class GymnasiumEnv(Env[GymState]):
 
     name = "gymnasium"
     config_class = GymnasiumConfig
-    components: ClassVar[Mapping[str, Level]] = {
-        "reward": "agent",
-        "gain": "agent",
-        "cost": "agent",
-    }
+    components: ClassVar[Mapping[str, Level]] = {"gain": "agent", "cost": "agent"}
     branching = "copy"
 
     def __init__(self, config: GymnasiumConfig | None = None) -> None:
@@ -279,9 +275,13 @@ class GymnasiumEnv(Env[GymState]):
             EnvError: if the episode is over.
         """
         after, done = self._go(state, action, noise)
+        bonus = self.config.bonus if done.terminated else 0.0
         return Step(
             state=after,
-            rewards={"reward": done.reward, "gain": done.gain, "cost": done.gain - done.reward},
+            rewards={
+                "gain": done.gain + max(0.0, bonus),
+                "cost": done.cost + min(0.0, bonus),
+            },
             terminated=done.terminated,
             truncated=after.ended and not done.terminated,
             info={"return": after.total, "steps": after.steps},

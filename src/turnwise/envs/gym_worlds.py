@@ -52,16 +52,21 @@ class Origin:
 class Outcome:
     """What some equal actions in a row led to; `memory` leads back there.
 
-    `reward` is the sum, `gain` the sum of its positive parts.
+    `gain` is the sum of positive rewards, `cost` that of negative ones.
     """
 
     observation: Any
     memory: Any
-    reward: float = 0.0
     gain: float = 0.0
+    cost: float = 0.0
     terminated: bool = False
     truncated: bool = False
     steps: int = 0
+
+    @property
+    def reward(self) -> float:
+        """The reward, all in all."""
+        return self.gain + self.cost
 
 
 def find_spec(name: str) -> EnvSpec:
@@ -92,8 +97,10 @@ def find_spec(name: str) -> EnvSpec:
             f"unknown id {name!r}: nothing that is imported registers {space!r} envs; name the "
             f"package that does, as in 'package:{title}'"
         )
-    plain = [n for n, spec in gymnasium.registry.items() if spec.namespace is None]
-    raise unknown_name("gymnasium id", title, plain)
+    newest: dict[str, str] = {}
+    for known in sorted((n for n in gymnasium.registry if "/" not in n), key=_version):
+        newest[_bare(known)] = known
+    raise unknown_name("gymnasium id", title, newest.values())
 
 
 def _version(name: str) -> int:
@@ -147,16 +154,17 @@ def _begin(env: Live, origin: Origin) -> Any:
 def _go(env: Live, action: Any, count: int, noise: np.random.Generator) -> Outcome:
     """Take up to `count` equal steps; all chance comes from `noise`."""
     env.unwrapped.np_random = noise
-    total, gain, steps = 0.0, 0.0, 0
+    gain, cost, steps = 0.0, 0.0, 0
     observation, terminated, truncated = None, False, False
     while steps < count and not (terminated or truncated):
         observation, reward, terminated, truncated, _ = env.step(action)
-        total, gain, steps = total + float(reward), gain + max(0.0, float(reward)), steps + 1
+        gain, cost = gain + max(0.0, float(reward)), cost + min(0.0, float(reward))
+        steps += 1
     return Outcome(
         observation=copy.deepcopy(observation),
         memory=None,
-        reward=total,
         gain=gain,
+        cost=cost,
         terminated=bool(terminated),
         truncated=bool(truncated),
         steps=steps,
