@@ -14,6 +14,7 @@ SAYS = {
     "01_play_an_env.py": ("score 1", "optimal  1.00 ± 0.00"),
     "02_rows_and_a_reward.py": ("after training:  +", "prompts that were held out"),
     "03_an_env_of_your_own.py": ("EnvReport(name='crossing'", "crossings never seen"),
+    "04_a_gymnasium_env.py": ("EnvReport(name='gymnasium'", "optimal: arrives in 100%"),
 }
 
 
@@ -44,3 +45,6 @@ def test_an_example_runs(name, tmp_path):
         shares = {line.split(":")[0].strip(): line for line in said.splitlines()[1:]}
         percent = {who: int(line.split("for ")[1].split("%")[0]) for who, line in shares.items()}
         assert percent["trained"] > percent["random"] + 30
+    if name.startswith("04"):
+        assert "trained: arrives in 100%" in said
+        assert "warmup: arrives in 0%" in said
