@@ -15,6 +15,7 @@ SAYS = {
     "02_rows_and_a_reward.py": ("after training:  +", "prompts that were held out"),
     "03_an_env_of_your_own.py": ("EnvReport(name='crossing'", "crossings never seen"),
     "04_a_real_model.py": ("after training", "asked of a new lake, it says:"),
+    "05_a_gymnasium_env.py": ("EnvReport(name='gymnasium'", "optimal: arrives in 100%"),
     "06_tools.py": ("EnvReport(name='cups'", '"enum": ["red", "green", "blue"]', "<tool_call>"),
 }
 
@@ -47,3 +48,6 @@ def test_an_example_runs(name, tmp_path, small_model):
         shares = {line.split(":")[0].strip(): line for line in said.splitlines() if "% of" in line}
         percent = {who: int(line.split("for ")[1].split("%")[0]) for who, line in shares.items()}
         assert percent["trained"] > percent["random"] + 30
+    if name.startswith("04"):
+        assert "trained: arrives in 100%" in said
+        assert "warmup: arrives in 0%" in said

@@ -193,6 +193,16 @@ def test_a_person_plays_by_first_letters():
         assert "score" not in left.stdout
 
 
+def test_a_person_plays_by_numbers():
+    options = ["env.options.id=MountainCarContinuous", "repeat=10", "steps=20"]
+    arguments = ["play", "gymnasium", *(part for pair in options for part in ("--set", pair))]
+    played = CliRunner().invoke(app, arguments, input="2\nforwards\n1\n-0.5\n")
+    assert played.exit_code == 0
+    for typed in ("2", "forwards"):
+        assert f"'{typed}' is no action: give a number from -1 to 1" in played.stdout
+    assert "the step limit after 2 steps, score 0" in played.stdout
+
+
 def test_check_measures_an_env(turnwise):
     result = turnwise("check", "frozen-lake", "--set", "size=5", "--json")
     assert result.exit_code == 0

@@ -133,7 +133,10 @@ def envs(as_json: AsJson = False) -> None:
             "reward_timing": env.reward_timing,
             "branching": env.branching,
             "options": {
-                key: {"default": field.default, "help": field.description}
+                key: {
+                    "default": field.get_default(call_default_factory=True),
+                    "help": field.description,
+                }
                 for key, field in env.config_class.model_fields.items()
             },
         }

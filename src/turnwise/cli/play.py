@@ -13,7 +13,7 @@ from turnwise.cli.options import console, say
 from turnwise.envs import make_env
 from turnwise.envs.base import Env, Observation
 from turnwise.envs.tool_calls import CLOSE, OPEN
-from turnwise.errors import ConfigError, unknown_name
+from turnwise.errors import ConfigError, IllegalActionError, unknown_name
 from turnwise.noise import generator, world_generator
 from turnwise.recipe import parse_override
 from turnwise.rollout import guarded
@@ -24,9 +24,14 @@ TIMEOUT = 60.0
 """Seconds that one call of the env may take."""
 
 
+OPTIONS = "env.options."
+"""What stands before an env's options in recipes, and may stand there here."""
+
+
 def env_with(name: str, sets: Sequence[str]) -> Env[Any]:
     """Return the env called `name` with its options from "key=value" pairs."""
-    return make_env(name, **dict(parse_override(pair) for pair in sets))
+    pairs = (parse_override(pair.removeprefix(OPTIONS)) for pair in sets)
+    return make_env(name, **dict(pairs))
 
 
 def play_env(
@@ -59,7 +64,13 @@ def _play_by_hand(env: Env[Any], task: Task, baseline: str | None, seed: int) ->
             action = _ask(observation)
         if action is None:
             return
-        step = env.step(state, role, action, rng)
+        try:
+            step = env.step(state, role, action, rng)
+        except IllegalActionError as refused:
+            if baseline is not None:
+                raise
+            say(str(refused))
+            continue
         state, total = step.state, total + 1
         if step.terminated or step.truncated:
             say(env.render(state))

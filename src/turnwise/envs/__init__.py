@@ -12,6 +12,7 @@ from turnwise.envs.base import Baseline, Chances, Env, Exact, Level, Observation
 from turnwise.envs.baselines import BaselineScore, clustered_stderr, score_baselines
 from turnwise.envs.check import EnvReport, check_env
 from turnwise.envs.frozen_lake import FrozenLake, FrozenLakeConfig
+from turnwise.envs.gym_env import GymnasiumConfig, GymnasiumEnv
 from turnwise.envs.lake_published import FrozenLakePublished, FrozenLakePublishedConfig
 from turnwise.envs.rows import Rows, RowsConfig
 from turnwise.envs.tool_calls import ToolCall, call_text
@@ -25,6 +26,7 @@ from turnwise.settings import parse
 ENVS: dict[str, type[Env[Any]]] = {
     FrozenLake.name: FrozenLake,
     FrozenLakePublished.name: FrozenLakePublished,
+    GymnasiumEnv.name: GymnasiumEnv,
     Rows.name: Rows,
     Treasure.name: Treasure,
 }
@@ -84,6 +86,8 @@ __all__ = [
     "FrozenLakeConfig",
     "FrozenLakePublished",
     "FrozenLakePublishedConfig",
+    "GymnasiumConfig",
+    "GymnasiumEnv",
     "Level",
     "Observation",
     "Rows",

@@ -121,7 +121,8 @@ class Env(ABC, Generic[S]):
 
     Class attributes: `name`; `roles`; `components`, reward component -> level; `reward_timing`;
     `branching`; `scored_by`; `config_class`, the options; `files`, those of them that name a file.
-    Instances hold the options, and no episode: all of an episode is in `S`.
+    Instances hold the options, and no episode: all of an episode is in `S`. Adapters, which learn
+    their timing and branching from what they adapt, set these two on the instance.
 
     `reset`, `observe`, `step` and `score` must be written. The rest has defaults that are right for
     an env whose tasks differ by their seed, whose text shows all of the state and whose answers are
@@ -132,8 +133,8 @@ class Env(ABC, Generic[S]):
     config_class: ClassVar[type[Settings]] = Settings
     roles: ClassVar[tuple[str, ...]] = ("player",)
     components: ClassVar[Mapping[str, Level]]
-    reward_timing: ClassVar[RewardTiming] = "dense"
-    branching: ClassVar[Branching] = "pure"
+    reward_timing: RewardTiming = "dense"
+    branching: Branching = "pure"
     scored_by: ClassVar[ScoredBy] = "score"
     files: ClassVar[tuple[str, ...]] = ()
 

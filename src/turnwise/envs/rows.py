@@ -30,7 +30,6 @@ from turnwise.envs.base import (
     Env,
     Level,
     Observation,
-    RewardTiming,
     ScoredBy,
     Settlement,
     Step,
@@ -90,7 +89,7 @@ class Rows(Env[RowState]):
     name = "rows"
     config_class = RowsConfig
     components: ClassVar[Mapping[str, Level]] = {}
-    reward_timing: ClassVar[RewardTiming] = "terminal"
+    reward_timing = "terminal"
     scored_by: ClassVar[ScoredBy] = "return"
     files = ("path", "eval_path")
 

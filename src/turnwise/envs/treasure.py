@@ -68,7 +68,7 @@ class Treasure(ToolEnv[TreasureState]):
     name = "treasure"
     config_class = TreasureConfig
     components: ClassVar[Mapping[str, Level]] = {"right": "agent"}
-    reward_timing: ClassVar[RewardTiming] = "terminal"
+    reward_timing: RewardTiming = "terminal"
     most_calls = LOOKS
 
     def __init__(self, config: TreasureConfig | None = None) -> None:

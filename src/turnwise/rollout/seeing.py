@@ -1,7 +1,8 @@
 """How exactly a policy sees: the share of unseen states whose description it writes to the letter.
 
-Owns that one measurement. Replies are sampled at the training temperature, as play will sample
-them; no answer is scored.
+Owns that one measurement. Where an env has no descriptions it is the share of replies that are an
+answer, all that a warm-up can teach there. Replies are sampled at the training temperature, as play
+will sample them; no answer is scored.
 """
 
 from __future__ import annotations

@@ -1,0 +1,37 @@
+"""A Gymnasium env in words, and a model made on the spot that learns to play it.
+
+python examples/05_a_gymnasium_env.py
+
+Any id with discrete or a few continuous actions goes there: see docs/gymnasium.md.
+"""
+
+from __future__ import annotations
+
+import turnwise as tw
+
+SETTINGS = {
+    "env.training.start": "anywhere",  # so that the goal is met before the way to it
+    "env.training.steps": 12,
+    "trainer.iterations": 60,
+    "rehearsal": {"rows": 16, "spans": {"answer": 1.0, "action": 0.3}, "final": {"action": 0.0}},
+    "credit": {"scheme": "gigpo", "gamma": 0.8, "weight": 4.0},
+    "agents.player.max_tokens": 6,
+    "evaluation.test_tasks": 50,
+}
+
+
+def main() -> None:
+    lake = {"id": "FrozenLake-v1", "kwargs": {"is_slippery": False}}
+    env = tw.make_env("gymnasium", **lake, clock=False)
+    print(tw.check_env(env))
+    model = tw.PolicyConfig(nano={"hidden": 64, "layers": 2, "init_std": 0.1})
+    weights = {"gain": 1.0, "invalid": -1.0}
+    outcome = tw.train(model, env=env, reward_weights=weights, settings=SETTINGS)
+    scores = outcome.scores
+    assert scores is not None, "stopped before the end: call again with resume_run=True"
+    for name, score in {**scores.baselines, "trained": scores.score}.items():
+        print(f"{name:>12}: arrives in {score:.0%} of its episodes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,377 @@
+"""Gymnasium envs: any with discrete or a few continuous actions, and a text for what is seen.
+
+Task: an episode of the env `id`, begun by gymnasium's reset from the task's seed; where the env
+    publishes its table of dynamics and keeps to it (Taxi, CliffWalking, FrozenLake), a task is its
+    first state, and an env that begins in a few states only is `fixed`.
+What each role sees: the only role, `player`, reads the observation as `renderer` writes it: by its
+    space, by a built-in text (Taxi, CliffWalking, Blackjack), or by a function of the user's.
+Actions: discrete ones are words; a continuous one is a number, or as many as the env takes, parted
+    by blanks. Numbers out of bounds, like texts that are no number, are refused
+    (`IllegalActionError`) and not clipped: what is done is what was said.
+Rewards: `gain` and `cost` (agent), the env's own reward over `repeat` equal steps in two parts, its
+    positive rewards and its negative ones, so that a recipe may weigh them apart: gain + cost is
+    the reward. The step that terminates adds `bonus`, which no score counts.
+End: terminated as the env says; truncated at `steps` steps of the env. The score is the return
+    between `worst` and `best`, linearly, as a share.
+Chance: each step's generator is handed to the env as its `np_random`; an env whose plays differ in
+    spite of it is refused. Branching is `copy`, or `replay` where the env cannot be copied.
+Baselines: random; `always-<word>`, or always-low, -middle and -high; optimal, where the env has a
+    table; basic-strategy (Blackjack), push-with-velocity (MountainCarContinuous).
+
+Example:
+    >>> env = GymnasiumEnv(GymnasiumConfig(id="CartPole-v1"))
+    >>> task = Task(id="t", env=env.name, seed=0, data={"seed": 0})
+    >>> state = env.reset(task)
+    >>> env.observe(state, "player").text
+    'position 0.01 velocity -0.02 angle -0.046 spin -0.05'
+    >>> step = env.step(state, "player", "LEFT", np.random.default_rng(0))
+    >>> dict(step.rewards), step.terminated
+    ({'gain': 1.0, 'cost': 0.0}, False)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from turnwise.envs.base import Baseline, Env, Level, Observation, Step
+from turnwise.envs.gym_config import GymnasiumConfig
+from turnwise.envs.gym_known import KNOWN, RENDERERS, Known, Renderer, Rule
+from turnwise.envs.gym_spaces import (
+    answers_for,
+    check_readable,
+    decimals_of,
+    number_words,
+    observation_text,
+)
+from turnwise.envs.gym_tables import MOST_CELLS, Table, table_of
+from turnwise.envs.gym_worlds import Origin, Outcome, World, maker, open_world
+from turnwise.errors import ConfigError, DataError, EnvError, unknown_name
+from turnwise.imports import MISTAKES, is_import_name, load_object
+from turnwise.noise import generator
+from turnwise.types import Task
+
+PLAIN = "plain"
+FEW_STARTS = 10
+"""So many first states, or fewer, are in every split: a hash would leave a split empty."""
+LOOKS = 20
+"""Random episodes that are looked at for words and for returns."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class GymState:
+    """Where an episode is: what was seen last, the return so far, and the way back (`memory`)."""
+
+    observation: Any
+    memory: Any
+    steps: int = 0
+    total: float = 0.0
+    ended: bool = False
+
+
+class GymnasiumEnv(Env[GymState]):
+    """A gymnasium env as one of turnwise's."""
+
+    name = "gymnasium"
+    config_class = GymnasiumConfig
+    components: ClassVar[Mapping[str, Level]] = {"gain": "agent", "cost": "agent"}
+    branching = "copy"
+
+    def __init__(self, config: GymnasiumConfig | None = None) -> None:
+        self.config: GymnasiumConfig = config or GymnasiumConfig()
+        make, spec = maker(self.config.id, self.config.kwargs)
+        self._known = KNOWN.get(spec.name, Known()) if spec else Known()
+        live = make()
+        names = self.config.actions
+        if not names and isinstance(live.action_space, spaces.Discrete):
+            names = self._known.actions
+        self.answers = answers_for(live.action_space, names, self.config.action_decimals)
+        self._space = live.observation_space
+        self._renderer = self._find_renderer()
+        own = spec.max_episode_steps if spec else None
+        self.limit = self._needed("steps", self.config.steps or own or self._known.steps)
+        self._world: World = open_world(
+            make, lambda rng: self.answers.read(self.answers.draw(rng)), self.config.branching
+        )
+        self.branching = self._world.branching
+        self.reward_timing = self.config.reward_timing or self._known.reward_timing
+        self._table: Table | None = table_of(self._world)
+        if self.config.start == "anywhere" and self._table is None:
+            raise ConfigError(
+                f"start = 'anywhere' needs an env with a table of its dynamics, which "
+                f"{self.config.id!r} has not: use wander"
+            )
+        if self.config.wander and self._table is not None:
+            raise ConfigError(
+                f"wander = {self.config.wander}: {self.config.id!r} has a table of its dynamics; "
+                "use start = 'anywhere'"
+            )
+        self._worst, self._best = self._bounds(spec is not None and spec.name in KNOWN)
+        self._show(self._world.reset(Origin(seed=0)).observation)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the env begins in a few states only, which are then in every split."""
+        if self._table is None or self.config.start == "anywhere":
+            return False
+        return bool(np.count_nonzero(self._table.first) <= FEW_STARTS)
+
+    def _needed(self, option: str, value: int | None) -> int:
+        if value is None:
+            raise ConfigError(f"{self.config.id!r} has no step limit: give `{option}`")
+        return value
+
+    def _find_renderer(self) -> Renderer:
+        name = self.config.renderer or self._known.renderer
+        if name != PLAIN and self.config.decimals is not None:
+            raise ConfigError(
+                f"decimals = {self.config.decimals} do not apply to renderer = {name!r}: leave "
+                "them out"
+            )
+        if name == PLAIN:
+            return self._plain_renderer()
+        if name in RENDERERS:
+            return RENDERERS[name]
+        if not is_import_name(name):
+            raise unknown_name("renderer", name, [PLAIN, *RENDERERS])
+        found: Any = load_object(name)
+        if not callable(found):
+            raise ConfigError(f"renderer = {name!r} is no function: expected observation -> text")
+        return cast(Renderer, found)
+
+    def _plain_renderer(self) -> Renderer:
+        space, decimals = self._space, self.config.decimals
+        check_readable(space, f"observations of {self.config.id!r}")
+        if isinstance(space, spaces.Box):
+            decimals_of(space, decimals)
+        elif decimals is not None:
+            raise ConfigError(
+                f"decimals = {decimals} apply to a Box of numbers, and {self.config.id!r} shows a "
+                f"{type(space).__name__}: leave them out, or give a renderer"
+            )
+        names = self._known.names if isinstance(space, spaces.Box) else ()
+        return lambda seen: observation_text(space, seen, decimals, names)
+
+    def _bounds(self, known: bool) -> tuple[float, float]:
+        worst, best = self.config.worst, self.config.best
+        if known:
+            worst = self._known.worst if worst is None else worst
+            if best is None:
+                best = float(self.limit) if self._known.best is None else self._known.best
+        if worst is None or best is None:
+            returns = [self._random_return(number) for number in range(LOOKS)]
+            raise ConfigError(
+                f"{self.config.id!r} needs `worst` and `best`, the returns that score 0 and 1: "
+                f"random play returned {min(returns):g} to {max(returns):g}"
+            )
+        if worst >= best:
+            raise ConfigError(f"worst = {worst:g} must be below best = {best:g}: mend one of them")
+        return worst, best
+
+    def _random_return(self, number: int) -> float:
+        rng = generator(0, "random return", number)
+        state = self._begin(Origin(seed=number))
+        while not state.ended:
+            state, _ = self._go(state, self.answers.draw(rng), rng)
+        return state.total
+
+    def _show(self, observation: Any) -> tuple[str, str]:
+        name = self.config.renderer
+        try:
+            shown = self._renderer(observation)
+        except MISTAKES as cause:
+            raise EnvError(f"renderer = {name!r} raised {cause!r} for {observation!r}") from cause
+        pair = (shown, "") if isinstance(shown, str) else shown
+        texts = isinstance(pair, tuple) and len(pair) == 2
+        if not texts or not all(isinstance(part, str) for part in pair) or not pair[0].strip():
+            raise EnvError(
+                f"renderer = {name!r} returned {shown!r}: return text, or (text, description)"
+            )
+        return pair
+
+    def generate(self, rng: np.random.Generator) -> dict[str, Any]:
+        """Draw a task: `seed` for gymnasium's reset, and what the options add.
+
+        `state` where episodes begin anywhere; `wander`, how many random actions are taken first;
+        `first`, the first state, where the env has a table.
+        """
+        data: dict[str, Any] = {"seed": int(rng.integers(2**31))}
+        if self.config.start == "anywhere":
+            assert self._table is not None
+            data["state"] = int(rng.choice(self._table.reachable))
+        elif self.config.wander:
+            data["wander"] = int(rng.integers(self.config.wander + 1))
+        elif self._table is not None:
+            data["first"] = int(self._world.reset(Origin(seed=data["seed"])).observation)
+        return data
+
+    def canonical(self, data: Mapping[str, Any]) -> str:
+        """Return the env with its first state where it has a table, else with the reset's seed."""
+        first = data.get("state", data.get("first"))
+        problem = f"seed {data['seed']}" if first is None else f"state {first}"
+        return f"{self.config.id} {json.dumps(self.config.kwargs, sort_keys=True)} {problem}"
+
+    def reset(self, task: Task) -> GymState:
+        """Return the first state of `task`.
+
+        Raises:
+            DataError: if the task has no seed, or begins in a state that the env does not reach.
+        """
+        seed, place = task.data.get("seed"), task.data.get("state")
+        if type(seed) is not int or seed < 0:
+            raise DataError(f"task {task.id!r} has seed = {seed!r}: give a whole number from 0 on")
+        if place is not None and (self._table is None or place not in self._table.reachable):
+            raise DataError(f"task {task.id!r} begins in {place!r}, no state of {self.config.id!r}")
+        state = self._begin(Origin(seed=seed, state=place))
+        rng = generator(seed, "wander")
+        for _ in range(task.data.get("wander", 0)):
+            after, _ = self._go(state, self.answers.draw(rng), rng)
+            if after.ended:
+                break
+            state = after
+        return GymState(observation=state.observation, memory=state.memory)
+
+    def _begin(self, origin: Origin) -> GymState:
+        begun = self._world.reset(origin)
+        return GymState(observation=begun.observation, memory=begun.memory)
+
+    def _go(
+        self, state: GymState, action: str, noise: np.random.Generator
+    ) -> tuple[GymState, Outcome]:
+        taken = self.answers.read(action)
+        if state.ended:
+            raise EnvError(f"{self.name}: the episode is over, so it takes no step: reset a task")
+        count = min(self.config.repeat, self.limit - state.steps)
+        done = self._world.step(state.memory, taken, count, noise)
+        steps = state.steps + done.steps
+        after = GymState(
+            observation=done.observation,
+            memory=done.memory,
+            steps=steps,
+            total=state.total + done.reward,
+            ended=done.terminated or done.truncated or steps >= self.limit,
+        )
+        return after, done
+
+    def observe(self, state: GymState, role: str) -> Observation:
+        """Return what the renderer says."""
+        text, description = self._show(state.observation)
+        return Observation(text=text, legal=self.answers.legal, description=description)
+
+    def step(
+        self, state: GymState, role: str, action: str, noise: np.random.Generator
+    ) -> Step[GymState]:
+        """Return what `action` leads to; the env draws from `noise`.
+
+        Raises:
+            IllegalActionError: if `action` is no action of the env.
+            EnvError: if the episode is over.
+        """
+        after, done = self._go(state, action, noise)
+        bonus = self.config.bonus if done.terminated else 0.0
+        return Step(
+            state=after,
+            rewards={
+                "gain": done.gain + max(0.0, bonus),
+                "cost": done.cost + min(0.0, bonus),
+            },
+            terminated=done.terminated,
+            truncated=after.ended and not done.terminated,
+            info={"return": after.total, "steps": after.steps},
+        )
+
+    def score(self, state: GymState) -> float:
+        """Return how far the return is on the way from `worst` to `best`, in [0, 1]."""
+        share = (state.total - self._worst) / (self._best - self._worst)
+        return float(np.clip(share, 0.0, 1.0))
+
+    def state_key(self, state: GymState, role: str) -> str:
+        """Return the observation, unrounded, and with `clock` the steps left.
+
+        What the observation hides is not in it: turns are compared by what was seen.
+        """
+        seen = _exact(state.observation)
+        return f"{seen}/{self.limit - state.steps}" if self.config.clock else seen
+
+    def random_action(self, state: GymState, role: str, rng: np.random.Generator) -> str:
+        """Return a uniformly random action."""
+        return self.answers.draw(rng)
+
+    def baselines(self) -> Mapping[str, Baseline]:
+        """Return random play, constants, known rules, and the optimum where there is a table."""
+        found: dict[str, Baseline] = {"random": lambda state, rng: self.answers.draw(rng)}
+        found |= {name: _always(word) for name, word in self.answers.constants().items()}
+        if not self.config.actions:
+            found |= {name: _ruled(rule) for name, rule in self._known.rules.items()}
+        if self._values is not None:
+            found["optimal"] = self._optimal
+        return found
+
+    @cached_property
+    def _values(self) -> NDArray[np.float64] | None:
+        table = self._table
+        if table is None or self.limit * table.chance[:, :, 0].size > MOST_CELLS:
+            return None
+        return table.values(self.limit, self.config.repeat)
+
+    def _optimal(self, state: GymState, rng: np.random.Generator) -> str:
+        assert self._values is not None
+        left = -(-(self.limit - state.steps) // self.config.repeat)
+        return self.answers.legal[int(self._values[left, int(state.observation)].argmax())]
+
+    @cached_property
+    def _words(self) -> tuple[str, ...]:
+        """Words of actions, of the numbers that are seen, and of what random play meets."""
+        plain = self.config.renderer in (None, PLAIN) and self._known.renderer == PLAIN
+        found = dict.fromkeys(self.answers.words)
+        found |= dict.fromkeys(number_words(self._space, self.config.decimals) if plain else ())
+        rng = generator(0, "words")
+        if self._table is not None:
+            states = [GymState(observation=s, memory=None) for s in self._table.reachable]
+        else:
+            states = [s for seed in range(LOOKS) for s in self._wandered(seed, rng)]
+        for state in states:
+            for text in self._show(state.observation):
+                found |= dict.fromkeys(text.split())
+        return tuple(found)
+
+    def _wandered(self, seed: int, rng: np.random.Generator) -> list[GymState]:
+        states = [self._begin(Origin(seed=seed))]
+        while not states[-1].ended:
+            states.append(self._go(states[-1], self.answers.draw(rng), rng)[0])
+        return states
+
+    def words(self) -> tuple[str, ...]:
+        """Return the words of actions and observations."""
+        return self._words
+
+    def render(self, state: GymState) -> str:
+        """Return what the player reads, with the return so far and the steps left."""
+        text, _ = self._show(state.observation)
+        return f"{text}\nreturn {state.total:g}, {self.limit - state.steps} steps left"
+
+
+def _always(word: str) -> Baseline:
+    return lambda state, rng: word
+
+
+def _ruled(rule: Rule) -> Baseline:
+    return lambda state, rng: rule(state.observation)
+
+
+def _exact(observation: Any) -> str:
+    """Return an observation as text in which different ones differ."""
+    if isinstance(observation, np.ndarray):
+        return f"{observation.dtype}{observation.shape}{observation.tobytes().hex()}"
+    if isinstance(observation, Mapping):
+        return str({key: _exact(value) for key, value in sorted(observation.items())})
+    if isinstance(observation, tuple | list):
+        return str([_exact(value) for value in observation])
+    return str(observation)

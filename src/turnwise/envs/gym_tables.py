@@ -1,0 +1,132 @@
+"""Gymnasium envs that publish their dynamics, `P[state][action]`: the table, and its optimum.
+
+Owns the reading of such tables, the check that steps obey them, the states that play can reach,
+and exact values. Knows nothing of text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from turnwise.envs.gym_worlds import Live, Origin, World
+from turnwise.noise import generator
+
+PROBES = 300
+MOST_CELLS = 50_000_000
+"""The most entries of a value table: steps x states x actions."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Table:
+    """Dynamics of a finite env.
+
+    Shapes [states, actions, outcomes]: `chance`, `after` (state), `reward`, `ends`; `first`
+    [states] is the distribution of states after a reset.
+    """
+
+    chance: NDArray[np.float64]
+    after: NDArray[np.int64]
+    reward: NDArray[np.float64]
+    ends: NDArray[np.bool_]
+    first: NDArray[np.float64]
+
+    @cached_property
+    def reachable(self) -> tuple[int, ...]:
+        """States from which an episode goes on, that play meets, ascending."""
+        found = set(np.flatnonzero(self.first).tolist())
+        front = list(found)
+        while front:
+            state = front.pop()
+            goes_on = (self.chance[state] > 0) & ~self.ends[state]
+            for after in set(self.after[state][goes_on].tolist()) - found:
+                found.add(after)
+                front.append(after)
+        return tuple(sorted(found))
+
+    def values(self, steps: int, repeat: int) -> NDArray[np.float64]:
+        """Return the best expected return [decisions left + 1, states, actions], undiscounted.
+
+        Backward induction over `steps`; a decision is `repeat` equal steps, the last one fewer.
+        """
+        decisions = -(-steps // repeat)
+        found = np.zeros((decisions + 1, *self.chance.shape[:2]))
+        for left in range(1, decisions + 1):
+            count = min(repeat, steps - (decisions - left) * repeat)
+            value = np.broadcast_to(found[left - 1].max(axis=1)[:, None], found.shape[1:])
+            for _ in range(count):
+                columns = np.arange(value.shape[1])[None, :, None]
+                later = np.where(self.ends, 0.0, value[self.after, columns])
+                value = (self.chance * (self.reward + later)).sum(axis=2)
+            found[left] = value
+        return found
+
+
+def read_table(env: Live) -> Table | None:
+    """Return the table of an env that has one, with its state in `s`; else None."""
+    core = env.unwrapped
+    fields, space, actions = vars(core), core.observation_space, core.action_space
+    first, dynamics = fields.get("initial_state_distrib"), fields.get("P")
+    if not (isinstance(space, spaces.Discrete) and isinstance(actions, spaces.Discrete)):
+        return None
+    if space.start or actions.start or first is None or not isinstance(dynamics, Mapping):
+        return None
+    shape = (int(space.n), int(actions.n))
+    try:
+        most = max(len(dynamics[s][a]) for s in range(shape[0]) for a in range(shape[1]))
+        table = Table(
+            chance=np.zeros((*shape, most)),
+            after=np.zeros((*shape, most), dtype=np.int64),
+            reward=np.zeros((*shape, most)),
+            ends=np.zeros((*shape, most), dtype=bool),
+            first=np.asarray(first, dtype=float),
+        )
+        for state, action in np.ndindex(shape):
+            for k, (chance, after, reward, ends) in enumerate(dynamics[state][action]):
+                place = (state, action, k)
+                table.chance[place], table.after[place] = float(chance), int(after)
+                table.reward[place], table.ends[place] = float(reward), bool(ends)
+    except (KeyError, TypeError, ValueError):
+        return None
+    fits = np.allclose(table.chance.sum(axis=2), 1.0) and table.first.shape == shape[:1]
+    return table if fits else None
+
+
+def obeyed(table: Table, world: World) -> bool:
+    """Whether steps of `world` do what `table` says, from states all over it.
+
+    Taxi's fickle passenger, for one, is not in its table.
+    """
+    rng = generator(0, "table")
+    for number in range(PROBES):
+        state = int(rng.choice(table.reachable))
+        action = int(rng.integers(table.chance.shape[1]))
+        begun = world.reset(Origin(seed=number, state=state))
+        done = world.step(begun.memory, action, 1, rng)
+        outcome = (
+            (table.chance[state, action] > 0)
+            & (table.after[state, action] == done.observation)
+            & np.isclose(table.reward[state, action], done.reward)
+            & (table.ends[state, action] == done.terminated)
+        )
+        if not outcome.any() or done.truncated:
+            return False
+    return True
+
+
+def table_of(world: World) -> Table | None:
+    """Return the table of an env, if it has one and keeps to it."""
+    table = read_table(world.env) if _plain(world) else None
+    return table if table is not None and table.reachable and obeyed(table, world) else None
+
+
+def _plain(world: World) -> bool:
+    """Whether what the outermost wrapper shows and takes is what the table speaks of."""
+    outer, core = world.env, world.env.unwrapped
+    same = outer.observation_space == core.observation_space
+    return same and outer.action_space == core.action_space

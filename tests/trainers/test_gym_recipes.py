@@ -1,0 +1,35 @@
+"""The shipped gymnasium recipes train from end to end, and are told beside their baselines."""
+
+from __future__ import annotations
+
+import pytest
+
+from turnwise import api
+from turnwise.recipe import load_recipe
+from turnwise.runs import Run
+from turnwise.runs.metrics import read_metrics
+
+TINY = (
+    "preset=smoke",
+    "policies.main.nano={hidden=32,layers=2,heads=2,kv_heads=1,head_dim=16,intermediate=64}",
+    "policies.main.device=cpu",
+    "engine.probe_tokens=64",
+    "forest.probe_tokens=64",
+)
+RIVALS = {
+    "taxi": "optimal",
+    "cliff-walking": "optimal",
+    "blackjack": "basic-strategy",
+    "mountain-car-continuous": "push-with-velocity",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RIVALS)
+def test_a_gymnasium_recipe_trains_from_end_to_end(name, tmp_path):
+    outcome = api.train(load_recipe(name, TINY), run=tmp_path / "run")
+    assert outcome.finished and outcome.scores is not None
+    assert {"random", "warmup", RIVALS[name]} <= set(outcome.scores.baselines)
+    records = read_metrics(Run.open(tmp_path / "run").metrics)
+    assert [record["phase"] for record in records] == ["warmup"] * 2 + ["train"] * 2
+    assert f"baseline: {RIVALS[name]}" in Run.open(tmp_path / "run").report.read_text()
