@@ -311,25 +311,27 @@ def _costs(env: Env[Any], task: Task, seed: int) -> dict[str, float]:
     noise = np.random.default_rng(seed)
     action = env.random_action(start, role, noise)
     later = env.step(start, role, action, noise).state
-    calls: dict[str, Callable[[], Any]] = {
-        "reset": lambda: env.reset(task),
-        "observe": lambda: env.observe(later, role),
-        "step": lambda: env.step(env.reset(task), role, action, noise),
-        "branch": lambda: env.step(start, role, action, noise),
+    calls: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+        "reset": (lambda: task, env.reset),
+        "observe": (lambda: later, lambda state: env.observe(state, role)),
+        "step": (lambda: env.reset(task), lambda state: env.step(state, role, action, noise)),
+        "branch": (lambda: start, lambda state: env.step(state, role, action, noise)),
     }
-    costs = {name: _microseconds(call) for name, call in calls.items()}
-    costs["step"] = max(0.0, costs["step"] - costs["reset"])
-    return costs
+    return {name: _microseconds(*both) for name, both in calls.items()}
 
 
-def _microseconds(call: Callable[[], Any]) -> float:
-    call()
-    return min(_mean_microseconds(call) for _ in range(WINDOWS))
+def _microseconds(prepare: Callable[[], Any], call: Callable[[Any], Any]) -> float:
+    call(prepare())
+    return min(_mean_microseconds(prepare, call) for _ in range(WINDOWS))
 
 
-def _mean_microseconds(call: Callable[[], Any]) -> float:
-    began, count = time.perf_counter(), 0
+def _mean_microseconds(prepare: Callable[[], Any], call: Callable[[Any], Any]) -> float:
+    """Return the mean time of `call` on what `prepare` returned, which is not counted."""
+    began, spent, count = time.perf_counter(), 0.0, 0
     while time.perf_counter() - began < BUDGET:
-        call()
+        given = prepare()
+        before = time.perf_counter()
+        call(given)
+        spent += time.perf_counter() - before
         count += 1
-    return 1e6 * (time.perf_counter() - began) / count
+    return 1e6 * spent / count
