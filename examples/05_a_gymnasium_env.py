@@ -12,7 +12,7 @@ import turnwise as tw
 SETTINGS = {
     "env.training.start": "anywhere",  # so that the goal is met before the way to it
     "env.training.steps": 12,
-    "trainer.iterations": 60,
+    "trainer.iterations": 40,
     "rehearsal": {"rows": 16, "spans": {"answer": 1.0, "action": 0.3}, "final": {"action": 0.0}},
     "credit": {"scheme": "gigpo", "gamma": 0.8, "weight": 4.0},
     "agents.player.max_tokens": 6,
