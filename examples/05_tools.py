@@ -14,6 +14,12 @@ from typing import Literal
 import turnwise as tw
 
 CUPS = ("red", "green", "blue")
+SETTINGS = {
+    "trainer.iterations": 40,
+    "optimizer.lr": 5e-4,
+    "rehearsal": {"rows": 16, "spans": {"think": 5.0, "answer": 1.0}, "final": {"answer": 0.0}},
+    "evaluation.target": 1.0,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +78,7 @@ def main() -> None:
     print("the chat template is given", json.dumps(env.tools["lift"].schema["function"]), "\n")
     print(tw.check_env(env), "\n")
     small = tw.PolicyConfig(nano={"hidden": 64, "layers": 2})
-    outcome = tw.train(small, env=Cups, settings={"trainer.iterations": 25})
+    outcome = tw.train(small, env=Cups, settings=SETTINGS)
     scores = outcome.scores
     assert scores is not None, "stopped before the end: call again with resume_run=True"
     for name, score in {**scores.baselines, "trained": scores.score}.items():
