@@ -60,7 +60,7 @@ class Treasure(ToolEnv[TreasureState]):
         >>> chance = np.random.default_rng(0)
         >>> looked = env.step(state, "player", call_text("look", chest="flint"), chance).state
         >>> env.observe(looked, "player").messages[0].content
-        'flint 5'
+        'coins: flint 5'
         >>> env.score(env.step(looked, "player", "flint", chance).state)
         1.0
     """
@@ -88,7 +88,7 @@ class Treasure(ToolEnv[TreasureState]):
         """
         if chest not in state.coins:
             raise IllegalActionError(f"no chest {chest[:40]!r}")
-        return f"{chest} {state.coins[chest]}"
+        return f"coins: {chest} {state.coins[chest]}"
 
     def generate(self, rng: np.random.Generator) -> dict[str, Any]:
         """Draw the coins and the two chests that are compared."""
@@ -105,13 +105,13 @@ class Treasure(ToolEnv[TreasureState]):
         return TreasureState(coins=dict(task.data["coins"]), pair=(first, second))
 
     def ask(self, state: TreasureState, role: str) -> Observation:
-        """Ask which of the two holds more; the description says what is known of them."""
+        """Ask which of the two holds more; described by the looks, the last first, and the two."""
         first, second = state.pair
-        known = _seen(state)
+        shown = [f"{name} {coins}" for name, coins in _seen(state).items()]
         return Observation(
             text=f"more coins: {first} or {second} ?",
             legal=state.pair,
-            description=" ".join(f"{name} {known.get(name, '?')}" for name in state.pair),
+            description=" ".join([*reversed(shown), "?", *state.pair]),
         )
 
     def answer(
@@ -148,8 +148,8 @@ class Treasure(ToolEnv[TreasureState]):
 
 def _seen(state: TreasureState) -> dict[str, int]:
     """Return the coins of the chests that were looked into."""
-    shown = (told.result.split() for told in state.told if not told.result.startswith("error"))
-    return {name: int(coins) for name, coins in shown}
+    shown = (told.result.split() for told in state.told if told.result.startswith("coins: "))
+    return {name: int(coins) for _, name, coins in shown}
 
 
 def _one_look(state: TreasureState, rng: np.random.Generator) -> str:
