@@ -14,7 +14,13 @@ SAYS = {
     "01_play_an_env.py": ("score 1", "optimal  1.00 ± 0.00"),
     "02_rows_and_a_reward.py": ("after training:  +", "prompts that were held out"),
     "03_an_env_of_your_own.py": ("EnvReport(name='crossing'", "crossings never seen"),
-    "05_tools.py": ("EnvReport(name='cups'", '"enum": ["red", "green", "blue"]', "<tool_call>"),
+    "05_tools.py": (
+        "EnvReport(name='cups'",
+        '"enum": ["red", "green", "blue"]',
+        "tool: error: lift: cup: Input should be 'red', 'green' or 'blue'",
+        "tool: ring",
+        "score 1",
+    ),
 }
 
 
@@ -41,7 +47,7 @@ def test_an_example_runs(name, tmp_path):
     if name.startswith("02"):
         before, after = (float(line.split()[2].strip(",")) for line in said.splitlines()[:2])
         assert after - before > 0.5
-    if name.startswith(("03", "05")):
-        shares = {line.split(":")[0].strip(): line for line in said.splitlines() if "% of" in line}
+    if name.startswith("03"):
+        shares = {line.split(":")[0].strip(): line for line in said.splitlines()[1:]}
         percent = {who: int(line.split("for ")[1].split("%")[0]) for who, line in shares.items()}
         assert percent["trained"] > percent["random"] + 30
