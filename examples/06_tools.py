@@ -1,8 +1,6 @@
-"""An env with a tool, and a model that learns to call it before it answers.
+"""An env with a tool: what a model is told of it, and a game with two calls and an answer.
 
-    python examples/06_tools.py
-
-The model is made on the spot; "Qwen/Qwen3-0.6B" sees the same tools through its own chat template.
+python examples/06_tools.py
 """
 
 from __future__ import annotations
@@ -11,7 +9,10 @@ import json
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+
 import turnwise as tw
+from turnwise.envs import call_text
 
 CUPS = ("red", "green", "blue")
 
@@ -69,18 +70,21 @@ class Cups(tw.ToolEnv[State]):
 
 def main() -> None:
     env = Cups()
-    print("the chat template is given", json.dumps(env.tools["lift"].schema["function"]), "\n")
+    print("a chat template is given", json.dumps(env.tools["lift"].schema["function"]), "\n")
     print(tw.check_env(env), "\n")
-    small = tw.PolicyConfig(nano={"hidden": 64, "layers": 2})
-    outcome = tw.train(small, env=Cups, settings={"trainer.iterations": 25})
-    scores = outcome.scores
-    assert scores is not None, "stopped before the end: call again with resume_run=True"
-    for name, score in {**scores.baselines, "trained": scores.score}.items():
-        print(f"{name:>8}: right for {score:.0%} of {scores.tasks} games never seen")
-    episode = tw.play_run(outcome.run, env, tw.Task(id="t", env="cups", seed=0, data={
-        "under": {"red": "pea", "green": "ring", "blue": "coin"}, "asked": "green"}))  # fmt: skip
-    for turn in episode.turns:
-        print("\nsays:", turn.text)
+
+    # one game, as a model's replies lead through it; train one with tw.train(model, env=Cups)
+    under = {"red": "pea", "green": "ring", "blue": "coin"}
+    state = env.reset(tw.Task(id="t", env="cups", seed=0, data={"under": under, "asked": "green"}))
+    chance = np.random.default_rng(0)
+    print(env.observe(state, "player").text)
+    for action in (call_text("lift", cup="gold"), call_text("lift", cup="green"), "ring"):
+        step = env.step(state, "player", action, chance)
+        state = step.state
+        print(action)
+        for message in env.observe(state, "player").messages:
+            print(f"{message.role}: {message.content}")
+    print(f"score {env.score(state):g}")
 
 
 if __name__ == "__main__":

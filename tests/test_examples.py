@@ -16,7 +16,13 @@ SAYS = {
     "03_an_env_of_your_own.py": ("EnvReport(name='crossing'", "crossings never seen"),
     "04_a_real_model.py": ("after training", "asked of a new lake, it says:"),
     "05_a_gymnasium_env.py": ("EnvReport(name='gymnasium'", "optimal: arrives in 100%"),
-    "06_tools.py": ("EnvReport(name='cups'", '"enum": ["red", "green", "blue"]', "<tool_call>"),
+    "06_tools.py": (
+        "EnvReport(name='cups'",
+        '"enum": ["red", "green", "blue"]',
+        "tool: error: lift: cup: Input should be 'red', 'green' or 'blue'",
+        "tool: ring",
+        "score 1",
+    ),
 }
 
 
@@ -44,10 +50,10 @@ def test_an_example_runs(name, tmp_path, small_model):
     if name.startswith("02"):
         before, after = (float(line.split()[2].strip(",")) for line in said.splitlines()[:2])
         assert after - before > 0.5
-    if name.startswith(("03", "05")):
-        shares = {line.split(":")[0].strip(): line for line in said.splitlines() if "% of" in line}
+    if name.startswith("03"):
+        shares = {line.split(":")[0].strip(): line for line in said.splitlines()[1:]}
         percent = {who: int(line.split("for ")[1].split("%")[0]) for who, line in shares.items()}
         assert percent["trained"] > percent["random"] + 30
-    if name.startswith("04"):
+    if name.startswith("05"):
         assert "trained: arrives in 100%" in said
         assert "warmup: arrives in 0%" in said

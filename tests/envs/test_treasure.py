@@ -66,8 +66,11 @@ def test_the_contract_is_kept():
 
 def test_what_is_known_is_described_and_nothing_more():
     state = state_of(4, 7)
-    assert ENV.observe(state, "player").description == "amber ? birch ?"
-    for chest, known in (("hazel", "amber ? birch ?"), ("birch", "amber ? birch 7")):
+    assert ENV.observe(state, "player").description == "? amber birch"
+    for chest, known in (
+        ("hazel", "hazel 6 ? amber birch"),
+        ("birch", "birch 7 hazel 6 ? amber birch"),
+    ):
         state = ENV.step(state, "player", call_text("look", chest=chest), None).state
         assert ENV.observe(state, "player").description == known
     assert "4" not in ENV.observe(state, "player").text.replace("-> 4", "")
@@ -78,4 +81,4 @@ def test_what_is_known_is_described_and_nothing_more():
 def test_a_chest_that_is_not_there_is_an_error():
     step = ENV.step(state_of(4, 7), "player", call_text("look", chest="oak"), None)
     assert step.state.told[0].result == "error: no chest 'oak'"
-    assert ENV.observe(step.state, "player").description == "amber ? birch ?"
+    assert ENV.observe(step.state, "player").description == "? amber birch"

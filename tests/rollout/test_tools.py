@@ -46,9 +46,9 @@ def play(renderer, replies, **agent):
 
 def test_two_looks_and_an_answer_are_three_turns_of_one_row(renderer):
     replies = [
-        demonstration("amber ? birch ?", AMBER),
-        demonstration("amber 4 birch ?", BIRCH),
-        demonstration("amber 4 birch 9", "birch"),
+        demonstration("? amber birch", AMBER),
+        demonstration("amber 4 ? amber birch", BIRCH),
+        demonstration("birch 9 amber 4 ? amber birch", "birch"),
     ]
     episode = play(renderer, replies)
     assert (episode.score, episode.terminated, episode.error) == (1.0, True, None)
@@ -56,8 +56,8 @@ def test_two_looks_and_an_answer_are_three_turns_of_one_row(renderer):
     assert [turn.rewards["seeing"] for turn in episode.turns] == [1.0, 1.0, 1.0]
     assert [turn.text for turn in episode.turns] == replies
     last = renderer.tokenizer.decode(episode.turns[-1].prompt_ids)
-    assert "<|im_start|>tool\n4<|im_end|>" in last
-    assert "<|im_start|>tool\n9<|im_end|>" in last
+    assert "<|im_start|>tool\ncoins: amber 4<|im_end|>" in last
+    assert "<|im_start|>tool\ncoins: birch 9<|im_end|>" in last
     assert last.count("more coins") == 1
     (row,) = samples_from_episodes([episode], {turn.id: {"": 1.0} for turn in episode.turns})
     for number, turn in enumerate(episode.turns):
@@ -69,7 +69,7 @@ def test_both_looks_in_one_reply(renderer):
     episode = play(renderer, [f"{AMBER}\n{BIRCH}", "<answer> birch </answer>"])
     assert (episode.score, len(episode.turns)) == (1.0, 2)
     last = renderer.tokenizer.decode(episode.turns[-1].prompt_ids)
-    assert "tool\n4<|im_end|>\n<|im_start|>tool\n9<|im_end|>" in last
+    assert "tool\ncoins: amber 4<|im_end|>\n<|im_start|>tool\ncoins: birch 9<|im_end|>" in last
 
 
 def test_a_reply_that_calls_does_not_answer(renderer):

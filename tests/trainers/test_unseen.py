@@ -7,10 +7,11 @@ import itertools
 import pytest
 
 from turnwise.errors import ConfigError
-from turnwise.recipe import load_recipe, recipe_names
+from turnwise.recipe import load_recipe, recipe_names, recipe_summary
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers.sft import rows_for
 
+LAKES = [name for name in recipe_names() if recipe_summary(name)["env"] == "frozen-lake"]
 TINY = "policies.main.nano={hidden=16,layers=1,heads=2,kv_heads=1,head_dim=8,intermediate=16}"
 
 
@@ -44,7 +45,7 @@ def learned_from(session, recipe):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", LAKES)
 @pytest.mark.parametrize(
     "overrides",
     [(), ("seed=1",), ("seed=2", "env.training.mirrored=true", "env.options.slippery=true")],

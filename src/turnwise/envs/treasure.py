@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import Field
 
 from turnwise.envs.base import Baseline, Level, Observation, RewardTiming, Step
-from turnwise.envs.tool_calls import call_text, read_call
+from turnwise.envs.tool_calls import call_text
 from turnwise.envs.tools import ToolEnv, ToolState, tool
 from turnwise.errors import EnvError, IllegalActionError
 from turnwise.settings import Settings
@@ -60,7 +60,7 @@ class Treasure(ToolEnv[TreasureState]):
         >>> chance = np.random.default_rng(0)
         >>> looked = env.step(state, "player", call_text("look", chest="flint"), chance).state
         >>> env.observe(looked, "player").messages[0].content
-        '5'
+        'coins: flint 5'
         >>> env.score(env.step(looked, "player", "flint", chance).state)
         1.0
     """
@@ -76,7 +76,7 @@ class Treasure(ToolEnv[TreasureState]):
         self.chests = CHESTS[: self.config.chests]
 
     @tool
-    def look(self, state: TreasureState, chest: str) -> int:
+    def look(self, state: TreasureState, chest: str) -> str:
         """Look into a chest.
 
         Args:
@@ -84,11 +84,11 @@ class Treasure(ToolEnv[TreasureState]):
             chest: The name of the chest.
 
         Returns:
-            How many coins it holds.
+            Its name and how many coins it holds.
         """
         if chest not in state.coins:
             raise IllegalActionError(f"no chest {chest[:40]!r}")
-        return state.coins[chest]
+        return f"coins: {chest} {state.coins[chest]}"
 
     def generate(self, rng: np.random.Generator) -> dict[str, Any]:
         """Draw the coins and the two chests that are compared."""
@@ -105,13 +105,13 @@ class Treasure(ToolEnv[TreasureState]):
         return TreasureState(coins=dict(task.data["coins"]), pair=(first, second))
 
     def ask(self, state: TreasureState, role: str) -> Observation:
-        """Ask which of the two holds more; the description says what is known of them."""
+        """Ask which of the two holds more; described by the looks, the last first, and the two."""
         first, second = state.pair
-        known = _seen(state)
+        shown = [f"{name} {coins}" for name, coins in _seen(state).items()]
         return Observation(
             text=f"more coins: {first} or {second} ?",
             legal=state.pair,
-            description=" ".join(f"{name} {known.get(name, '?')}" for name in state.pair),
+            description=" ".join([*reversed(shown), "?", *state.pair]),
         )
 
     def answer(
@@ -148,9 +148,8 @@ class Treasure(ToolEnv[TreasureState]):
 
 def _seen(state: TreasureState) -> dict[str, int]:
     """Return the coins of the chests that were looked into."""
-    named = (told.call for told in state.told if told.result.isdecimal())
-    names = [str(read_call(call).arguments["chest"]) for call in named]
-    return {name: state.coins[name] for name in names}
+    shown = (told.result.split() for told in state.told if told.result.startswith("coins: "))
+    return {name: int(coins) for _, name, coins in shown}
 
 
 def _one_look(state: TreasureState, rng: np.random.Generator) -> str:
