@@ -373,6 +373,7 @@ REFUSED = {
     "bounds upside down": ({"id": "Taxi", "worst": 3.0, "best": 1.0}, "must be below best"),
     "bounds below the known": ({"id": "Taxi", "worst": 20.0}, "must be below best = 15"),
     "both kinds of starts": ({"id": "Taxi", "start": "anywhere", "wander": 3}, "drop one"),
+    "resets without anywhere": ({"id": "Taxi", "resets": 0.2}, "use start = 'anywhere'"),
     "to wander with a table": ({"id": "Taxi", "wander": 3}, "use start = 'anywhere'"),
     "anywhere without a table": ({"id": "CartPole", "start": "anywhere"}, "use wander"),
     "no class": ({"id": f"{__file__}:own"}, "no class derived from gymnasium.Env"),
@@ -452,6 +453,21 @@ def test_starts_anywhere_are_states_that_play_can_reach():
         env.reset(task(state=ended[0]))
     with pytest.raises(DataError, match="give a whole number"):
         env.reset(task(seed=-1))
+
+
+def test_a_share_of_starts_anywhere_is_where_scores_are_taken():
+    env = gym_env("CliffWalking", start="anywhere", resets=0.5)
+    drawn = [env.generate(np.random.default_rng(seed)) for seed in range(200)]
+    firsts = [data["first"] for data in drawn if "first" in data]
+    assert set(firsts) == {36} and 70 < len(firsts) < 130
+    assert len({data["state"] for data in drawn if "state" in data}) > 25
+
+
+def test_training_anywhere_meets_the_one_state_that_scores_are_taken_from():
+    tasks = GeneratedTasks(gym_env("CliffWalking", start="anywhere", resets=0.2), "train", seed=0)
+    begun = [tasks.task(i).data for i in range(400)]
+    assert {data["state"] for data in begun if "state" in data} == set(range(37))
+    assert 50 < sum("first" in data for data in begun) < 110
 
 
 def test_wandering_begins_later_and_counts_from_there():

@@ -44,6 +44,8 @@ class GymnasiumConfig(Settings):
     start: Literal["reset", "anywhere"] = "reset"
     """Where episodes begin: where gymnasium's reset puts them, or in any state that play can reach,
     evenly, for envs with a table. Scores are comparable from the reset."""
+    resets: float = Field(default=0.0, ge=0, le=1)
+    """With `start = "anywhere"`: the share of episodes that begin where scores are taken."""
     wander: int = Field(default=0, ge=0)
     """Episodes begin after up to so many uniformly random actions, for envs without a table."""
     clock: bool = True
@@ -64,6 +66,11 @@ class GymnasiumConfig(Settings):
         if self.worst is not None and self.best is not None and self.worst >= self.best:
             raise ConfigError(
                 f"worst = {self.worst} must be below best = {self.best}: they score 0 and 1"
+            )
+        if self.resets and self.start != "anywhere":
+            raise ConfigError(
+                f"resets = {self.resets} with start = {self.start!r}, where every episode begins "
+                "with a reset: leave it out, or use start = 'anywhere'"
             )
         if self.start == "anywhere" and self.wander:
             raise ConfigError("start = 'anywhere' leaves nothing for `wander` to do: drop one")

@@ -118,8 +118,12 @@ class GymnasiumEnv(Env[GymState]):
 
     @property
     def fixed(self) -> bool:
-        """Whether the env begins in a few states only, which are then in every split."""
-        if self._table is None or self.config.start == "anywhere":
+        """Whether the env's own resets lead to a few states only, which are then in every split.
+
+        So are all others where episodes begin anywhere: training that was kept from a third of the
+        states, the one that scores are taken from among them, would be kept from the task.
+        """
+        if self._table is None:
             return False
         return bool(np.count_nonzero(self._table.first) <= FEW_STARTS)
 
@@ -203,7 +207,10 @@ class GymnasiumEnv(Env[GymState]):
         `first`, the first state, where the env has a table.
         """
         data: dict[str, Any] = {"seed": int(rng.integers(2**31))}
-        if self.config.start == "anywhere":
+        afar = self.config.start == "anywhere" and not (
+            self.config.resets and rng.random() < self.config.resets
+        )
+        if afar:
             assert self._table is not None
             data["state"] = int(rng.choice(self._table.reachable))
         elif self.config.wander:

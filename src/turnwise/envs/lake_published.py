@@ -94,6 +94,10 @@ class FrozenLakePublishedConfig(Settings):
     """What a random action is, and so what demonstrations show: any; DOWN or RIGHT, nine times in
     ten; or, as often, what one of the examples answers."""
 
+    thought: Literal["onward", "cell"] = "onward"
+    """What demonstrations think: the same word in every state, or the name of the cell, which only
+    a base can say that reads the board."""
+
     @model_validator(mode="after")
     def _check(self) -> FrozenLakePublishedConfig:
         if self.habit == "copied" and self.examples == "none":
@@ -230,14 +234,17 @@ class FrozenLakePublished(Env[PublishedState]):
         return {name: partial(_replying, player) for name, player in lake_baselines().items()}
 
     def random_action(self, state: PublishedState, role: str, rng: np.random.Generator) -> str:
-        """Return a reply in the published format whose answer follows `habit`."""
+        """Return a reply in the published format that follows `habit` and `thought`."""
         uniform = np.full(len(ACTIONS), 1 / len(ACTIONS))
         chances = np.array(FORWARD) if self.config.habit == "forward" else uniform
         if self.config.habit == "copied":
             shown = [answer for _, answer in EXAMPLES[self.config.examples]]
             shares = np.bincount(shown, minlength=len(ACTIONS)) / len(shown)
             chances = COPIED * shares + (1 - COPIED) * uniform
-        return reply(int(rng.choice(len(ACTIONS), p=chances)))
+        action = int(rng.choice(len(ACTIONS), p=chances))
+        if self.config.thought == "onward":
+            return reply(action)
+        return reply(action, state.lake.lake.name(state.lake.position))
 
     def exact(self, task: Task) -> Exact[PublishedState]:
         """Return how to compute what a player is worth: `lake_visits.player_measures`.
