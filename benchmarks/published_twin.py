@@ -52,8 +52,10 @@ REPAIRS = {
                     "credit.rewards.bonus=none", "credit.rewards.gated=1.0"),
     "visits": ("env.training.visits=even",),
     "KL": ("loss.kl=none", "loss.kl_weight=none"),
-    "generations": ("trainer.tasks_per_iteration=2", "trainer.group_size=8"),
+    "batch": ("trainer.tasks_per_iteration=22", "trainer.group_size=8", "trainer.iterations=400",
+              "optimizer.warmup_steps=40"),
     "temperature": ("agents.player.temperature=1.0",),
+    "thought": ("env.options.thought=cell", "pretrain.steps=600", "pretrain.seeing_tasks=64"),
     "rate": ("optimizer.lr=4.8e-4",),
 }  # fmt: skip
 """One setting, or a few that are one cause, each."""

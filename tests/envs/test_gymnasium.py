@@ -374,6 +374,8 @@ REFUSED = {
     "bounds below the known": ({"id": "Taxi", "worst": 20.0}, "must be below best = 15"),
     "both kinds of starts": ({"id": "Taxi", "start": "anywhere", "wander": 3}, "drop one"),
     "resets without anywhere": ({"id": "Taxi", "resets": 0.2}, "use start = 'anywhere'"),
+    "graded and wander": ({"id": "Taxi", "start": "graded", "wander": 3}, "drop one"),
+    "graded without a table": ({"id": "CartPole", "start": "graded"}, "use wander"),
     "to wander with a table": ({"id": "Taxi", "wander": 3}, "use start = 'anywhere'"),
     "anywhere without a table": ({"id": "CartPole", "start": "anywhere"}, "use wander"),
     "no class": ({"id": f"{__file__}:own"}, "no class derived from gymnasium.Env"),
@@ -461,6 +463,15 @@ def test_a_share_of_starts_anywhere_is_where_scores_are_taken():
     firsts = [data["first"] for data in drawn if "first" in data]
     assert set(firsts) == {36} and 70 < len(firsts) < 130
     assert len({data["state"] for data in drawn if "state" in data}) > 25
+
+
+def test_graded_starts_are_drawn_evenly_over_what_they_are_worth():
+    env = gym_env("CliffWalking", start="graded", steps=40)
+    states = [env.generate(np.random.default_rng(seed))["state"] for seed in range(3000)]
+    left = [abs(3 - s // 12) + abs(11 - s % 12) if s < 36 else 13 for s in states]
+    shares = np.bincount(left, minlength=15)[1:] / len(states)
+    assert shares.min() > 0.05 and shares.max() < 0.1  # 14 distances of 1 to 14 steps
+    assert set(states) == set(env._table.reachable)
 
 
 def test_training_anywhere_meets_the_one_state_that_scores_are_taken_from():

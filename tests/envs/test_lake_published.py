@@ -285,3 +285,13 @@ def test_what_cannot_be_is_refused():
     for data in ({"cell": 5, "last": None}, {"cell": 0, "last": 4}, {}):
         with pytest.raises(DataError, match="free cells|cells"):
             make_env(NAME).reset(Task(id="t", env=NAME, seed=0, data=data))
+
+
+def test_a_base_that_reads_the_board_names_its_cell_before_it_answers():
+    env, at = state(cell=6, thought="cell")
+    said = env.random_action(at, "player", np.random.default_rng(0))
+    assert said.startswith("<think> r1c2 </think> <answer> ") and read_reply(said) is not None
+    assert env.observe(at, "player").description == "r1c2"
+    blind, there = state(cell=6)
+    assert "Onward." in blind.random_action(there, "player", np.random.default_rng(0))
+    assert blind.observe(there, "player").description == ""

@@ -41,11 +41,13 @@ class GymnasiumConfig(Settings):
     bonus: float = Field(default=0.0, allow_inf_nan=False)
     """Added to `gain`, or if negative to `cost`, by the step that terminates an episode: for
     training where arriving pays nothing, or falling costs nothing. Scores do not count it."""
-    start: Literal["reset", "anywhere"] = "reset"
-    """Where episodes begin: where gymnasium's reset puts them, or in any state that play can reach,
-    evenly, for envs with a table. Scores are comparable from the reset."""
+    start: Literal["reset", "anywhere", "graded"] = "reset"
+    """Where episodes begin. "reset": where gymnasium's reset puts them. For envs with a table,
+    "anywhere": in any state that play can reach, evenly; "graded": evenly over what such states are
+    worth to the best player, so that those near the end are met as often as the many far from it.
+    Scores are comparable from the reset."""
     resets: float = Field(default=0.0, ge=0, le=1)
-    """With `start = "anywhere"`: the share of episodes that begin where scores are taken."""
+    """Without `start = "reset"`: the share of episodes that begin there all the same."""
     wander: int = Field(default=0, ge=0)
     """Episodes begin after up to so many uniformly random actions, for envs without a table."""
     clock: bool = True
@@ -67,11 +69,11 @@ class GymnasiumConfig(Settings):
             raise ConfigError(
                 f"worst = {self.worst} must be below best = {self.best}: they score 0 and 1"
             )
-        if self.resets and self.start != "anywhere":
+        if self.resets and self.start == "reset":
             raise ConfigError(
-                f"resets = {self.resets} with start = {self.start!r}, where every episode begins "
-                "with a reset: leave it out, or use start = 'anywhere'"
+                f"resets = {self.resets} with start = 'reset', where every episode begins with "
+                "one: leave it out, or use start = 'anywhere' or 'graded'"
             )
-        if self.start == "anywhere" and self.wander:
-            raise ConfigError("start = 'anywhere' leaves nothing for `wander` to do: drop one")
+        if self.start != "reset" and self.wander:
+            raise ConfigError(f"start = {self.start!r} leaves nothing for `wander` to do: drop one")
         return self

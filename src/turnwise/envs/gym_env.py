@@ -103,9 +103,9 @@ class GymnasiumEnv(Env[GymState]):
         self.branching = self._world.branching
         self.reward_timing = self.config.reward_timing or self._known.reward_timing
         self._table: Table | None = table_of(self._world)
-        if self.config.start == "anywhere" and self._table is None:
+        if self.config.start != "reset" and self._table is None:
             raise ConfigError(
-                f"start = 'anywhere' needs an env with a table of its dynamics, which "
+                f"start = {self.config.start!r} needs an env with a table of its dynamics, which "
                 f"{self.config.id!r} has not: use wander"
             )
         if self.config.wander and self._table is not None:
@@ -207,12 +207,12 @@ class GymnasiumEnv(Env[GymState]):
         `first`, the first state, where the env has a table.
         """
         data: dict[str, Any] = {"seed": int(rng.integers(2**31))}
-        afar = self.config.start == "anywhere" and not (
+        afar = self.config.start != "reset" and not (
             self.config.resets and rng.random() < self.config.resets
         )
         if afar:
-            assert self._table is not None
-            data["state"] = int(rng.choice(self._table.reachable))
+            grade = self._grades[int(rng.integers(len(self._grades)))]
+            data["state"] = int(rng.choice(grade))
         elif self.config.wander:
             data["wander"] = int(rng.integers(self.config.wander + 1))
         elif self._table is not None:
@@ -320,6 +320,20 @@ class GymnasiumEnv(Env[GymState]):
         if self._values is not None:
             found["optimal"] = self._optimal
         return found
+
+    @cached_property
+    def _grades(self) -> tuple[tuple[int, ...], ...]:
+        """The states in which episodes may begin, in groups that are drawn equally often."""
+        assert self._table is not None
+        if self.config.start == "anywhere":
+            return (self._table.reachable,)
+        if self._values is None:
+            raise ConfigError(
+                f"start = 'graded' needs the worth of every state, and the table of "
+                f"{self.config.id!r} is too large for {self.limit} steps: use fewer `steps`, or "
+                "start = 'anywhere'"
+            )
+        return self._table.graded(self._values[-1].max(axis=1))
 
     @cached_property
     def _values(self) -> NDArray[np.float64] | None:

@@ -18,6 +18,8 @@ from turnwise.envs.gym_worlds import Live, Origin, World
 from turnwise.noise import generator
 
 PROBES = 300
+GRADES = 32
+"""Into how many equal parts the range of values is cut, at most."""
 MOST_CELLS = 50_000_000
 """The most entries of a value table: steps x states x actions."""
 
@@ -48,6 +50,14 @@ class Table:
                 found.add(after)
                 front.append(after)
         return tuple(sorted(found))
+
+    def graded(self, worth: NDArray[np.float64]) -> tuple[tuple[int, ...], ...]:
+        """Return the reachable states in groups of about equal worth [states], best last."""
+        states = np.array(self.reachable)
+        low, high = worth[states].min(), worth[states].max()
+        share = (worth[states] - low) / ((high - low) or 1.0)
+        grade = np.rint(share * (GRADES - 1)).astype(int)
+        return tuple(tuple(states[grade == g].tolist()) for g in np.unique(grade))
 
     def values(self, steps: int, repeat: int) -> NDArray[np.float64]:
         """Return the best expected return [decisions left + 1, states, actions], undiscounted.

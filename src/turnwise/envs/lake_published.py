@@ -96,7 +96,7 @@ class FrozenLakePublishedConfig(Settings):
 
     thought: Literal["onward", "cell"] = "onward"
     """What demonstrations think: the same word in every state, or the name of the cell, which only
-    a base can say that reads the board."""
+    a base can say that has learned to read the board."""
 
     @model_validator(mode="after")
     def _check(self) -> FrozenLakePublishedConfig:
@@ -188,7 +188,12 @@ class FrozenLakePublished(Env[PublishedState]):
         """Return the prompt; as published it is no chat."""
         rule, cell = self.config.prompt, state.lake.position
         text = prompt_text(cell, state.last, prompt=rule, examples=self.config.examples)
-        return Observation(text=cut_left(text, self.config.keep), legal=(), raw=rule == "published")
+        return Observation(
+            text=cut_left(text, self.config.keep),
+            legal=(),
+            raw=rule == "published",
+            description=state.lake.lake.name(cell) if self.config.thought == "cell" else "",
+        )
 
     def step(
         self, state: PublishedState, role: str, action: str, noise: np.random.Generator
@@ -242,9 +247,8 @@ class FrozenLakePublished(Env[PublishedState]):
             shares = np.bincount(shown, minlength=len(ACTIONS)) / len(shown)
             chances = COPIED * shares + (1 - COPIED) * uniform
         action = int(rng.choice(len(ACTIONS), p=chances))
-        if self.config.thought == "onward":
-            return reply(action)
-        return reply(action, state.lake.lake.name(state.lake.position))
+        thought = self.observe(state, role).description
+        return reply(action, thought) if thought else reply(action)
 
     def exact(self, task: Task) -> Exact[PublishedState]:
         """Return how to compute what a player is worth: `lake_visits.player_measures`.
