@@ -19,7 +19,7 @@ def state_of(first, second):
     """Return a state whose first two chests are asked about and hold these coins."""
     others = [c for c in range(COINS) if c not in (first, second)][: len(CHESTS) - 2]
     coins = dict(zip(CHESTS, [first, second, *others], strict=True))
-    data = {"coins": coins, "pair": [CHESTS[0], CHESTS[1]]}
+    data = {"coins": coins, "asked": [CHESTS[0], CHESTS[1]]}
     return ENV.reset(Task(id="t", env="treasure", seed=0, data=data))
 
 
@@ -59,9 +59,29 @@ def test_random_play_is_worth_7_in_16():
     assert abs(np.mean(scores) - 7 / 16) < 4 * np.std(scores) / np.sqrt(len(scores))
 
 
+def test_how_many_is_known_by_looking_and_hardly_otherwise():
+    env = Treasure(TreasureConfig(chests=8, question="count"))
+    played = {name: [] for name in env.baselines()}
+    for seed in range(3000):
+        rng = np.random.default_rng(seed)
+        task = Task(id="t", env="treasure", seed=0, data=env.generate(rng))
+        for name, player in env.baselines().items():
+            state = env.reset(task)
+            while True:
+                step = env.step(state, "player", player(state, rng), rng)
+                state = step.state
+                if step.terminated or step.truncated:
+                    break
+            played[name].append(env.score(state))
+    assert set(played) == {"random", "first", "optimal"} and np.mean(played["optimal"]) == 1
+    for name, worth in (("random", 7 / 80), ("first", 1 / 10)):
+        assert abs(np.mean(played[name]) - worth) < 4 * np.std(played[name]) / np.sqrt(3000)
+
+
 def test_the_contract_is_kept():
     assert check_env(ENV).longest == 3
     assert check_env(Treasure(TreasureConfig(chests=2))).name == "treasure"
+    assert check_env(Treasure(TreasureConfig(question="count"))).longest == 3
 
 
 def test_what_is_known_is_described_and_nothing_more():

@@ -19,7 +19,7 @@ from turnwise.types import Task
 from turnwise.workflows import solo
 
 COINS = {"amber": 4, "birch": 9, "cedar": 0, "denim": 1, "ember": 2, "flint": 3}
-TASK = Task(id="t", env="treasure", seed=0, data={"coins": COINS, "pair": ["amber", "birch"]})
+TASK = Task(id="t", env="treasure", seed=0, data={"coins": COINS, "asked": ["amber", "birch"]})
 AMBER, BIRCH = (call_text("look", chest=chest) for chest in ("amber", "birch"))
 
 

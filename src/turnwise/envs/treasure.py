@@ -1,14 +1,18 @@
-"""Treasure: chests that only a tool can look into, and a question about two of them.
+"""Treasure: chests that only a tool can look into, and a question about what they hold.
 
-Task: chests hold different numbers of coins, 0 to 9; two of them are named.
-Sees: which two are compared, and after a look what it showed.
-Actions: the tool `look(chest)`, twice an episode at most, or one of the two names as the answer.
-Rewards: `right`, 1 for the chest of the two that holds more. Looking is free.
+Task: chests hold different numbers of coins, 0 to 9. `question = "more"` names two of them and asks
+    which holds more; `question = "count"` names one and asks how many it holds.
+Sees: the question, and after a look what it showed.
+Actions: the tool `look(chest)`, twice an episode at most, or an answer: a named chest, or a number.
+Rewards: `right`, 1 for the right answer. Looking is free.
 End: with the answer; a third look truncates.
-Baselines: random (half calls, half answers, both uniform), first (answers the first of the two),
-one look (looks into the first, and answers it if it holds 5 or more), optimal (looks into both).
-Exact, with any number of chests: random 7/16 = 0.438, first 1/2, one look 7/9 = 0.778, optimal 1.
-No policy that looks into fewer than both is worth more than 7/9.
+Baselines: random (half calls, half answers, both uniform), first (the first answer there is),
+one look ("more": looks into the first, and answers it if it holds 5 or more), optimal (looks into
+what was named).
+Exact, with any number of chests: "more": random 7/16 = 0.438, first 1/2, one look 7/9 = 0.778,
+optimal 1, and no policy that looks into fewer than both is worth more than 7/9. "count": random
+7/80 = 0.088, first 1/10, optimal 1, and no policy that does not look into the chest is worth more
+than 1/8.
 Example: `make_env("treasure", chests=8)`.
 """
 
@@ -16,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -30,6 +34,7 @@ from turnwise.types import Task
 
 CHESTS = ("amber", "birch", "cedar", "denim", "ember", "flint", "grape", "hazel")
 COINS = 10
+NUMBERS = tuple(str(number) for number in range(COINS))
 LOOKS = 2
 
 
@@ -38,24 +43,26 @@ class TreasureConfig(Settings):
 
     chests: int = Field(default=6, ge=2, le=len(CHESTS))
     """How many chests there are."""
+    question: Literal["more", "count"] = "more"
+    """What is asked: which of two chests holds more, or how many coins one holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TreasureState(ToolState):
-    """The coins of every chest, the two asked about, and the answer; None before."""
+    """The coins of every chest, those asked about, and the answer; None before."""
 
     coins: Mapping[str, int]
-    pair: tuple[str, str]
+    asked: tuple[str, ...]
     said: str | None = None
 
 
 class Treasure(ToolEnv[TreasureState]):
-    """Which of two closed chests holds more?
+    """Which of two closed chests holds more? Or how much does one hold?
 
     Example:
         >>> env = Treasure()
         >>> coins = dict(zip(env.chests, range(6), strict=True))
-        >>> data = {"coins": coins, "pair": ["birch", "flint"]}
+        >>> data = {"coins": coins, "asked": ["birch", "flint"]}
         >>> state = env.reset(Task(id="t", env="treasure", seed=0, data=data))
         >>> chance = np.random.default_rng(0)
         >>> looked = env.step(state, "player", call_text("look", chest="flint"), chance).state
@@ -91,28 +98,32 @@ class Treasure(ToolEnv[TreasureState]):
         return f"coins: {chest} {state.coins[chest]}"
 
     def generate(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Draw the coins and the two chests that are compared."""
+        """Draw the coins and the chests that are asked about."""
         coins = rng.permutation(COINS)[: len(self.chests)].tolist()
-        pair = rng.permutation(len(self.chests))[:2]
+        count = 2 if self.config.question == "more" else 1
         return {
             "coins": dict(zip(self.chests, coins, strict=True)),
-            "pair": [self.chests[i] for i in pair],
+            "asked": [self.chests[i] for i in rng.permutation(len(self.chests))[:count]],
         }
 
     def reset(self, task: Task) -> TreasureState:
         """Return the task's chests, all closed."""
-        first, second = task.data["pair"]
-        return TreasureState(coins=dict(task.data["coins"]), pair=(first, second))
+        return TreasureState(coins=dict(task.data["coins"]), asked=tuple(task.data["asked"]))
 
     def ask(self, state: TreasureState, role: str) -> Observation:
-        """Ask which of the two holds more; described by the looks, the last first, and the two."""
-        first, second = state.pair
+        """Ask; described by the looks, the last first, and the chests that are asked about."""
         shown = [f"{name} {coins}" for name, coins in _seen(state).items()]
+        question = f"more coins: {' or '.join(state.asked)} ?"
+        if self.config.question == "count":
+            question = f"how many coins: {state.asked[0]} ?"
         return Observation(
-            text=f"more coins: {first} or {second} ?",
-            legal=state.pair,
-            description=" ".join([*reversed(shown), "?", *state.pair]),
+            text=question,
+            legal=self._answers(state),
+            description=" ".join([*reversed(shown), "?", *state.asked]),
         )
+
+    def _answers(self, state: TreasureState) -> tuple[str, ...]:
+        return state.asked if self.config.question == "more" else NUMBERS
 
     def answer(
         self, state: TreasureState, role: str, action: str, noise: np.random.Generator
@@ -125,21 +136,29 @@ class Treasure(ToolEnv[TreasureState]):
         return Step(state=after, rewards=rewards, terminated=True, truncated=False)
 
     def score(self, state: TreasureState) -> float:
-        """Return 1 for the chest that holds more."""
-        return float(state.said == max(state.pair, key=lambda name: state.coins[name]))
+        """Return 1 for the right answer."""
+        return float(state.said == self._right(state))
+
+    def _right(self, state: TreasureState) -> str:
+        most = max(state.asked, key=lambda name: state.coins[name])
+        return most if self.config.question == "more" else str(state.coins[most])
 
     def random_call(self, state: TreasureState, rng: np.random.Generator) -> str:
         """Return a look into a uniformly random chest."""
         return call_text("look", chest=self.chests[rng.integers(len(self.chests))])
 
     def baselines(self) -> Mapping[str, Baseline]:
-        """Return those of the head of this file."""
-        return {
+        """Return those of the head of this file that the question has."""
+        found: dict[str, Baseline] = {
             **super().baselines(),
-            "first": lambda state, rng: state.pair[0],
-            "one look": _one_look,
-            "optimal": _optimal,
+            "first": lambda state, rng: self._answers(state)[0],
+            "optimal": self._optimal,
         }
+        return found | ({"one look": _one_look} if self.config.question == "more" else {})
+
+    def _optimal(self, state: TreasureState, rng: np.random.Generator) -> str:
+        unknown = [name for name in state.asked if name not in _seen(state)]
+        return call_text("look", chest=unknown[0]) if unknown else self._right(state)
 
     def words(self) -> tuple[str, ...]:
         """Return all looks."""
@@ -153,14 +172,7 @@ def _seen(state: TreasureState) -> dict[str, int]:
 
 
 def _one_look(state: TreasureState, rng: np.random.Generator) -> str:
-    first, second = state.pair
+    first, second = state.asked
     if first not in _seen(state):
         return call_text("look", chest=first)
     return first if state.coins[first] >= COINS / 2 else second
-
-
-def _optimal(state: TreasureState, rng: np.random.Generator) -> str:
-    unknown = [name for name in state.pair if name not in _seen(state)]
-    if unknown:
-        return call_text("look", chest=unknown[0])
-    return max(state.pair, key=lambda name: state.coins[name])
