@@ -74,7 +74,7 @@ def test_how_many_is_known_by_looking_and_hardly_otherwise():
                     break
             played[name].append(env.score(state))
     assert set(played) == {"random", "first", "optimal"} and np.mean(played["optimal"]) == 1
-    for name, worth in (("random", 7 / 80), ("first", 1 / 10)):
+    for name, worth in (("random", 7 / 64), ("first", 1 / 8)):
         assert abs(np.mean(played[name]) - worth) < 4 * np.std(played[name]) / np.sqrt(3000)
 
 

@@ -1,7 +1,8 @@
 """Treasure: chests that only a tool can look into, and a question about what they hold.
 
-Task: chests hold different numbers of coins, 0 to 9. `question = "more"` names two of them and asks
-    which holds more; `question = "count"` names one and asks how many it holds.
+Task: chests hold different numbers of coins. `question = "more"`: 0 to 9 coins; two chests are
+    named, and the question is which holds more. `question = "count"`: as many different numbers as
+    chests, from 0; one chest is named, and the question is how many it holds.
 Sees: the question, and after a look what it showed.
 Actions: the tool `look(chest)`, twice an episode at most, or an answer: a named chest, or a number.
 Rewards: `right`, 1 for the right answer. Looking is free.
@@ -10,9 +11,8 @@ Baselines: random (half calls, half answers, both uniform), first (the first ans
 one look ("more": looks into the first, and answers it if it holds 5 or more), optimal (looks into
 what was named).
 Exact, with any number of chests: "more": random 7/16 = 0.438, first 1/2, one look 7/9 = 0.778,
-optimal 1, and no policy that looks into fewer than both is worth more than 7/9. "count": random
-7/80 = 0.088, first 1/10, optimal 1, and no policy that does not look into the chest is worth more
-than 1/8.
+optimal 1, and no policy that looks into fewer than both is worth more than 7/9. "count" with n
+chests: random 7/8n, first 1/n, optimal 1, and without a look into the chest itself 1/(n - 2) at most.
 Example: `make_env("treasure", chests=8)`.
 """
 
@@ -34,7 +34,6 @@ from turnwise.types import Task
 
 CHESTS = ("amber", "birch", "cedar", "denim", "ember", "flint", "grape", "hazel")
 COINS = 10
-NUMBERS = tuple(str(number) for number in range(COINS))
 LOOKS = 2
 
 
@@ -99,11 +98,12 @@ class Treasure(ToolEnv[TreasureState]):
 
     def generate(self, rng: np.random.Generator) -> dict[str, Any]:
         """Draw the coins and the chests that are asked about."""
-        coins = rng.permutation(COINS)[: len(self.chests)].tolist()
-        count = 2 if self.config.question == "more" else 1
+        many = len(self.chests)
+        most, count = (COINS, 2) if self.config.question == "more" else (many, 1)
+        coins = rng.permutation(most)[:many].tolist()
         return {
             "coins": dict(zip(self.chests, coins, strict=True)),
-            "asked": [self.chests[i] for i in rng.permutation(len(self.chests))[:count]],
+            "asked": [self.chests[i] for i in rng.permutation(many)[:count]],
         }
 
     def reset(self, task: Task) -> TreasureState:
@@ -123,7 +123,9 @@ class Treasure(ToolEnv[TreasureState]):
         )
 
     def _answers(self, state: TreasureState) -> tuple[str, ...]:
-        return state.asked if self.config.question == "more" else NUMBERS
+        if self.config.question == "more":
+            return state.asked
+        return tuple(str(number) for number in range(len(self.chests)))
 
     def answer(
         self, state: TreasureState, role: str, action: str, noise: np.random.Generator
