@@ -98,6 +98,18 @@ def test_what_is_known_is_described_and_nothing_more():
     assert (third.truncated, third.terminated, ENV.score(third.state)) == (True, False, 0.0)
 
 
+def test_only_first_looks_into_what_is_asked_about_are_rewarded():
+    state, rewards = state_of(4, 7), []
+    for chest in ("hazel", "birch"):
+        step = ENV.step(state, "player", call_text("look", chest=chest), None)
+        state = step.state
+        rewards.append(step.rewards.get("looked", 0.0))
+    assert rewards == [0.0, 1.0]
+    twice = ENV.step(state_of(4, 7), "player", call_text("look", chest="amber"), None).state
+    again = ENV.step(twice, "player", call_text("look", chest="amber"), None)
+    assert again.rewards.get("looked", 0.0) == 0.0
+
+
 def test_a_chest_that_is_not_there_is_an_error():
     step = ENV.step(state_of(4, 7), "player", call_text("look", chest="oak"), None)
     assert step.state.told[0].result == "error: no chest 'oak'"

@@ -5,7 +5,8 @@ Task: chests hold different numbers of coins. `question = "more"`: 0 to 9 coins;
     chests, from 0; one chest is named, and the question is how many it holds.
 Sees: the question, and after a look what it showed.
 Actions: the tool `look(chest)`, twice an episode at most, or an answer: a named chest, or a number.
-Rewards: `right`, 1 for the right answer. Looking is free.
+Rewards: `right`, 1 for the right answer; `looked`, 1 for the first look into each chest that is
+    asked about, which a run may weigh to make looking known before it is used. The score is `right`.
 End: with the answer; a third look truncates.
 Baselines: random (half calls, half answers, both uniform), first (the first answer there is),
 one look ("more": looks into the first, and answers it if it holds 5 or more), optimal (looks into
@@ -27,7 +28,7 @@ from pydantic import Field
 
 from turnwise.envs.base import Baseline, Level, Observation, RewardTiming, Step
 from turnwise.envs.tool_calls import call_text
-from turnwise.envs.tools import ToolEnv, ToolState, tool
+from turnwise.envs.tools import ToolEnv, ToolResult, ToolState, tool
 from turnwise.errors import EnvError, IllegalActionError
 from turnwise.settings import Settings
 from turnwise.types import Task
@@ -73,8 +74,8 @@ class Treasure(ToolEnv[TreasureState]):
 
     name = "treasure"
     config_class = TreasureConfig
-    components: ClassVar[Mapping[str, Level]] = {"right": "agent"}
-    reward_timing: RewardTiming = "terminal"
+    components: ClassVar[Mapping[str, Level]] = {"right": "agent", "looked": "process"}
+    reward_timing: RewardTiming = "dense"
     most_calls = LOOKS
 
     def __init__(self, config: TreasureConfig | None = None) -> None:
@@ -82,7 +83,7 @@ class Treasure(ToolEnv[TreasureState]):
         self.chests = CHESTS[: self.config.chests]
 
     @tool
-    def look(self, state: TreasureState, chest: str) -> str:
+    def look(self, state: TreasureState, chest: str) -> ToolResult:
         """Look into a chest.
 
         Args:
@@ -94,7 +95,9 @@ class Treasure(ToolEnv[TreasureState]):
         """
         if chest not in state.coins:
             raise IllegalActionError(f"no chest {chest[:40]!r}")
-        return f"coins: {chest} {state.coins[chest]}"
+        new = chest in state.asked and chest not in _seen(state)
+        told = f"coins: {chest} {state.coins[chest]}"
+        return ToolResult(value=told, rewards={"looked": float(new)})
 
     def generate(self, rng: np.random.Generator) -> dict[str, Any]:
         """Draw the coins and the chests that are asked about."""
