@@ -1,4 +1,4 @@
-"""The shipped gymnasium recipes train from end to end, and are told beside their baselines."""
+"""Recipes of gymnasium envs and of tools train from end to end, told beside their baselines."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ RIVALS = {
     "cliff-walking": "optimal",
     "blackjack": "basic-strategy",
     "mountain-car-continuous": "push-with-velocity",
+    "treasure": "optimal",
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RIVALS)
-def test_a_gymnasium_recipe_trains_from_end_to_end(name, tmp_path):
+def test_a_recipe_trains_from_end_to_end(name, tmp_path):
     outcome = api.train(load_recipe(name, TINY), run=tmp_path / "run")
     assert outcome.finished and outcome.scores is not None
     assert {"random", "warmup", RIVALS[name]} <= set(outcome.scores.baselines)

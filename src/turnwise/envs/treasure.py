@@ -4,16 +4,16 @@ Task: chests hold different numbers of coins. `question = "more"`: 0 to 9 coins;
     named, and the question is which holds more. `question = "count"`: as many different numbers as
     chests, from 0; one chest is named, and the question is how many it holds.
 Sees: the question, and after a look what it showed.
-Actions: the tool `look(chest)`, twice an episode at most, or an answer: a named chest, or a number.
-Rewards: `right`, 1 for the right answer; `looked`, 1 for the first look into each chest that is
-    asked about, which a run may weigh to make looking known before it is used. The score is `right`.
+Actions: the tool `look(chest)`, twice an episode at most, or an answer, a chest or a number.
+Rewards: `right`, 1 for the right answer, which is the score; `looked`, 1 for the first look into
+    each chest that is asked about, which a run may weigh so that looking is known before its use.
 End: with the answer; a third look truncates.
 Baselines: random (half calls, half answers, both uniform), first (the first answer there is),
 one look ("more": looks into the first, and answers it if it holds 5 or more), optimal (looks into
 what was named).
 Exact, with any number of chests: "more": random 7/16 = 0.438, first 1/2, one look 7/9 = 0.778,
 optimal 1, and no policy that looks into fewer than both is worth more than 7/9. "count" with n
-chests: random 7/8n, first 1/n, optimal 1, and without a look into the chest itself 1/(n - 2) at most.
+chests: random 7/8n, first 1/n, optimal 1, without a look into the chest itself 1/(n - 2) at most.
 Example: `make_env("treasure", chests=8)`.
 """
 
