@@ -59,6 +59,8 @@ REPAIRS = {
     "rate": ("optimizer.lr=4.8e-4",),
 }  # fmt: skip
 """One setting, or a few that are one cause, each."""
+LONGER = ("trainer.iterations=1250", "optimizer.warmup_steps=125")
+"""As many updates as published, where the repair of the batch is content with a third of them."""
 HABITS = {habit: (f"env.warmup.habit={habit}",) for habit in ("forward", "copied")}
 """What a base answers that does not answer at random: as an instructed model would, one way or the
 other."""
@@ -73,7 +75,7 @@ DESIGNS = {
 def variants() -> dict[str, tuple[str, ...]]:
     """Return name -> overrides of all variants."""
     everything = tuple(setting for repair in REPAIRS.values() for setting in repair)
-    found = {"published": (), "repaired": everything}
+    found = {"published": (), "repaired": everything, "repaired, longer": everything + LONGER}
     found |= {f"published + {name}": repair for name, repair in REPAIRS.items()}
     rate = REPAIRS["rate"]
     found |= {
