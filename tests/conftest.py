@@ -1,10 +1,23 @@
-"""Small models of real families, with tokenizers of bytes."""
+"""Small models of real families, with tokenizers of bytes; tiny runs; the benchmark scripts."""
+
+import importlib.util
+from pathlib import Path
 
 import pytest
 import torch
 import transformers as hf
 from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers, processors
 from tokenizers.models import BPE
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+TINY = (
+    "preset=smoke",
+    "policies.main.nano={hidden=32,layers=2,heads=2,kv_heads=1,head_dim=16,intermediate=64}",
+    "policies.main.device=cpu",
+    "engine.probe_tokens=64",
+    "forest.probe_tokens=64",
+)
+"""Settings that make any shipped recipe a run of seconds."""
 
 CHATML = """{% for message in messages %}\
 {{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}{% endfor %}\
@@ -82,3 +95,12 @@ def small_model(tmp_path_factory):
         return folder
 
     return make
+
+
+def load_benchmark(name):
+    """The module that the script of this name in benchmarks/ is."""
+    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 
 from turnwise.recipe import load_recipe
 
-BENCH = Path(__file__).parents[1] / "benchmarks" / "published_twin.py"
+from .conftest import load_benchmark
+
 SMOKE = (
     "preset=smoke",
     "env.options.prompt=plain",
@@ -21,10 +20,7 @@ SMOKE = (
 
 @pytest.fixture(scope="module")
 def twin():
-    spec = importlib.util.spec_from_file_location("published_twin", BENCH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_benchmark("published_twin")
 
 
 def test_the_recipe_has_the_published_numbers(twin):

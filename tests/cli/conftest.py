@@ -12,13 +12,7 @@ from turnwise.cli.main import app
 from turnwise.recipe import load_recipe
 from turnwise.tasks import GeneratedTasks
 
-TINY = (
-    "preset=smoke",
-    "policies.main.nano={hidden=32,layers=2,heads=2,kv_heads=1,head_dim=16,intermediate=64}",
-    "policies.main.device=cpu",
-    "engine.probe_tokens=64",
-    "forest.probe_tokens=64",
-)
+from ..conftest import TINY
 
 
 def with_sets(*overrides):

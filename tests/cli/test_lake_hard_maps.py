@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +12,8 @@ from turnwise.envs.lake_baselines import reflex
 from turnwise.noise import generator
 from turnwise.tasks import GeneratedTasks
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "lake_hard_maps.py"
+from ..conftest import load_benchmark
+
 ROW = re.compile(
     r"(.+?)\s+(\d+) maps  policy ([\d.]+) \+- ([\d.]+)  reflex ([\d.]+)  "
     r"difference ([-+][\d.]+) \+- ([\d.]+)"
@@ -23,11 +22,7 @@ ROW = re.compile(
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("lake_hard_maps", SCRIPT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_benchmark("lake_hard_maps")
 
 
 def test_the_table_of_a_run(script, smoke_run, monkeypatch, capsys):

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from turnwise.runs import Run, episode_file, read_episodes, recorded_iterations
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "turn_advantages.py"
+from ..conftest import load_benchmark
 
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("turn_advantages", SCRIPT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_benchmark("turn_advantages")
 
 
 def test_every_recorded_turn_is_in_the_table_once(script, smoke_run):

@@ -1,13 +1,12 @@
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers, processors
-from tokenizers.models import BPE
-from transformers import PreTrainedTokenizerFast
 
 from turnwise.agents import demonstration, parse_answer
 from turnwise.errors import ModelError
 from turnwise.policies.nano import make_tokenizer
 from turnwise.render import RenderConfig, Renderer
 from turnwise.types import Message
+
+from ..conftest import byte_tokenizer
 
 SYSTEM = Message(role="system", content="You walk.")
 USER = Message(role="user", content="you r1c2")
@@ -37,33 +36,14 @@ OPENED = """{% for message in messages %}{{ '<|im_start|>' + message['content'] 
 {% endfor %}{% if add_generation_prompt %}{{ '<|im_start|><think>\\n' }}{% endif %}"""
 
 
-def byte_tokenizer(template, special, *, plain=(), post_bos=None, **named):
-    """Build a tokenizer of bytes and the given special tokens, with a template."""
-    table = {c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-    core = Tokenizer(BPE(vocab=table, merges=[]))
-    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    core.decoder = decoders.ByteLevel()
-    core.add_special_tokens([AddedToken(s, special=True, normalized=False) for s in special])
-    core.add_tokens([AddedToken(s, special=False, normalized=False) for s in plain])
-    if post_bos:
-        core.post_processor = processors.TemplateProcessing(
-            single=f"{post_bos} $A", special_tokens=[(post_bos, core.token_to_id(post_bos))]
-        )
-    return PreTrainedTokenizerFast(tokenizer_object=core, chat_template=template, **named)
-
-
 def gemma():
     special = ("<pad>", "<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>")
-    return byte_tokenizer(
-        GEMMA, special, post_bos="<bos>", bos_token="<bos>", eos_token="<eos>", pad_token="<pad>"
-    )
+    return byte_tokenizer(GEMMA, special, bos="<bos>", eos_token="<eos>", pad_token="<pad>")
 
 
 def llama():
     special = ("<|bos|>", "<|eos|>", "<|start|>", "<|mid|>", "<|eot|>")
-    return byte_tokenizer(
-        LLAMA, special, post_bos="<|bos|>", bos_token="<|bos|>", eos_token="<|eos|>"
-    )
+    return byte_tokenizer(LLAMA, special, bos="<|bos|>", eos_token="<|eos|>")
 
 
 def qwen():

@@ -9,13 +9,8 @@ from turnwise.recipe import load_recipe
 from turnwise.runs import Run
 from turnwise.runs.metrics import read_metrics
 
-TINY = (
-    "preset=smoke",
-    "policies.main.nano={hidden=32,layers=2,heads=2,kv_heads=1,head_dim=16,intermediate=64}",
-    "policies.main.device=cpu",
-    "engine.probe_tokens=64",
-    "forest.probe_tokens=64",
-)
+from ..conftest import TINY
+
 RIVALS = {
     "taxi": "optimal",
     "cliff-walking": "optimal",

@@ -41,10 +41,6 @@ def _always(action: str, state: LakeState, rng: np.random.Generator) -> str:
     return action
 
 
-def _safe(state: LakeState) -> list[int]:
-    return _safe_in(state.map, state.position)
-
-
 def _safe_in(rows: Rows, here: int) -> list[int]:
     """Return the actions that lead to another cell, on the map, without a hole."""
     lake = lake_of(rows)
@@ -57,14 +53,21 @@ def _safe_in(rows: Rows, here: int) -> list[int]:
 
 def safe_walk(state: LakeState, rng: np.random.Generator) -> str:
     """Return any action that neither enters a hole nor bumps into the edge; any at all if none."""
-    safe = _safe(state)
+    safe = _safe_in(state.map, state.position)
     return ACTIONS[safe[rng.integers(len(safe))]] if safe else random_action(state, rng)
 
 
 def reflex(state: LakeState, rng: np.random.Generator) -> str:
     """Return DOWN or RIGHT, whichever is safe, by chance if both; else a safe action."""
-    ahead = [action for action in _safe(state) if ACTIONS[action] in ("DOWN", "RIGHT")]
-    return ACTIONS[ahead[rng.integers(len(ahead))]] if ahead else safe_walk(state, rng)
+    taken = _reflex_in(state.map, state.position)
+    return ACTIONS[taken[rng.integers(len(taken))]]
+
+
+def _reflex_in(rows: Rows, here: int) -> list[int]:
+    """Return the actions that the reflex chooses among, evenly."""
+    safe = _safe_in(rows, here)
+    ahead = [action for action in safe if ACTIONS[action] in ("DOWN", "RIGHT")]
+    return ahead or safe or list(range(len(ACTIONS)))
 
 
 def reflex_chances(rows: Rows) -> NDArray[np.float64]:
@@ -76,9 +79,7 @@ def reflex_chances(rows: Rows) -> NDArray[np.float64]:
     """
     chances = np.zeros((len(lake_of(rows).letters), len(ACTIONS)))
     for cell in range(len(chances)):
-        safe = _safe_in(rows, cell)
-        taken = [action for action in safe if ACTIONS[action] in ("DOWN", "RIGHT")] or safe
-        taken = taken or list(range(len(ACTIONS)))
+        taken = _reflex_in(rows, cell)
         chances[cell, taken] = 1 / len(taken)
     return chances
 
