@@ -6,7 +6,7 @@ Knows nothing of episodes or spans. Output goes to `credit.assign`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -83,14 +83,12 @@ def compare_states(
         values = values_of(found)
         scale = _scale(std, values, batch[key.role], floor)
         equal = all_equal(values)
-        for unit in found:
-            others = [
-                other.value
-                for other in found
-                if own_episode == "include" or other.episode != unit.episode
-            ]
-            alone = equal or not others
-            out[unit.id] = 0.0 if alone else (unit.value - float(np.mean(others))) / scale
+        if equal:
+            out |= dict.fromkeys((unit.id for unit in found), 0.0)
+            continue
+        means = _means(values, [unit.episode for unit in found], own_episode)
+        for unit, mean in zip(found, means, strict=True):
+            out[unit.id] = 0.0 if mean is None else (unit.value - mean) / scale
     return out
 
 
@@ -118,6 +116,18 @@ def spread(groups: Sequence[Group]) -> dict[TurnId, float]:
 def values_of(units: Sequence[Unit]) -> Floats:
     """Return the units' values, [members]."""
     return np.array([unit.value for unit in units], dtype=float)
+
+
+def _means(values: Floats, episodes: Sequence[Hashable], own_episode: str) -> list[float | None]:
+    """Return what each value is compared with: a mean, None where there is nothing to compare."""
+    if own_episode == "include":
+        return [float(values.mean())] * len(values)
+    numbers: dict[Hashable, int] = {}
+    owner = np.array([numbers.setdefault(episode, len(numbers)) for episode in episodes])
+    if len(numbers) == 1:
+        return [None] * len(values)
+    means = [float(values[owner != number].mean()) for number in range(len(numbers))]
+    return [means[number] for number in owner]
 
 
 def _scale(std: Std, group: Floats, batch: Floats, floor: float) -> float:
