@@ -11,6 +11,7 @@ import copy
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,7 +81,7 @@ class Policy:
         """The ids that end a completion."""
         return self.renderer.stop_ids
 
-    @property
+    @cached_property
     def context(self) -> int:
         """The longest sequence of prompt and completion, in tokens."""
         sizes = self.base.config.get_text_config().to_dict()
