@@ -11,7 +11,6 @@ import copy
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +49,7 @@ class Policy:
         renderer: messages to ids and back.
         config: what was asked for.
         merged: the saved adapters that were merged into the base before the present one.
+        context: the longest sequence of prompt and completion, in tokens.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class Policy:
         self.renderer = renderer
         self.config = config
         self.merged = merged
+        self.context = self._longest()
         self._frozen_digests: dict[str, tuple[int, int, bytes]] = {}
 
     def __repr__(self) -> str:
@@ -80,14 +81,6 @@ class Policy:
     def stop_ids(self) -> frozenset[int]:
         """The ids that end a completion."""
         return self.renderer.stop_ids
-
-    @cached_property
-    def context(self) -> int:
-        """The longest sequence of prompt and completion, in tokens."""
-        sizes = self.base.config.get_text_config().to_dict()
-        if "max_position_embeddings" in sizes:
-            return int(sizes["max_position_embeddings"])
-        return int(self.tokenizer.model_max_length)
 
     @property
     def device(self) -> torch.device:
@@ -105,6 +98,12 @@ class Policy:
         inner = self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
         assert isinstance(inner, PreTrainedModel)
         return inner
+
+    def _longest(self) -> int:
+        sizes = self.base.config.get_text_config().to_dict()
+        if "max_position_embeddings" in sizes:
+            return int(sizes["max_position_embeddings"])
+        return int(self.tokenizer.model_max_length)
 
     @property
     def has_adapter(self) -> bool:
