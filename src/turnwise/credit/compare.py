@@ -81,11 +81,10 @@ def compare_states(
     out: dict[TurnId, float] = {}
     for key, found in group_units(units, state_key).items():
         values = values_of(found)
-        scale = _scale(std, values, batch[key.role], floor)
-        equal = all_equal(values)
-        if equal:
+        if all_equal(values):
             out |= dict.fromkeys((unit.id for unit in found), 0.0)
             continue
+        scale = _scale(std, values, batch[key.role], floor)
         means = _means(values, [unit.episode for unit in found], own_episode)
         for unit, mean in zip(found, means, strict=True):
             out[unit.id] = 0.0 if mean is None else (unit.value - mean) / scale
