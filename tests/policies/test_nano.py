@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from turnwise.errors import UnknownNameError
+from turnwise.errors import ConfigError, UnknownNameError
+from turnwise.policies.config import PolicyConfig
 from turnwise.policies.nano import (
     PRESETS,
     NanoConfig,
@@ -16,6 +17,7 @@ from turnwise.policies.nano import (
     make_tokenizer,
     nano_preset,
 )
+from turnwise.settings import parse
 
 TRANSCRIPTS = (
     "lake\n r0c0 start r0c1 ice r0c2 hole r0c3 ice\n r3c3 goal\n you r1c2",
@@ -124,7 +126,9 @@ def test_a_folder_is_replaced_whole(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
-@pytest.mark.parametrize(("name", "millions"), [("nano", 0.84), ("micro", 3.2), ("small", 13.1)])
+@pytest.mark.parametrize(
+    ("name", "millions"), [("pico", 0.12), ("nano", 0.84), ("micro", 3.2), ("small", 13.1)]
+)
 def test_presets_have_their_size(name, millions):
     tokenizer = make_tokenizer(TRANSCRIPTS, ())
     model = make_model(tokenizer, nano_preset(name), seed=0)
@@ -161,4 +165,15 @@ def test_bad_sizes_and_names_are_refused():
         NanoConfig(head_dim=31)
     with pytest.raises(UnknownNameError, match="did you mean 'micro'"):
         nano_preset("micra")
-    assert set(PRESETS) == {"nano", "micro", "small"}
+    assert set(PRESETS) == {"pico", "nano", "micro", "small"}
+
+
+def test_a_table_of_sizes_changes_the_preset_that_the_model_names():
+    recipe = {"model": "micro", "nano": {"kv_heads": 8, "layers": 2}}
+    changed = parse(PolicyConfig, recipe, "the policy").nano
+    assert changed == nano_preset("micro").model_copy(update={"kv_heads": 8, "layers": 2})
+    assert PolicyConfig(model="pico", nano=NanoConfig(layers=3)).nano == NanoConfig(
+        hidden=64, layers=3, heads=2, kv_heads=1, intermediate=192, init_std=0.1
+    )
+    with pytest.raises(ConfigError, match="kv_heads = 3 must divide heads = 2"):
+        parse(PolicyConfig, {"model": "pico", "nano": {"kv_heads": 3}}, "the policy")

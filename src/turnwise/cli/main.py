@@ -198,7 +198,7 @@ def check(
 def init(
     directory: Annotated[Path, typer.Argument(help="Where the model goes; must not exist.")],
     recipe: Annotated[str, typer.Option(help="The recipe whose env it will see.")] = "frozen-lake",
-    size: Annotated[str, typer.Option(help="nano, micro or small.")] = "nano",
+    size: Annotated[str, typer.Option(help="pico, nano, micro or small.")] = "nano",
     seed: Annotated[int, typer.Option(help="Decides the weights.")] = 0,
 ) -> None:
     """Make a nano model from nothing: a small Qwen3 and a tokenizer of the env's own words."""

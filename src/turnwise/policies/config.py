@@ -5,9 +5,9 @@ Owns `PolicyConfig` and `LoraSettings` and refuses combinations that cannot work
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from turnwise.errors import ConfigError
 from turnwise.policies.nano import PRESETS, NanoConfig, is_nano
@@ -48,7 +48,8 @@ class PolicyConfig(Settings):
     """
 
     model: str = "nano"
-    """A model directory, a saved adapter's directory, a hub name, or "nano", "micro", "small"."""
+    """A model directory, a saved adapter's directory, a hub name, or "pico", "nano", "micro",
+    "small"."""
     lora: LoraSettings | None = None
     """An adapter to train instead of the full weights."""
     trainable: bool = True
@@ -66,7 +67,16 @@ class PolicyConfig(Settings):
     gradient_checkpointing: bool = False
     """Whether activations are computed again in the backward pass instead of kept."""
     nano: NanoConfig | None = None
-    """Sizes instead of the preset's, where `model` is one that is made on the spot."""
+    """Sizes to put in place of the preset's, where `model` is one that is made on the spot."""
+
+    @field_validator("nano", mode="before")
+    @classmethod
+    def _complete(cls, sizes: Any, checked: ValidationInfo) -> Any:
+        """Complete the table with the sizes of the preset that `model` names."""
+        if isinstance(sizes, NanoConfig):
+            sizes = sizes.model_dump(exclude_unset=True)
+        preset = PRESETS.get(checked.data.get("model", ""))
+        return preset.model_dump() | sizes if preset and isinstance(sizes, dict) else sizes
 
     @model_validator(mode="after")
     def _check(self) -> PolicyConfig:

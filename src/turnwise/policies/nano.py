@@ -49,7 +49,10 @@ _NUMBER = re.compile(r"\d{2,}")
 
 
 class NanoConfig(Settings):
-    """Sizes of a model made on the spot. The defaults are those of the preset "nano"."""
+    """Sizes of a model made on the spot. The defaults are those of the preset "nano".
+
+    A policy's `nano` table changes the sizes of the preset that its `model` names.
+    """
 
     hidden: int = Field(default=128, ge=8)
     """Width of the residual stream."""
@@ -86,6 +89,7 @@ class NanoConfig(Settings):
 
 
 PRESETS: dict[str, NanoConfig] = {
+    "pico": NanoConfig(hidden=64, layers=2, heads=2, kv_heads=1, intermediate=192, init_std=0.1),
     "nano": NanoConfig(),
     "micro": NanoConfig(hidden=256, heads=8, kv_heads=4, intermediate=768),
     "small": NanoConfig(hidden=384, layers=8, heads=12, kv_heads=6, intermediate=1024),
@@ -93,7 +97,7 @@ PRESETS: dict[str, NanoConfig] = {
 
 
 def nano_preset(name: str) -> NanoConfig:
-    """Return the sizes called `name`: about 0.8, 3 and 13 million parameters.
+    """Return the sizes called `name`: about 0.1, 0.8, 3 and 13 million parameters.
 
     Raises:
         UnknownNameError: if there is no such preset.
