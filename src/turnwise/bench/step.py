@@ -1,0 +1,165 @@
+"""Whole training steps of turnwise and of TRL, turn about: who is faster, and why.
+
+Owns the interleaving and what is made of the figures. Which work is timed is `works`'s, the two
+trainers are `ours` and `theirs`, what the shapes demand is `counting`'s.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from turnwise.bench.side import Side
+from turnwise.bench.works import Work, make_model, make_rows
+from turnwise.errors import TrainingError
+
+WARM = 2
+AGREEMENT = 1e-3
+"""Largest difference of the two first gradients, as a share of their length."""
+PARTS = ("seconds", "sampling", "update")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepResult:
+    """What was measured of one work.
+
+    `ratio` is TRL's seconds over ours, the median over pairs of steps, `low` and `high` its
+    quartiles; by part of the step likewise. `gradient` is the relative difference of the two first
+    gradients; `theirs` says how TRL was run, the fastest of what was tried.
+    """
+
+    work: str
+    pairs: int
+    ours: dict[str, float]
+    theirs: dict[str, float]
+    ratio: dict[str, float]
+    low: dict[str, float]
+    high: dict[str, float]
+    gradient: float
+    peak_mb: dict[str, float]
+    settings: dict[str, Any]
+    tried: dict[str, float]
+    metrics: dict[str, float]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        return asdict(self)
+
+
+def compare(
+    work: Work,
+    *,
+    pairs: int,
+    threads: int,
+    checkpointing: bool,
+    note: Callable[[str], None],
+) -> StepResult:
+    """Time `pairs` steps of each trainer on one work, turn about, after `WARM` of each.
+
+    Raises:
+        TrainingError: if the two first gradients differ: then it is not the same mathematics.
+        RunError: if a trainer's process ends.
+    """
+    with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
+        folder = Path(scratch)
+        model = make_model(work, folder / "model")
+        first = folder / "first.pt"
+        settings = {
+            "work": work.name,
+            "model": str(model),
+            "rows": str(make_rows(work, model, folder / "rows.jsonl")),
+            "first": str(first),
+            "threads": threads,
+            "checkpointing": checkpointing,
+        }
+        ours = stack.enter_context(_side("ours", settings, folder, threads))
+        told = ours.ask("gradients")
+        note(f"{work.name}: {told['scorer']}; {told['engine']}")
+        ways = [{"micro_rows": rows, "continuous": c} for rows in work.micro_rows for c in (False, True)]
+        if work.turns > 1:
+            ways = [way for way in ways if not way["continuous"]]
+        tried: dict[str, float] = {}
+        best: tuple[float, Mapping[str, Any]] | None = None
+        for way in ways:
+            name = f"{'continuous' if way['continuous'] else 'generate'}, {way['micro_rows']} rows"
+            with _side("theirs", settings | way, folder, threads) as side:
+                side.ask("step")
+                tried[name] = side.ask("step")["seconds"]
+            note(f"{work.name}: TRL by {name}: {tried[name]:.2f} s")
+            if best is None or tried[name] < best[0]:
+                best = (tried[name], way)
+        assert best is not None
+        theirs = stack.enter_context(_side("theirs", settings | best[1], folder, threads))
+        theirs.ask("gradients")
+        gradient = gradient_difference(first)
+        note(f"{work.name}: first gradients differ by {gradient:.1e} of their length")
+        if not gradient <= AGREEMENT:
+            raise TrainingError(
+                f"{work.name}: the two first gradients differ by {gradient:.1e} of their length, "
+                f"more than {AGREEMENT:.0e}: this is not the same step"
+            )
+        for _ in range(WARM):
+            ours.ask("step"), theirs.ask("step")
+        a, b = [], []
+        for _ in range(pairs):
+            a.append(ours.ask("step"))
+            b.append(theirs.ask("step"))
+            note(f"{work.name}: ours {a[-1]['seconds']:.3f} s, TRL {b[-1]['seconds']:.3f} s")
+    return _result(work, a, b, gradient, dict(best[1]), tried)
+
+
+def _side(name: str, settings: Mapping[str, Any], folder: Path, threads: int) -> Side:
+    place = folder / name
+    place.mkdir(exist_ok=True)
+    return Side(name, settings, place, threads)
+
+
+def gradient_difference(first: Path) -> float:
+    """Return |theirs - ours| / |ours| over all tensors of the two saved gradients.
+
+    Raises:
+        TrainingError: if they are of other tensors.
+    """
+    ours = torch.load(first, weights_only=False)["gradients"]
+    theirs = torch.load(f"{first}.theirs")
+    if ours.keys() != theirs.keys():
+        other = sorted(ours.keys() ^ theirs.keys())
+        raise TrainingError(f"the two trainers train other tensors: {other[0]} and {len(other)}")
+    apart = sum(float((theirs[name] - ours[name]).square().sum()) for name in ours)
+    whole = sum(float(value.square().sum()) for value in ours.values())
+    return (apart / whole) ** 0.5
+
+
+def _result(
+    work: Work,
+    ours: Sequence[Mapping[str, Any]],
+    theirs: Sequence[Mapping[str, Any]],
+    gradient: float,
+    settings: dict[str, Any],
+    tried: dict[str, float],
+) -> StepResult:
+    ratios = {
+        part: sorted(t[part] / o[part] for o, t in zip(ours, theirs, strict=True)) for part in PARTS
+    }
+    quarter = (len(ours) - 1) / 4
+    return StepResult(
+        work=work.name,
+        pairs=len(ours),
+        ours={part: median(step[part] for step in ours) for part in PARTS},
+        theirs={part: median(step[part] for step in theirs) for part in PARTS},
+        ratio={part: median(values) for part, values in ratios.items()},
+        low={part: values[round(quarter)] for part, values in ratios.items()},
+        high={part: values[round(3 * quarter)] for part, values in ratios.items()},
+        gradient=gradient,
+        peak_mb={"ours": ours[-1]["peak_mb"], "theirs": theirs[-1]["peak_mb"]},
+        settings=settings,
+        tried=tried,
+        metrics=dict(ours[-1]["work"]),
+    )

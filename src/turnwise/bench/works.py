@@ -1,0 +1,194 @@
+"""What is timed: shapes of training steps, and the models, prompts and rewards that fill them.
+
+Owns `Work` and the table `WORKS`. Both trainers get the same model directory, the same prompts and
+the same reward. Knows nothing of trainers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from string import ascii_lowercase
+
+import numpy as np
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
+
+from turnwise.noise import generator
+from turnwise.policies import NanoConfig, nano_preset
+from turnwise.policies.nano import make_nano, make_tokenizer
+
+CONTEXT = 2048
+WORDS = ["".join(letters) for letters in product(ascii_lowercase[:16], repeat=2)]
+"""Words of the prompts; each is one token."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """One training step: `prompts` x `group` episodes of `turns` completions, of fixed lengths.
+
+    `prompt_tokens` and `completion_tokens` are of the first turn and of every turn; before each
+    later turn the world says `observed_tokens`, the template's own included, and the history grows.
+    `micro_rows` are the sizes of TRL's micro-batches worth trying; `goal` is the ratio aimed at.
+    """
+
+    name: str
+    model: str
+    prompts: int
+    group: int
+    prompt_tokens: int
+    completion_tokens: int
+    turns: int = 1
+    observed_tokens: int = 0
+    lora: bool = False
+    micro_rows: tuple[int, ...]
+    goal: float | None = None
+
+    @property
+    def episodes(self) -> int:
+        """Episodes of one step."""
+        return self.prompts * self.group
+
+    @property
+    def row_tokens(self) -> int:
+        """Tokens of one whole episode."""
+        later = (self.turns - 1) * (self.observed_tokens + self.completion_tokens)
+        return self.prompt_tokens + self.completion_tokens + later
+
+
+_WORKS = (
+    Work(
+        name="nano-short",
+        model="nano",
+        prompts=16,
+        group=8,
+        prompt_tokens=60,
+        completion_tokens=32,
+        micro_rows=(128, 32),
+        goal=4.5,
+    ),
+    Work(
+        name="nano-long",
+        model="nano",
+        prompts=8,
+        group=16,
+        prompt_tokens=512,
+        completion_tokens=64,
+        micro_rows=(128, 32, 8),
+        goal=8.0,
+    ),
+    Work(
+        name="small",
+        model="small",
+        prompts=4,
+        group=8,
+        prompt_tokens=256,
+        completion_tokens=128,
+        micro_rows=(32, 8),
+    ),
+    Work(
+        name="qwen3-0.6b-lora",
+        model="qwen3-0.6b",
+        prompts=4,
+        group=8,
+        prompt_tokens=256,
+        completion_tokens=64,
+        lora=True,
+        micro_rows=(8, 4),
+        goal=2.2,
+    ),
+    Work(
+        name="turns",
+        model="nano",
+        prompts=8,
+        group=8,
+        prompt_tokens=200,
+        completion_tokens=20,
+        turns=20,
+        observed_tokens=40,
+        micro_rows=(64, 16, 4),
+    ),
+    Work(
+        name="alone",
+        model="nano",
+        prompts=64,
+        group=2,
+        prompt_tokens=12,
+        completion_tokens=64,
+        micro_rows=(128, 32),
+        goal=1.0,
+    ),
+)
+WORKS = {work.name: work for work in _WORKS}
+
+
+def make_model(work: Work, folder: Path) -> Path:
+    """Write the model of `work`, random weights and all, to `folder`; return what is to be loaded.
+
+    That is a directory of weights, or of an adapter that names its base.
+    """
+    texts = [" ".join(WORDS)]
+    torch.manual_seed(0)
+    if work.model == "qwen3-0.6b":
+        Qwen3ForCausalLM(_qwen3()).save_pretrained(folder)
+        make_tokenizer(texts, WORDS, NanoConfig()).save_pretrained(folder)
+    else:
+        sizes = nano_preset(work.model).model_copy(update={"context": CONTEXT})
+        make_nano(folder, texts, WORDS, sizes, seed=0)
+    if not work.lora:
+        return folder
+    adapter = folder.parent / "adapter"
+    base = AutoModelForCausalLM.from_pretrained(folder)
+    asked = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
+    model = get_peft_model(base, asked)
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:  # at 0 the gradient of A would be 0 whatever is wrong
+            torch.nn.init.normal_(parameter, std=0.01)
+    model.save_pretrained(adapter)
+    AutoTokenizer.from_pretrained(folder).save_pretrained(adapter)
+    return adapter
+
+
+def _qwen3() -> Qwen3Config:
+    """Return the shape of Qwen3-0.6B."""
+    return Qwen3Config(
+        vocab_size=151_936,
+        hidden_size=1024,
+        intermediate_size=3072,
+        num_hidden_layers=28,
+        num_attention_heads=16,
+        num_key_value_heads=8,
+        head_dim=128,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=True,
+    )
+
+
+def make_rows(work: Work, model: Path, file: Path) -> Path:
+    """Write the prompts of a step to a .jsonl file, each `work.prompt_tokens` long."""
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    rng = generator(0, "bench", work.name)
+
+    def said(words: int) -> list[dict[str, str]]:
+        return [{"role": "user", "content": " ".join(rng.choice(WORDS, words))}]
+
+    ids = tokenizer.apply_chat_template(said(1), add_generation_prompt=True)["input_ids"]
+    rows = [{"prompt": said(work.prompt_tokens - len(ids) + 1)} for _ in range(work.prompts)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def reward_of(completion_ids: Sequence[int]) -> float:
+    """Return a number in [0, 1) that depends on every token: no two completions have the same."""
+    digest = hashlib.blake2b(np.asarray(completion_ids, dtype="<i8").tobytes(), digest_size=8)
+    return int.from_bytes(digest.digest(), "little") / 2**64
+
+
+def luck(completion_ids: Sequence[Sequence[int]], **columns: object) -> list[float]:
+    """Judge completions by `reward_of`, in the signature that both trainers call."""
+    return [reward_of(ids) for ids in completion_ids]
