@@ -144,6 +144,12 @@ class SlotCache(Cache):
             assert isinstance(layer, SlotLayer)
             layer.grow(self.slots, self.positions)
 
+    def seen(self, layer: int, slots: int, length: int) -> tuple[Tensor, Tensor]:
+        """Return the first positions of a layer's first slots, a view: [slots, H, length, D]."""
+        kept = self.layers[layer]
+        assert kept.keys is not None and kept.values is not None
+        return kept.keys[:slots, :, :length], kept.values[:slots, :, :length]
+
     def aim(self, first: int, positions_NQ: Tensor, length: int) -> None:
         """Set where the next pass writes and what it sees."""
         place, rows = self.place, len(positions_NQ)

@@ -15,6 +15,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from turnwise.kernels import Planned
+
 MaskForm = Literal["by layer type", "windowed", "full"]
 
 
@@ -51,6 +53,12 @@ class MaskRule:
         near_mask = self._added(near)
         full_mask = near_mask if near is full else self._added(full)
         return {"full_attention": full_mask, "sliding_attention": near_mask}
+
+    def planned(self, mask: Planned) -> Tensor | dict[str, Tensor]:
+        """Return what to pass as `attention_mask` for a plan, which minds windows itself."""
+        if self.form == "by layer type":
+            return {"full_attention": mask, "sliding_attention": mask}
+        return mask
 
     def _added(self, visible_NQL: Tensor) -> Tensor:
         mask = torch.zeros(visible_NQL.shape, dtype=self.dtype, device=visible_NQL.device)

@@ -20,6 +20,7 @@ from turnwise.engines.config import EngineConfig
 from turnwise.engines.masks import MaskRule, mask_forms, sliding_window
 from turnwise.engines.rows import CachedRows, Model, RecomputedRows, Rows, base_of
 from turnwise.errors import EngineError
+from turnwise.kernels import use
 from turnwise.noise import generator
 
 TOLERANCE = 1e-3
@@ -58,6 +59,7 @@ def choose_rows(
         EngineError: if `config.cache = "slots"` and the cache does not give the model's numbers, or
             if nothing does.
     """
+    use(base_of(model))
     with torch.inference_mode():
         probe = _make_probe(model, context, config, seed)
         tried = ["asked for"] if config.cache == "none" else []

@@ -1,8 +1,8 @@
-"""Prompts remembered for an iteration: a trie of tokens whose keys and values are kept.
+"""What is remembered for an iteration: beginnings of sequences whose keys and values are kept.
 
-Owns the trie and its memory. Every distinct token after a distinct beginning has one entry. One
-store belongs to one policy and version, and is dropped with it. Knows nothing of models, rows being
-written or requests.
+Owns a radix tree of tokens and its memory. Every distinct token after a distinct beginning has one
+entry. One store belongs to one policy and version, and is dropped with it. Knows nothing of models,
+rows being written or requests.
 
 Shapes: E entries, T tokens, H key-value heads, D width of a head.
 """
@@ -10,14 +10,31 @@ Shapes: E entries, T tokens, H key-value heads, D width of a head.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from turnwise.engines.cache import SlotLayer
+from turnwise.types import IntArray
 
-ROOT = -1
 FIRST_ENTRIES = 1024
+Tokens = tuple[int, ...]
+
+
+@dataclass(kw_only=True, slots=True)
+class _Edge:
+    """A run of tokens, their entries from `first` on, and the runs that follow."""
+
+    tokens: Tokens
+    first: int
+    next: dict[int, _Edge] = field(default_factory=dict)
+
+    def split(self, length: int) -> None:
+        """Make the first `length` tokens a run of their own."""
+        rest = _Edge(tokens=self.tokens[length:], first=self.first + length, next=self.next)
+        self.tokens, self.next = self.tokens[:length], {rest.tokens[0]: rest}
 
 
 class PrefixStore:
@@ -25,13 +42,14 @@ class PrefixStore:
 
     Example:
         >>> store = PrefixStore(0)
-        >>> store.match((5, 6, 7))
+        >>> store.match((5, 6, 7)).tolist()
         []
     """
 
     def __init__(self, budget_bytes: int) -> None:
         self._budget = budget_bytes
-        self._children: dict[tuple[int, int], int] = {}
+        self._root = _Edge(tokens=(), first=0)
+        self._count = 0
         self._memory: list[tuple[Tensor, Tensor]] = []
         self._full = False
 
@@ -41,19 +59,21 @@ class PrefixStore:
         return self._budget > 0
 
     def __len__(self) -> int:
-        return len(self._children)
+        """Return the number of entries."""
+        return self._count
 
-    def match(self, tokens: Sequence[int]) -> list[int]:
-        """Return the entries of the longest known beginning of `tokens`."""
-        entries: list[int] = []
-        parent = ROOT
-        for token in tokens:
-            child = self._children.get((parent, token))
-            if child is None:
+    def match(self, tokens: Tokens) -> IntArray:
+        """Return the entries of the longest known beginning of `tokens`, [T]."""
+        known = [np.zeros(0, dtype=np.int64)]
+        edge, at = self._root, 0
+        while at < len(tokens) and tokens[at] in edge.next:
+            edge = edge.next[tokens[at]]
+            common = common_length(edge.tokens, tokens[at : at + len(edge.tokens)])
+            known.append(np.arange(edge.first, edge.first + common))
+            at += common
+            if common < len(edge.tokens):
                 break
-            entries.append(child)
-            parent = child
-        return entries
+        return np.concatenate(known)
 
     def load(
         self, layers: Sequence[SlotLayer], entries: Tensor, rows: Tensor, positions: Tensor
@@ -65,29 +85,42 @@ class PrefixStore:
             layer.values[rows, :, positions] = values[entries]
 
     def save(
-        self, layers: Sequence[SlotLayer], prompts: Sequence[tuple[Sequence[int], int]]
+        self, layers: Sequence[SlotLayer], kept: Sequence[tuple[Tokens, int, int]]
     ) -> None:
-        """Remember prompts, given as (tokens, row that holds them), if the budget allows it."""
-        if not self.enabled or not layers:
+        """Remember sequences, if the budget allows it.
+
+        Args:
+            layers: where their keys and values are.
+            kept: each sequence's tokens; the row that holds them; and how many tokens came before
+                the row's first. What is new of a sequence must be in its row.
+        """
+        if not self.enabled or not layers or self._full:
             return
-        entries, rows, positions = self._enter(prompts)
+        entries, rows, positions = [], [], []
+        for tokens, row, before in kept:
+            if not self._room(layers, self._count + len(tokens)):
+                self._full = True
+                break
+            begin = self._enter(tokens, before)
+            if begin is None:
+                continue
+            count = len(tokens) - begin
+            entries.append(np.arange(self._count - count, self._count))
+            rows.append(np.full(count, row))
+            positions.append(np.arange(begin - before, len(tokens) - before))
         if not entries:
             return
-        if not self._reserve(layers, len(self._children)):
-            for _ in entries:
-                self._children.popitem()
-            self._full = True
-            return
-        device = self._memory[0][0].device
-        entry, row, position = torch.tensor([entries, rows, positions], device=device)
+        all_three = np.stack([np.concatenate(part) for part in (entries, rows, positions)])
+        entry, at_row, position = torch.from_numpy(all_three).to(self._memory[0][0].device)
         for layer, (keys, values) in zip(layers, self._memory, strict=True):
             assert layer.keys is not None and layer.values is not None
-            keys[entry] = layer.keys[row, :, position]
-            values[entry] = layer.values[row, :, position]
+            keys[entry] = layer.keys[at_row, :, position]
+            values[entry] = layer.values[at_row, :, position]
 
     def clear(self) -> None:
         """Forget everything and give the memory back."""
-        self._children.clear()
+        self._root = _Edge(tokens=(), first=0)
+        self._count = 0
         self._memory.clear()
         self._full = False
 
@@ -99,43 +132,62 @@ class PrefixStore:
         if self._full:
             self.clear()
 
-    def _enter(
-        self, prompts: Sequence[tuple[Sequence[int], int]]
-    ) -> tuple[list[int], list[int], list[int]]:
-        """Make entries for what is new; return them with the row and position of each."""
-        entries: list[int] = []
-        rows: list[int] = []
-        positions: list[int] = []
-        for tokens, row in prompts:
-            parent = ROOT
-            for position, token in enumerate(tokens):
-                child = self._children.get((parent, token))
-                if child is None:
-                    child = len(self._children)
-                    self._children[parent, token] = child
-                    entries.append(child)
-                    rows.append(row)
-                    positions.append(position)
-                parent = child
-        return entries, rows, positions
+    def _enter(self, tokens: Tokens, least: int) -> int | None:
+        """Add a sequence of which at least `least` tokens should be known.
 
-    def _reserve(self, layers: Sequence[SlotLayer], wanted: int) -> bool:
+        Returns:
+            From which token on it is new; None if nothing of it is, or if too little is known.
+        """
+        edge, at = self._root, 0
+        while at < len(tokens) and tokens[at] in edge.next:
+            child = edge.next[tokens[at]]
+            common = common_length(child.tokens, tokens[at : at + len(child.tokens)])
+            at += common
+            if common < len(child.tokens):
+                if at < max(least, 1) or at == len(tokens):
+                    return None
+                child.split(common)
+            edge = child
+        if at < least or at == len(tokens):
+            return None
+        edge.next[tokens[at]] = _Edge(tokens=tokens[at:], first=self._count)
+        self._count += len(tokens) - at
+        return at
+
+    def _room(self, layers: Sequence[SlotLayer], wanted: int) -> bool:
         """Make room for `wanted` entries; False if the budget does not allow it."""
+        have = len(self._memory[0][0]) if self._memory else 0
+        if wanted <= have:
+            return True
         kept = [tensor for layer in layers for tensor in (layer.keys, layer.values)]
         each = sum(t.shape[1] * t.shape[3] * t.element_size() for t in kept if t is not None)
         if wanted * each > self._budget:
             return False
-        have = len(self._memory[0][0]) if self._memory else 0
-        if wanted <= have:
-            return True
         room = min(max(wanted, 2 * have, FIRST_ENTRIES), self._budget // each)
         grown: list[tuple[Tensor, Tensor]] = []
         for number, layer in enumerate(layers):
             assert layer.keys is not None and layer.values is not None
-            pair = [t.new_zeros(room, t.shape[1], t.shape[3]) for t in (layer.keys, layer.values)]
+            pair = [t.new_empty(room, t.shape[1], t.shape[3]) for t in (layer.keys, layer.values)]
             if self._memory:
                 for new, old in zip(pair, self._memory[number], strict=True):
-                    new[:have] = old
+                    new[: self._count] = old[: self._count]
             grown.append((pair[0], pair[1]))
         self._memory = grown
         return True
+
+
+def common_length(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return how many tokens two sequences share at their beginning.
+
+    Example:
+        >>> common_length((5, 6, 7), (5, 6, 8, 9))
+        2
+    """
+    least, most = 0, min(len(one), len(other))
+    while least < most:  # slices compare at the speed of memory
+        middle = (least + most + 1) // 2
+        if one[least:middle] == other[least:middle]:
+            least = middle
+        else:
+            most = middle - 1
+    return least

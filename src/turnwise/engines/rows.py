@@ -22,7 +22,8 @@ from transformers import PreTrainedModel
 
 from turnwise.engines.cache import SlotCache
 from turnwise.engines.masks import MaskRule
-from turnwise.engines.prefix import PrefixStore
+from turnwise.engines.prefix import PrefixStore, common_length
+from turnwise.kernels import DecodePlan, Planned
 from turnwise.types import IntArray
 
 Model: TypeAlias = PreTrainedModel | PeftModel
@@ -65,22 +66,32 @@ class Rows(Protocol):
         """Copy rows `source` to `target`, all at once, and keep the first `count`."""
         ...
 
+    def remember(self, ended: Sequence[tuple[int, Prompt, Prompt]]) -> None:
+        """Keep what rows wrote, where that saves work: their prompts will be gone on with.
+
+        Args:
+            ended: row, its prompt, and what was written after it, the last token included.
+        """
+        ...
+
     def forget(self) -> None:
         """Drop everything that is remembered of rows that are gone, and all spare memory."""
         ...
 
 
 class CachedRows:
-    """Rows whose keys and values are kept in slots, and whose prompts are remembered."""
+    """Rows whose keys and values are kept: each prompt once, and what its rows wrote after it."""
 
     def __init__(self, model: Model, rule: MaskRule, prefix_bytes: int) -> None:
         self.count = self.prefilled = self.decoded = self.calls = 0
         self._model, self._rule = model, rule
         self._device = base_of(model).device
         self._head = _HeadAtLast(model)
-        self._cache = SlotCache()
+        self._prompts, self._own = SlotCache(), SlotCache()
         self._store = PrefixStore(prefix_bytes)
-        self._lengths = np.zeros(0, dtype=np.int64)
+        self._prompt_lengths = np.zeros(0, dtype=np.int64)  # of each prompt slot in use
+        self._prompt_of = np.zeros(0, dtype=np.int64)  # the prompt slot of each row
+        self._wrote = np.zeros(0, dtype=np.int64)  # tokens that each row has after its prompt
         self._written = False
 
     def prefill(self, prompts: Sequence[Prompt]) -> tuple[list[int], Tensor]:
@@ -88,6 +99,7 @@ class CachedRows:
         order: list[int] = []
         logits: list[Tensor] = []
         self._store.make_room()
+        self._drop_prompts(len(prompts))
         waiting = self._waiting(prompts)
         for wave in (sorted(set(range(len(prompts))) - waiting), sorted(waiting)):
             known = {i: self._store.match(prompts[i][:-1]) for i in wave}
@@ -100,21 +112,44 @@ class CachedRows:
 
     def decode(self, tokens: IntArray) -> Tensor:
         """Append one token to every row (see `Rows`)."""
-        positions = self._lengths[: self.count]
-        logits = self._forward(0, tokens[:, None], positions[:, None], [0] * self.count)
-        self._lengths[: self.count] += 1
+        length = int(self._wrote.max()) + 1
+        self._own.reserve(self.count, length)
+        plan = DecodePlan.of(
+            self._kept, self._prompt_of, self._prompt_lengths, self._wrote, self._device
+        )
+        both = torch.from_numpy(np.stack([tokens, self._wrote])).to(self._device)
+        self._own.aim(0, both[1][:, None], length)
+        self.calls += 1
+        self._written = True
+        logits = self._head(
+            None,
+            input_ids=both[0][:, None],
+            position_ids=plan.positions[:, None],
+            attention_mask=self._rule.planned(Planned.of(plan, self._device)),
+            past_key_values=self._own,
+            use_cache=True,
+        )
+        self._wrote = self._wrote + 1
         self.decoded += self.count
         return logits
 
     def rearrange(self, source: IntArray, target: IntArray, count: int) -> None:
         """Copy rows to their new places (see `Rows`)."""
+        missing = (0, max(0, count - len(self._wrote)))
+        prompt_of, wrote = np.pad(self._prompt_of, missing), np.pad(self._wrote, missing)
         if len(source):
-            self._reserve(count, 1)
-            longest = int(self._lengths[source].max())
-            self._lengths[target] = self._lengths[source]
-            where = torch.from_numpy(np.stack([source, target])).to(self._device)
-            self._cache.copy(where[0], where[1], longest)
-        self.count = count
+            longest = int(wrote[source].max())
+            prompt_of[target], wrote[target] = prompt_of[source], wrote[source]
+            if longest:
+                self._own.reserve(count, longest)
+                where = torch.from_numpy(np.stack([source, target])).to(self._device)
+                self._own.copy(where[0], where[1], longest)
+        self.count, self._prompt_of, self._wrote = count, prompt_of[:count], wrote[:count]
+
+    def remember(self, ended: Sequence[tuple[int, Prompt, Prompt]]) -> None:
+        """Keep what rows wrote, for prompts that will begin so (see `Rows`)."""
+        kept = [(prompt + wrote[:-1], row, len(prompt)) for row, prompt, wrote in ended]
+        self._store.save(self._own.slot_layers, kept)
 
     def forget(self) -> None:
         """Drop remembered prompts, and what is in the slots if no row is being written.
@@ -125,8 +160,25 @@ class CachedRows:
         self._store.clear()
         if self._written and not self.count:
             with torch.inference_mode():  # what was made in this mode can only be written in it
-                self._cache.wipe(keep_memory=self._device.type == "cpu")
+                for cache in (self._prompts, self._own):
+                    cache.wipe(keep_memory=self._device.type == "cpu")
+            self._prompt_lengths = self._prompt_lengths[:0]
             self._written = False
+
+    def _kept(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Return a layer's keys and values of all prompts in use."""
+        return self._prompts.seen(layer, len(self._prompt_lengths), int(self._prompt_lengths.max()))
+
+    def _drop_prompts(self, coming: int) -> None:
+        """Close the gaps that prompts without rows leave, when there are more of them than rows."""
+        live, numbers = np.unique(self._prompt_of, return_inverse=True)
+        if len(self._prompt_lengths) + coming <= 2 * (len(live) + coming):
+            return
+        lengths = self._prompt_lengths[live]
+        if len(live):
+            where = torch.from_numpy(np.stack([live, np.arange(len(live))])).to(self._device)
+            self._prompts.copy(where[0], where[1], int(lengths.max()))
+        self._prompt_of, self._prompt_lengths = numbers.astype(np.int64), lengths
 
     def _waiting(self, prompts: Sequence[Prompt]) -> set[int]:
         """Return which prompts should wait until others that begin like them are remembered."""
@@ -136,7 +188,7 @@ class CachedRows:
         order = sorted(range(len(prompts)), key=prompts.__getitem__)
         pilot, saved, waiting = order[0], 0, set[int]()
         for index in order[1:]:
-            gain = _common(prompts[pilot], prompts[index]) - known[index]
+            gain = common_length(prompts[pilot], prompts[index]) - known[index]
             if gain >= SHARED:
                 waiting.add(index)
                 saved += gain
@@ -144,11 +196,11 @@ class CachedRows:
                 pilot = index
         return waiting if saved >= WORTH_WAITING else set()
 
-    def _fill(self, prompts: list[Prompt], known: list[list[int]]) -> Tensor:
-        """Add rows of similar unknown lengths; return the logits after each."""
-        first, rows = self.count, len(prompts)
+    def _fill(self, prompts: list[Prompt], known: list[IntArray]) -> Tensor:
+        """Add prompts of similar unknown lengths and a row for each; return the logits after."""
+        first, rows = len(self._prompt_lengths), len(prompts)
         longest = max(map(len, prompts))
-        self._reserve(first + rows, longest + 1)
+        self._prompts.reserve(first + rows, longest + 1)
         self._load(first, known)
         starts = np.array([len(entries) for entries in known])
         rests = [prompt[start:] for prompt, start in zip(prompts, starts, strict=True)]
@@ -165,31 +217,33 @@ class CachedRows:
                 if begin < len(rest) <= begin + PIECE:
                     logits[row] = found[row]
         self.count += rows
-        self._lengths[first : self.count] = [len(prompt) for prompt in prompts]
+        self._prompt_of = np.append(self._prompt_of, np.arange(first, first + rows))
+        self._wrote = np.append(self._wrote, np.zeros(rows, dtype=np.int64))
+        self._prompt_lengths = np.append(self._prompt_lengths, [len(p) for p in prompts])
         self._store.save(
-            self._cache.slot_layers,
-            [(prompt, first + row) for row, prompt in enumerate(prompts)],
+            self._prompts.slot_layers,
+            [(prompt, first + row, 0) for row, prompt in enumerate(prompts)],
         )
         return torch.stack([found for found in logits if found is not None])
 
-    def _load(self, first: int, known: list[list[int]]) -> None:
-        """Copy what is remembered to the rows from `first` on."""
-        entries = [entry for row in known for entry in row]
-        if not entries:
+    def _load(self, first: int, known: list[IntArray]) -> None:
+        """Copy what is remembered to the prompt slots from `first` on."""
+        lengths = [len(entries) for entries in known]
+        if not any(lengths):
             return
-        rows = [first + row for row, some in enumerate(known) for _ in some]
-        positions = [position for some in known for position in range(len(some))]
-        where = torch.tensor([entries, rows, positions], device=self._device)
-        self._store.load(self._cache.slot_layers, where[0], where[1], where[2])
+        slots = np.repeat(np.arange(first, first + len(known)), lengths)
+        positions = np.concatenate([np.arange(length) for length in lengths])
+        where = torch.from_numpy(np.stack([np.concatenate(known), slots, positions]))
+        self._store.load(self._prompts.slot_layers, *where.to(self._device))
 
     def _forward(
         self, first: int, tokens_NQ: IntArray, positions_NQ: IntArray, ends: list[int]
     ) -> Tensor:
-        """Run the model on new tokens of the rows from `first` on; logits at `ends`, [N, V]."""
+        """Run the model on new tokens of the prompts from `first` on; logits at `ends`, [N, V]."""
         length = int(positions_NQ[np.arange(len(ends)), ends].max()) + 1
-        self._reserve(first + len(tokens_NQ), length)
+        self._prompts.reserve(first + len(tokens_NQ), length)
         both = torch.from_numpy(np.stack([tokens_NQ, positions_NQ])).to(self._device)
-        self._cache.aim(first, both[1], length)
+        self._prompts.aim(first, both[1], length)
         self.calls += 1
         self._written = True
         return self._head(
@@ -197,15 +251,9 @@ class CachedRows:
             input_ids=both[0],
             position_ids=both[1].clamp(max=length - 1),
             attention_mask=self._rule.masks(both[1], length),
-            past_key_values=self._cache,
+            past_key_values=self._prompts,
             use_cache=True,
         )
-
-    def _reserve(self, rows: int, positions: int) -> None:
-        self._cache.reserve(rows, positions)
-        if len(self._lengths) < self._cache.slots:
-            missing = self._cache.slots - len(self._lengths)
-            self._lengths = np.concatenate([self._lengths, np.zeros(missing, dtype=np.int64)])
 
 
 class RecomputedRows:
@@ -248,6 +296,9 @@ class RecomputedRows:
         del self._tokens[count:]
         self.count = count
 
+    def remember(self, ended: Sequence[tuple[int, Prompt, Prompt]]) -> None:
+        """Do nothing: nothing is remembered."""
+
     def forget(self) -> None:
         """Do nothing: nothing is remembered."""
 
@@ -265,15 +316,17 @@ class _HeadAtLast:
         self._model = model
         self._keeps = "logits_to_keep" in inspect.signature(base_of(model).forward).parameters
 
-    def __call__(self, ends: list[int], **inputs: Any) -> Tensor:
-        """Return the logits at position `ends[n]` of every row n, [N, V]."""
+    def __call__(self, ends: list[int] | None, **inputs: Any) -> Tensor:
+        """Return the logits at position `ends[n]` of every row n, or at all rows' last, [N, V]."""
+        if ends is None:
+            if self._keeps:
+                inputs["logits_to_keep"] = 1
+            return self._model(**inputs).logits[:, -1]
         places = torch.tensor(ends, device=inputs["input_ids"].device)
         if self._keeps:
             wanted, places = places.unique(return_inverse=True)
             inputs["logits_to_keep"] = wanted
         logits = self._model(**inputs).logits
-        if logits.shape[1] == 1:
-            return logits[:, 0]
         return logits[torch.arange(len(ends), device=places.device), places]
 
 
@@ -309,11 +362,3 @@ def _padded(rows: Sequence[Sequence[int]]) -> IntArray:
     for line, row in zip(array, rows, strict=True):
         line[: len(row)] = row
     return array
-
-
-def _common(one: Prompt, other: Prompt) -> int:
-    """Return how many tokens two prompts share at their beginning."""
-    length = min(len(one), len(other))
-    if one[:length] == other[:length]:
-        return length
-    return next(i for i in range(length) if one[i] != other[i])

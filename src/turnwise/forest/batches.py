@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from turnwise.kernels import TreePlan
 from turnwise.errors import TrainingError
 from turnwise.forest.config import ForestConfig, Layout
 from turnwise.forest.packing import plan_batches, plan_cuts
@@ -34,15 +35,16 @@ STREAM_NAMES = (
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class MicroBatch:
-    """Tries (or flat rows, which are tries of one row) padded to one width.
+    """Tries (or flat rows, which are tries of one row), end to end or padded to one width.
 
-    `token_ids`, `positions` and `end` are [B, N]; node i sees node j iff j <= i < end[j]; padding
-    sees itself alone. `sizes` [B] are the nodes before padding. `head_node` [H] indexes the
+    Packed, B is 1 and N the sum of the tries' nodes. `token_ids`, `positions` and `end` are [B, N]; node i sees node j iff j <= i < end[j]; padding
+    sees itself alone. `sizes` are each trie's nodes before padding. `head_node` [H] indexes the
     flattened [B * N] nodes and `head_temperature` [H] divides its logits; `edge_head` and
     `edge_token` are [E], sorted by head; `edge` [T] is the edge of each occurrence. Occurrences run
     over `rows` (sample indices, ascending) and each sample's targets, ascending; `sample` [T] and
     `position` [T] say where each belongs, and `turn` [T] which turn drew it, as an index into the
-    distinct turns of all samples in order of appearance (-1 where no turn did). All on the CPU.
+    distinct turns of all samples in order of appearance (-1 where no turn did). `plan` is how
+    packed tries attend. All on the CPU.
     """
 
     layout: Layout
@@ -60,6 +62,7 @@ class MicroBatch:
     position: Tensor
     turn: Tensor
     flat_tokens: int
+    plan: TreePlan | None
 
     @property
     def occurrences(self) -> int:
@@ -72,13 +75,13 @@ class MicroBatch:
         return self.token_ids.numel()
 
     @property
-    def mask_area(self) -> int:
-        """B x N x N: the query-key pairs of one layer's mask."""
-        return self.padded_tokens * self.token_ids.shape[1]
+    def pairs(self) -> int:
+        """The query-key pairs that one layer's attention computes."""
+        return self.plan.pairs if self.plan else self.padded_tokens * self.token_ids.shape[1]
 
 
 def micro_batches(
-    samples: Sequence[Sample], config: ForestConfig, layout: Layout = "tree"
+    samples: Sequence[Sample], config: ForestConfig, layout: Layout = "packed"
 ) -> list[MicroBatch]:
     """Pack the samples that have a target into micro-batches under the config's budgets.
 
@@ -144,7 +147,7 @@ def forest_metrics(batches: Sequence[MicroBatch]) -> dict[str, float]:
     """Return what a pass over `batches` costs, as flat `forest/...` numbers.
 
     `tokens_flat` is what rows one by one would compute, `tokens_distinct` the nodes,
-    `tokens_padded` what is computed, `mask_area` the sum of query-key pairs, `sharing` the ratio of
+    `tokens_padded` what is computed, `attention_pairs` the query-key pairs of one layer, `sharing` the ratio of
     flat to distinct tokens.
     """
     flat = sum(batch.flat_tokens for batch in batches)
@@ -154,7 +157,7 @@ def forest_metrics(batches: Sequence[MicroBatch]) -> dict[str, float]:
         "forest/tokens_flat": float(flat),
         "forest/tokens_distinct": float(distinct),
         "forest/tokens_padded": float(sum(batch.padded_tokens for batch in batches)),
-        "forest/mask_area": float(sum(batch.mask_area for batch in batches)),
+        "forest/attention_pairs": float(sum(batch.pairs for batch in batches)),
         "forest/sharing": flat / max(distinct, 1),
     }
 
@@ -225,17 +228,23 @@ def _turn_ids(samples: Sequence[Sample], columns: Columns) -> IntArray:
 def _assemble(
     forest: Forest, tries: IntArray, targets: _Targets, columns: Columns, layout: Layout
 ) -> MicroBatch:
-    """Pad `tries` to one width and number the distinct heads and edges of their targets."""
+    """Lay `tries` out and number the distinct heads and edges of their targets."""
     starts, sizes = forest.starts[tries], np.diff(forest.starts)[tries]
-    width = int(sizes.max())
-    filled: BoolArray = np.arange(width) < sizes[:, None]
-    nodes = (starts[:, None] + np.arange(width))[filled]
+    if layout == "packed":
+        filled: BoolArray = np.ones((1, int(sizes.sum())), dtype=bool)
+        places = np.cumsum(sizes) - sizes  # where each trie begins among all places
+        lines = places
+    else:
+        filled = np.arange(int(sizes.max())) < sizes[:, None]
+        places = np.arange(len(sizes)) * filled.shape[1]
+        lines = np.zeros(len(sizes), dtype=np.int64)  # ... and in its own line
+    nodes = np.repeat(starts - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
     token_ids, positions = np.zeros(filled.shape, np.int64), np.zeros(filled.shape, np.int64)
-    end = np.broadcast_to(np.arange(1, width + 1), filled.shape).copy()
+    end = np.broadcast_to(np.arange(1, filled.shape[1] + 1), filled.shape).copy()
     token_ids[filled], positions[filled] = forest.token_ids[nodes], forest.depth[nodes]
-    end[filled] = forest.end[nodes] - np.repeat(starts, sizes)
+    end[filled] = forest.end[nodes] + np.repeat(lines - starts, sizes)
     slot = np.searchsorted(tries, targets.trie)
-    parent = slot * width + targets.parent - starts[slot]
+    parent = places[slot] + targets.parent - starts[slot]
     temperatures, temperature = np.unique(targets.temperature, return_inverse=True)
     heads, head = np.unique(parent * len(temperatures) + temperature, return_inverse=True)
     vocab = int(targets.token.max()) + 1
@@ -257,4 +266,5 @@ def _assemble(
         position=torch.from_numpy(targets.position),
         turn=torch.from_numpy(targets.turn),
         flat_tokens=int(columns.used[rows].sum()),
+        plan=TreePlan.of(end[0], positions[0]) if layout == "packed" else None,
     )

@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from turnwise.kernels import TreePlan, use
 from turnwise.errors import ModelError
 from turnwise.forest.batches import MicroBatch, micro_batches
-from turnwise.forest.config import ForestConfig
+from turnwise.forest.config import ForestConfig, Layout
 from turnwise.forest.head import base_of
 from turnwise.forest.masks import MaskForm, mask_forms, sliding_window
 from turnwise.forest.score import FlatScorer, HeadPath, Model, Scorer, TreeScorer
@@ -126,15 +127,16 @@ def _choose(model: Model, config: ForestConfig, probe: Probe) -> Scorer:
     if config.layout == "flat":
         return _flat(model, config, probe, "asked for")
     tried: list[str] = []
-    for form in mask_forms(base_of(model).config.get_text_config().to_dict()):
+    for layout, form in _ways(model):
         try:
-            difference, doubt = _try_form(model, form, probe)
+            difference, doubt = _try(model, layout, form, probe)
         except REFUSALS as error:
-            tried.append(f"{form} mask refused ({type(error).__name__}: {str(error)[:120]})")
+            tried.append(f"{layout}, {form} mask refused ({_first_words(error)})")
             continue
-        said = f"{form} mask, {_said(difference, probe)}"
+        said = f"{layout}, {form} mask, {_said(difference, probe)}"
         if doubt is None:
-            return TreeScorer(config=config, form=form, reason=f"tree: {said}{probe.note}")
+            reason = f"tree: {said}{probe.note}"
+            return TreeScorer(config=config, form=form, layout=layout, reason=reason)
         tried.append(said + doubt)
     if config.layout == "tree":
         raise ModelError(
@@ -144,11 +146,29 @@ def _choose(model: Model, config: ForestConfig, probe: Probe) -> Scorer:
     return _flat(model, config, probe, "; ".join(tried))
 
 
-def _try_form(model: Model, form: MaskForm, probe: Probe) -> tuple[Tensor, str | None]:
+def _ways(model: Model) -> list[tuple[Layout, MaskForm]]:
+    """Return the layouts and forms of masks worth trying for a model, the fastest first."""
+    base = base_of(model)
+    fields = base.config.get_text_config().to_dict()
+    forms = mask_forms(fields)
+    ways: list[tuple[Layout, MaskForm]] = [("padded", form) for form in forms]
+    use(base)
+    if base.device.type == "cpu" and sliding_window(fields) is None:  # what plans can do
+        ways = [("packed", form) for form in forms] + ways
+    return ways
+
+
+def _first_words(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error)[:120]}"
+
+
+def _try(
+    model: Model, layout: Layout, form: MaskForm, probe: Probe
+) -> tuple[Tensor, str | None]:
     """Return the differences of the trie [T], and what speaks against the mask (None: nothing)."""
     low = probe.low_precision
-    scorer = TreeScorer(config=probe.config, form=form)
-    tries = micro_batches(probe.samples, probe.config, "tree")
+    scorer = TreeScorer(config=probe.config, form=form, layout=layout)
+    tries = micro_batches(probe.samples, probe.config, layout)
     rows = micro_batches(probe.samples, probe.config, "flat")
     difference = _difference(scorer, model, tries, probe)
     if not _close(difference, low):
@@ -196,8 +216,9 @@ def _difference(scorer: Scorer, model: Model, batches: list[MicroBatch], probe: 
 
 def _leaky(batch: MicroBatch) -> MicroBatch:
     """Return the batch with a mask that is wrong: every node sees all nodes before it."""
-    width = batch.end.shape[1]
-    return replace(batch, end=torch.full_like(batch.end, width))
+    end = torch.full_like(batch.end, batch.end.shape[1])
+    plan = TreePlan.of(end[0].numpy(), batch.positions[0].numpy()) if batch.plan else None
+    return replace(batch, end=end, plan=plan)
 
 
 def _close(difference: Tensor, low_precision: bool) -> bool:

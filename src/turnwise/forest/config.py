@@ -11,7 +11,8 @@ from pydantic import Field
 
 from turnwise.settings import Settings
 
-Layout = Literal["tree", "flat"]
+Layout = Literal["packed", "padded", "flat"]
+"""Tries end to end, tries padded to one width under a mask, or rows one by one, padded."""
 
 
 class ForestConfig(Settings):

@@ -12,9 +12,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from turnwise.kernels import ATTENTION, Planned
 from turnwise.errors import ModelError
 from turnwise.forest.batches import MicroBatch
 
+KINDS = ("full_attention", "sliding_attention")
+"""transformers' names of the layers' types."""
 MaskForm = Literal["by layer type", "windowed", "full"]
 """One mask per layer type; one mask within the window for all layers; one full mask for all."""
 
@@ -62,22 +65,27 @@ def tree_masks(
 ) -> Tensor | dict[str, Tensor]:
     """Return what to pass as `attention_mask`, on the device of `batch.end`.
 
+    Packed tries pass their plan; the others a mask, or one for each type of layers.
+
     Raises:
         ModelError: if the attention implementation takes no mask of four dimensions.
     """
+    if batch.plan is not None:
+        mask = Planned.of(batch.plan, batch.end.device)
+        return dict.fromkeys(KINDS, mask) if form == "by layer type" else mask
     full = ancestor_mask(batch.end)
     near = full if window is None else windowed(full, batch.positions, window)
-    kinds = {"full_attention": full, "sliding_attention": near}
     if form == "full":
         return _as_taken(full, attention, dtype)
     if form == "windowed":
         return _as_taken(near, attention, dtype)
-    return {kind: _as_taken(mask, attention, dtype) for kind, mask in kinds.items()}
+    masks = zip(KINDS, (full, near), strict=True)
+    return {kind: _as_taken(mask, attention, dtype) for kind, mask in masks}
 
 
 def _as_taken(mask: Tensor, attention: str, dtype: torch.dtype) -> Tensor:
     """Return `mask` as booleans for SDPA, or as a float to add to the scores for eager."""
-    if attention == "sdpa":
+    if attention in ("sdpa", ATTENTION):
         return mask
     if attention == "eager":
         blocked = torch.finfo(dtype).min

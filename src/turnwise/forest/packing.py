@@ -30,7 +30,7 @@ def plan_cuts(table: SortedRows, config: ForestConfig, layout: Layout) -> IntArr
     count = len(table.rows)
     if layout == "flat":
         return np.arange(count)
-    largest = _largest_trie(config)
+    largest = _largest_trie(config, layout)
     sizes, shared = table.lengths.tolist(), table.shared.tolist()
     first, last = list(range(count)), list(range(count))  # of the segment, at its outer rows
     begins = np.ones(count, dtype=bool)
@@ -41,7 +41,9 @@ def plan_cuts(table: SortedRows, config: ForestConfig, layout: Layout) -> IntArr
         left = first[right - 1]
         a, b = sizes[left], sizes[right]
         joined = a + b - prefix
-        saved = prefix + (a * a + b * b - joined * joined) / config.break_even
+        saved = float(prefix)
+        if layout == "padded":
+            saved += (a * a + b * b - joined * joined) / config.break_even
         if joined <= largest and saved > 0:
             begins[right] = False
             sizes[left] = joined
@@ -51,11 +53,14 @@ def plan_cuts(table: SortedRows, config: ForestConfig, layout: Layout) -> IntArr
 
 
 def plan_batches(sizes: IntArray, config: ForestConfig, layout: Layout) -> list[IntArray]:
-    """Return the tries of each micro-batch, largest first, so that tries of one size meet.
+    """Return the tries of each micro-batch.
 
-    A micro-batch is closed when a budget is reached, or when its padding has cost as much as
-    another call would.
+    Packed tries follow one another in their order, as many as the budget allows. Others come the
+    largest first, so that tries of one size meet, and a micro-batch is closed when a budget is
+    reached, or when its padding has cost as much as another call would.
     """
+    if layout == "packed":
+        return _fill(sizes, config.token_budget)
     order = np.argsort(-sizes, kind="stable").tolist()
     batches: list[list[int]] = []
     width, waste = 0, 0.0
@@ -74,31 +79,46 @@ def plan_batches(sizes: IntArray, config: ForestConfig, layout: Layout) -> list[
     return [np.array(sorted(batch), dtype=np.int64) for batch in batches]
 
 
+def _fill(sizes: IntArray, budget: int) -> list[IntArray]:
+    """Return neighbours whose sizes add up to `budget` at most."""
+    batches: list[list[int]] = []
+    taken = 0
+    for trie, size in enumerate(sizes.tolist()):
+        if not batches or taken + size > budget:
+            batches.append([])
+            taken = 0
+        batches[-1].append(trie)
+        taken += size
+    return [np.array(batch, dtype=np.int64) for batch in batches]
+
+
 def _cost(size: int, config: ForestConfig, layout: Layout) -> float:
     """Return the cost of a trie in tokens; a flat row's attention skips the upper triangle."""
-    pairs = size * size if layout == "tree" else size * size / 2
+    pairs = size * size if layout == "padded" else size * size / 2
     return size + pairs / config.break_even
 
 
 def _full(count: int, width: int, config: ForestConfig, layout: Layout) -> bool:
     tokens = count * width
     return tokens > config.token_budget or (
-        layout == "tree" and tokens * width > config.mask_budget
+        layout == "padded" and tokens * width > config.mask_budget
     )
 
 
-def _largest_trie(config: ForestConfig) -> int:
+def _largest_trie(config: ForestConfig, layout: Layout) -> int:
     """Return the most nodes of a trie that is alone in its micro-batch."""
-    return min(config.token_budget, int(np.floor(np.sqrt(config.mask_budget))))
+    if layout == "padded":
+        return min(config.token_budget, int(np.floor(np.sqrt(config.mask_budget))))
+    return config.token_budget
 
 
 def _check_rows(table: SortedRows, config: ForestConfig, layout: Layout) -> None:
     longest = int(table.lengths.max(initial=0))
-    limit = _largest_trie(config) if layout == "tree" else config.token_budget
+    limit = _largest_trie(config, layout)
     if longest > limit:
         sample = int(table.rows[table.lengths.argmax()])
         cure = f"forest.token_budget >= {longest}"
-        if layout == "tree":
+        if layout == "padded":
             cure += f" and forest.mask_budget >= {longest * longest}"
         raise TrainingError(
             f"sample {sample} has a row of {longest} tokens, but one micro-batch holds at most "

@@ -67,12 +67,16 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TreeScorer:
-    """Scores tries under ancestor masks: every distinct prefix is computed once."""
+    """Scores tries: every distinct prefix is computed once.
+
+    Packed tries attend by their plan, padded ones under a mask of ancestors. `form` says in which
+    form the model takes either.
+    """
 
     config: ForestConfig
     form: MaskForm = "by layer type"
     reason: str = "tree: not measured"
-    layout: Layout = "tree"
+    layout: Layout = "packed"
 
     def batches(self, samples: Sequence[Sample]) -> list[MicroBatch]:
         """Pack samples as tries."""

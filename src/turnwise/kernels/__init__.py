@@ -1,0 +1,27 @@
+"""Faster ways to compute what decoders compute, for any decoder of transformers.
+
+`use` gives a model one attention function, which does what SDPA does until a pass comes with a mask
+that is a plan (`Planned`): then the plan attends, and computes what is needed and nothing else. On
+CPUs it also exchanges linear layers and norms for ones that are faster there. Nothing changes a
+number by more than rounding; which of them act depends on the machine, never on a clock.
+"""
+
+from transformers import PreTrainedModel
+
+from turnwise.kernels import linear, norm
+from turnwise.kernels.attention import ATTENTION, Planned, set_attention
+from turnwise.kernels.decode import DecodePlan
+from turnwise.kernels.tree import TreePlan
+
+__all__ = ["ATTENTION", "DecodePlan", "Planned", "TreePlan", "use"]
+
+
+def use(model: PreTrainedModel) -> None:
+    """Give `model` these ways to compute, where they apply. To do it again changes nothing."""
+    set_attention(model)
+    if model.device.type != "cpu":
+        return
+    for module in model.modules():
+        norm.use(module)
+        if linear.worth_it():
+            linear.use(module)

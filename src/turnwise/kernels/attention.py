@@ -1,0 +1,136 @@
+"""The attention function that decoders are given, and the mask that carries a plan to it.
+
+Owns the passage through transformers: its interface of attention functions, and 4-D masks, which
+decoders hand on to every layer as they are, through gradient checkpointing too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+ATTENTION = "turnwise"
+"""The function's name: a model's `config._attn_implementation`."""
+
+
+class Plan(Protocol):
+    """Attends in one pass's layers."""
+
+    def attend(
+        self,
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        scale: float,
+        softcap: float | None,
+        window: int | None,
+    ) -> Tensor:
+        """Return what a layer's queries see.
+
+        Args:
+            module: the layer's attention.
+            query: [batch, query heads, queries, width].
+            key: [batch, key-value heads, keys, width].
+            value: like `key`.
+            scale: factor of the scores.
+            softcap: bound that scores approach, or None.
+            window: how far back a query sees, itself included, or None.
+
+        Returns:
+            [batch, queries, query heads, width].
+
+        Raises:
+            ValueError: if it cannot do one of these.
+        """
+        ...
+
+
+class Planned(Tensor):
+    """A plan in the shape of a 4-D attention mask."""
+
+    plan: Plan
+
+    @classmethod
+    def of(cls, plan: Plan, device: torch.device | None = None) -> Planned:
+        """Return a mask that carries `plan`."""
+        mask = torch.zeros(1, 1, 1, 1, dtype=torch.bool, device=device).as_subclass(cls)
+        mask.plan = plan
+        return mask
+
+
+def attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attend as `attention_mask` says: by its plan, or as SDPA does.
+
+    The signature is that of transformers' attention functions.
+
+    Raises:
+        ValueError: if a planned pass comes with dropout, or its plan cannot do what is asked.
+    """
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    softcap = kwargs.get("softcap")
+    if not isinstance(attention_mask, Planned):
+        if softcap is not None:
+            return _capped(query, key, value, attention_mask, scale, softcap, dropout), None
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
+        )
+    if dropout:
+        raise ValueError("planned attention has no dropout")
+    window = kwargs.get("sliding_window")
+    plan = attention_mask.plan
+    found = plan.attend(module, query, key, value, scale=scale, softcap=softcap, window=window)
+    return found, None
+
+
+def _capped(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    scale: float,
+    softcap: float,
+    dropout: float,
+) -> Tensor:
+    """Attend with soft-capped scores (Gemma 2), which SDPA cannot; [batch, queries, heads, D]."""
+    copies = query.shape[1] // key.shape[1]
+    key, value = (t.repeat_interleave(copies, 1) for t in (key, value))
+    scores = torch.matmul(query, key.transpose(-1, -2)) * scale
+    scores = torch.tanh(scores / softcap) * softcap
+    if mask is None:  # none where all is causal
+        ones = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
+        mask = ones.tril(scores.shape[-1] - scores.shape[-2])
+    if mask.dtype == torch.bool:
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    else:
+        scores = scores + mask
+    shares = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
+    shares = torch.nn.functional.dropout(shares, dropout)
+    return torch.matmul(shares, value).transpose(1, 2)
+
+
+def set_attention(model: PreTrainedModel) -> None:
+    """Give `model` the attention function in the place of SDPA, or of eager code that soft-caps."""
+    config = model.config.get_text_config()
+    capped = getattr(config, "attn_logit_softcapping", None) is not None
+    if config._attn_implementation == "sdpa" or (capped and config._attn_implementation == "eager"):
+        model.set_attn_implementation(ATTENTION)
+
+
+AttentionInterface.register(ATTENTION, attend)
+AttentionMaskInterface.register(ATTENTION, sdpa_mask)
