@@ -60,7 +60,7 @@ def test_subtree_ends_are_the_ancestor_relation(make_row, drawn):
     st.integers(10, 60),
     st.integers(100, 900),
     st.integers(1, 600),
-    st.sampled_from(["tree", "flat"]),
+    st.sampled_from(["packed", "padded", "flat"]),
 )
 @settings(max_examples=80, deadline=None)
 def test_batches_keep_budgets_and_every_occurrence(make_row, drawn, tokens, area, even, layout):
@@ -73,8 +73,9 @@ def test_batches_keep_budgets_and_every_occurrence(make_row, drawn, tokens, area
     seen = []
     for batch in batches:
         assert batch.padded_tokens <= tokens
-        assert layout == "flat" or batch.mask_area <= area
-        assert layout == "tree" or len(batch.rows) == len(batch.sizes)
+        assert layout != "padded" or batch.pairs <= area
+        assert layout != "flat" or len(batch.rows) == len(batch.sizes)
+        assert layout != "packed" or batch.padded_tokens == int(batch.sizes.sum())
         flat_ids = batch.token_ids.flatten()
         for at in range(batch.occurrences):
             sample, position = int(batch.sample[at]), int(batch.position[at])
@@ -140,7 +141,10 @@ def test_metrics_count_the_sharing(make_siblings):
     assert metrics["forest/tokens_flat"] == 60
     assert metrics["forest/tokens_distinct"] == 20
     assert metrics["forest/sharing"] == 3
-    assert metrics["forest/mask_area"] == 200
+    # two prompts of 10 that see themselves, and their replies, which predict nothing, are left out
+    assert metrics["forest/attention_pairs"] == 2 * 10 * 11 / 2
+    padded = forest_metrics(micro_batches(samples, ForestConfig(), "padded"))
+    assert padded["forest/attention_pairs"] == 200
 
 
 def test_a_cut_is_made_where_the_mask_would_cost_more_than_the_prefix(make_row):
@@ -149,10 +153,11 @@ def test_a_cut_is_made_where_the_mask_would_cost_more_than_the_prefix(make_row):
     short = [make_row([5, *tail], [40]) for tail in tails]
     long = [make_row([*range(2000, 2300), *tail], [339]) for tail in tails]
     few = ForestConfig(break_even=64)
-    assert sum(len(b.token_ids) for b in micro_batches(short, few)) == 6
-    assert sum(len(b.token_ids) for b in micro_batches(long, few)) < 6
+    assert sum(len(b.token_ids) for b in micro_batches(short, few, "padded")) == 6
+    assert sum(len(b.token_ids) for b in micro_batches(long, few, "padded")) < 6
     many = ForestConfig(break_even=100_000)
-    assert sum(len(b.token_ids) for b in micro_batches(long, many)) == 1
+    assert sum(len(b.token_ids) for b in micro_batches(long, many, "padded")) == 1
+    assert [len(b.sizes) for b in micro_batches(short, few)] == [1]
 
 
 def test_errors_name_the_sample_and_the_cure(make_row):
@@ -161,7 +166,7 @@ def test_errors_name_the_sample_and_the_cure(make_row):
             [make_row([5, 6], [1]), make_row([5] * 10, [9])], ForestConfig(token_budget=8)
         )
     with pytest.raises(TrainingError, match="mask_budget >= 81"):
-        micro_batches([make_row([5] * 10, [9])], ForestConfig(mask_budget=80))
+        micro_batches([make_row([5] * 10, [9])], ForestConfig(mask_budget=80), "padded")
     with pytest.raises(TrainingError, match="sample 0 has its first token as a target"):
         build([make_row([5, 6], [0, 1])])
     with pytest.raises(TrainingError, match="policies a, b"):

@@ -12,6 +12,7 @@ import torch
 
 from turnwise import api
 from turnwise.forest import FlatScorer, ForestConfig, TreeScorer
+from turnwise.kernels import use
 from turnwise.policies import NanoConfig, PolicyConfig, load_policy, make_nano, make_optimizer
 from turnwise.policies.optimizer import OptimizerConfig
 from turnwise.recipe import Recipe, load_recipe
@@ -127,7 +128,9 @@ SIZES = NanoConfig(
 def tiny_policy(tmp_path_factory):
     """A policy with large random weights, so that every mistake shows; its weights never move."""
     folder = make_nano(tmp_path_factory.mktemp("tiny") / "model", ["a b c"], [], SIZES, seed=1)
-    return load_policy("main", PolicyConfig(model=str(folder), device="cpu"))
+    policy = load_policy("main", PolicyConfig(model=str(folder), device="cpu"))
+    use(policy.base)
+    return policy
 
 
 def play(policy, *, visits=3, samples=3, turns=3, seed=0) -> tuple[list[Episode], dict]:

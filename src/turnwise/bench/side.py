@@ -25,7 +25,9 @@ LAST_LINES = 12
 class Side:
     """One trainer's process: `python -m turnwise.bench.<module>` with its settings as JSON."""
 
-    def __init__(self, module: str, settings: Mapping[str, Any], folder: Path, threads: int) -> None:
+    def __init__(
+        self, module: str, settings: Mapping[str, Any], folder: Path, threads: int
+    ) -> None:
         self.name = module
         self._log = folder / "log.txt"
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCH_NUM_THREADS")

@@ -82,7 +82,9 @@ def compare(
         ours = stack.enter_context(_side("ours", settings, folder, threads))
         told = ours.ask("gradients")
         note(f"{work.name}: {told['scorer']}; {told['engine']}")
-        ways = [{"micro_rows": rows, "continuous": c} for rows in work.micro_rows for c in (False, True)]
+        ways = [
+            {"micro_rows": rows, "continuous": c} for rows in work.micro_rows for c in (False, True)
+        ]
         if work.turns > 1:
             ways = [way for way in ways if not way["continuous"]]
         tried: dict[str, float] = {}

@@ -84,9 +84,7 @@ class PrefixStore:
             layer.keys[rows, :, positions] = keys[entries]
             layer.values[rows, :, positions] = values[entries]
 
-    def save(
-        self, layers: Sequence[SlotLayer], kept: Sequence[tuple[Tokens, int, int]]
-    ) -> None:
+    def save(self, layers: Sequence[SlotLayer], kept: Sequence[tuple[Tokens, int, int]]) -> None:
         """Remember sequences, if the budget allows it.
 
         Args:

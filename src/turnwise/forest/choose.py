@@ -162,9 +162,7 @@ def _first_words(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error)[:120]}"
 
 
-def _try(
-    model: Model, layout: Layout, form: MaskForm, probe: Probe
-) -> tuple[Tensor, str | None]:
+def _try(model: Model, layout: Layout, form: MaskForm, probe: Probe) -> tuple[Tensor, str | None]:
     """Return the differences of the trie [T], and what speaks against the mask (None: nothing)."""
     low = probe.low_precision
     scorer = TreeScorer(config=probe.config, form=form, layout=layout)

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from turnwise.kernels import ATTENTION, Planned
+from turnwise.kernels import ATTENTION, BY_HAND, Planned
 from turnwise.errors import ModelError
 from turnwise.forest.batches import MicroBatch
 
@@ -71,6 +71,11 @@ def tree_masks(
         ModelError: if the attention implementation takes no mask of four dimensions.
     """
     if batch.plan is not None:
+        if attention not in (ATTENTION, BY_HAND):
+            raise ModelError(
+                f"attention implementation {attention!r} knows no plans: give the model turnwise's "
+                "with `turnwise.kernels.use(model)`, or set forest.layout = 'flat'"
+            )
         mask = Planned.of(batch.plan, batch.end.device)
         return dict.fromkeys(KINDS, mask) if form == "by layer type" else mask
     full = ancestor_mask(batch.end)
@@ -85,7 +90,7 @@ def tree_masks(
 
 def _as_taken(mask: Tensor, attention: str, dtype: torch.dtype) -> Tensor:
     """Return `mask` as booleans for SDPA, or as a float to add to the scores for eager."""
-    if attention in ("sdpa", ATTENTION):
+    if attention in ("sdpa", ATTENTION, BY_HAND):
         return mask
     if attention == "eager":
         blocked = torch.finfo(dtype).min

@@ -9,11 +9,11 @@ number by more than rounding; which of them act depends on the machine, never on
 from transformers import PreTrainedModel
 
 from turnwise.kernels import linear, norm
-from turnwise.kernels.attention import ATTENTION, Planned, set_attention
+from turnwise.kernels.attention import ATTENTION, BY_HAND, Planned, set_attention
 from turnwise.kernels.decode import DecodePlan
 from turnwise.kernels.tree import TreePlan
 
-__all__ = ["ATTENTION", "DecodePlan", "Planned", "TreePlan", "use"]
+__all__ = ["ATTENTION", "BY_HAND", "DecodePlan", "Planned", "TreePlan", "use"]
 
 
 def use(model: PreTrainedModel) -> None:

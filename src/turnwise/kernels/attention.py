@@ -6,6 +6,7 @@ decoders hand on to every layer as they are, through gradient checkpointing too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import torch
@@ -14,8 +15,9 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-ATTENTION = "turnwise"
-"""The function's name: a model's `config._attn_implementation`."""
+ATTENTION, BY_HAND = "turnwise", "turnwise_eager"
+"""The functions' names, for a model's `config._attn_implementation`: what is not planned is done by
+SDPA, or as eager code does it."""
 
 
 class Plan(Protocol):
@@ -82,55 +84,82 @@ def attend(
     Raises:
         ValueError: if a planned pass comes with dropout, or its plan cannot do what is asked.
     """
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    softcap = kwargs.get("softcap")
-    if not isinstance(attention_mask, Planned):
-        if softcap is not None:
-            return _capped(query, key, value, attention_mask, scale, softcap, dropout), None
-        return sdpa_attention_forward(
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
-        )
-    if dropout:
-        raise ValueError("planned attention has no dropout")
-    window = kwargs.get("sliding_window")
-    plan = attention_mask.plan
-    found = plan.attend(module, query, key, value, scale=scale, softcap=softcap, window=window)
-    return found, None
+    if isinstance(attention_mask, Planned):
+        return _planned(module, query, key, value, attention_mask, scaling, dropout, kwargs), None
+    return sdpa_attention_forward(
+        module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
+    )
 
 
-def _capped(
+def attend_by_hand(
+    module: nn.Module,
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    mask: Tensor | None,
-    scale: float,
-    softcap: float,
-    dropout: float,
-) -> Tensor:
-    """Attend with soft-capped scores (Gemma 2), which SDPA cannot; [batch, queries, heads, D]."""
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attend by the plan of `attention_mask`, or product by product, as SDPA cannot (Gemma 2).
+
+    Raises:
+        ValueError: if a planned pass comes with dropout, or its plan cannot do what is asked.
+    """
+    if isinstance(attention_mask, Planned):
+        return _planned(module, query, key, value, attention_mask, scaling, dropout, kwargs), None
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    softcap = kwargs.get("softcap")
     copies = query.shape[1] // key.shape[1]
     key, value = (t.repeat_interleave(copies, 1) for t in (key, value))
     scores = torch.matmul(query, key.transpose(-1, -2)) * scale
-    scores = torch.tanh(scores / softcap) * softcap
-    if mask is None:  # none where all is causal
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
+    if attention_mask is None:  # none where all is causal
         ones = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
-        mask = ones.tril(scores.shape[-1] - scores.shape[-2])
-    if mask.dtype == torch.bool:
-        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+        attention_mask = ones.tril(scores.shape[-1] - scores.shape[-2])
+    if attention_mask.dtype == torch.bool:
+        scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
     else:
-        scores = scores + mask
+        scores = scores + attention_mask
     shares = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
     shares = torch.nn.functional.dropout(shares, dropout)
-    return torch.matmul(shares, value).transpose(1, 2)
+    return torch.matmul(shares, value).transpose(1, 2), None
+
+
+def _planned(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Planned,
+    scaling: float | None,
+    dropout: float,
+    asked: Mapping[str, Any],
+) -> Tensor:
+    """Attend by a plan, with what else a decoder asks for."""
+    if dropout:
+        raise ValueError("planned attention has no dropout")
+    return mask.plan.attend(
+        module,
+        query,
+        key,
+        value,
+        scale=query.shape[-1] ** -0.5 if scaling is None else scaling,
+        softcap=asked.get("softcap"),
+        window=asked.get("sliding_window"),
+    )
 
 
 def set_attention(model: PreTrainedModel) -> None:
-    """Give `model` the attention function in the place of SDPA, or of eager code that soft-caps."""
-    config = model.config.get_text_config()
-    capped = getattr(config, "attn_logit_softcapping", None) is not None
-    if config._attn_implementation == "sdpa" or (capped and config._attn_implementation == "eager"):
-        model.set_attn_implementation(ATTENTION)
+    """Give `model` the attention function in the place of SDPA or of its eager code."""
+    names = {"sdpa": ATTENTION, "eager": BY_HAND}
+    name = names.get(str(model.config.get_text_config()._attn_implementation))
+    if name is not None and model._supports_attention_backend:
+        model.set_attn_implementation(name)
 
 
 AttentionInterface.register(ATTENTION, attend)
+AttentionInterface.register(BY_HAND, attend_by_hand)
 AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+AttentionMaskInterface.register(BY_HAND, sdpa_mask)

@@ -70,7 +70,9 @@ class DecodePlan:
             groups=groups,
             members=None if in_order else sent(members),
             places=None if in_order else sent(places),
-            prompt_lengths=None if (prompt_lengths == prompt_lengths.max()).all() else sent(prompt_lengths),
+            prompt_lengths=None
+            if (prompt_lengths == prompt_lengths.max()).all()
+            else sent(prompt_lengths),
             written=None if (written == written.max()).all() else sent(written),
             positions=sent(prompt_lengths[prompt_of] + written),
         )
@@ -90,7 +92,7 @@ class DecodePlan:
         prompt_keys, prompt_values = self.kept(int(module.layer_idx))  # type: ignore[arg-type]
         rows, heads, _, width = query.shape
         groups, shared, length = self.groups, prompt_keys.shape[1], prompt_keys.shape[2]
-        asked = (query * scale).view(rows, shared, heads // shared, width)
+        asked = (query * scale).reshape(rows, shared, heads // shared, width)
         together = asked if self.members is None else asked[self.members]
         # The rows of a prompt ask it as one matrix: [G, K, M * R, P].
         together = together.unflatten(0, (groups, -1)).transpose(1, 2).flatten(2, 3)
@@ -105,7 +107,7 @@ class DecodePlan:
         found = torch.matmul(shares[..., :length], prompt_values)  # [G, K, M * R, D]
         found, shares = (self._by_row(t, heads // shared) for t in (found, shares[..., length:]))
         found = found + torch.matmul(shares, value)
-        return found.view(rows, 1, heads, width)
+        return found.reshape(rows, 1, heads, width)
 
     def _by_row(self, together: Tensor, repeats: int) -> Tensor:
         """Return [G, K, M * R, ...] as [N, K, R, ...]."""
@@ -129,6 +131,8 @@ class DecodePlan:
         far = at_prompt <= positions.view(self.groups, -1, 1) - window  # [G, M, P]
         repeats = scores.shape[2] // far.shape[1]
         scores = scores.masked_fill(far.repeat_interleave(repeats, 1)[:, None], least)
-        latest = torch.full_like(self.positions, steps - 1) if self.written is None else self.written
+        latest = (
+            torch.full_like(self.positions, steps - 1) if self.written is None else self.written
+        )
         gone = torch.arange(steps, device=own.device) <= latest[:, None] - window
         return scores, own.masked_fill(gone[:, None, None], least)
