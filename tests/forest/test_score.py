@@ -61,7 +61,7 @@ def reference(model, samples):
     return logprobs.detach(), entropies.detach(), grads
 
 
-def scored(model, scorer, samples, batches=None, entropy=True):
+def scored(model, scorer, samples, batches=None):
     """The same three, by a scorer, summed over its micro-batches."""
     place = {where: i for i, where in enumerate(naive_places(samples))}
     logprobs, entropies = torch.full((2, len(place)), torch.nan)
@@ -237,7 +237,7 @@ def test_entropy_is_left_out_unless_asked_for(models, make_siblings):
     model, samples = models("qwen3-sdpa"), make_siblings(prompts=1)
     scorer = choose(model, WHOLE)
     (batch,) = scorer.batches(samples)
-    without = scorer.score(model, batch, entropy=False)
+    without = scorer.score(model, batch, entropy="none")
     assert without.entropy.shape == (0,)
     assert torch.equal(without.logprobs, scorer.score(model, batch).logprobs)
 

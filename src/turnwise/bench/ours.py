@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -168,7 +169,5 @@ def main(settings: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    try:
+    with suppress(Over):
         main(json.loads(sys.argv[1]))
-    except Over:
-        pass

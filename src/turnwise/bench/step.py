@@ -82,15 +82,10 @@ def compare(
         ours = stack.enter_context(_side("ours", settings, folder, threads))
         told = ours.ask("gradients")
         note(f"{work.name}: {told['scorer']}; {told['engine']}")
-        ways = [
-            {"micro_rows": rows, "continuous": c} for rows in work.micro_rows for c in (False, True)
-        ]
-        if work.turns > 1:
-            ways = [way for way in ways if not way["continuous"]]
         tried: dict[str, float] = {}
         best: tuple[float, Mapping[str, Any]] | None = None
-        for way in ways:
-            name = f"{'continuous' if way['continuous'] else 'generate'}, {way['micro_rows']} rows"
+        for way in _ways(work):
+            name = ", ".join(f"{key} {value}" for key, value in way.items())
             with _side("theirs", settings | way, folder, threads) as side:
                 side.ask("step")
                 tried[name] = side.ask("step")["seconds"]
@@ -108,13 +103,27 @@ def compare(
                 f"more than {AGREEMENT:.0e}: this is not the same step"
             )
         for _ in range(WARM):
-            ours.ask("step"), theirs.ask("step")
+            for side in (ours, theirs):
+                side.ask("step")
         a, b = [], []
         for _ in range(pairs):
             a.append(ours.ask("step"))
             b.append(theirs.ask("step"))
             note(f"{work.name}: ours {a[-1]['seconds']:.3f} s, TRL {b[-1]['seconds']:.3f} s")
     return _result(work, a, b, gradient, dict(best[1]), tried)
+
+
+def _ways(work: Work) -> list[dict[str, Any]]:
+    """Return how TRL is tried: rows of a micro-batch, how it samples, how memory is freed.
+
+    `keep` gives its process the allocator's settings that turnwise makes for itself: a user's does
+    not have them, but one who wants it to win would find them.
+    """
+    ways = [{"micro_rows": n, "continuous": False, "keep": True} for n in work.micro_rows]
+    ways.append(ways[0] | {"keep": False})
+    if work.turns == 1:
+        ways.append(ways[0] | {"continuous": True})
+    return ways
 
 
 def _side(name: str, settings: Mapping[str, Any], folder: Path, threads: int) -> Side:

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,14 @@ import torch
 from datasets import Dataset
 from peft import AutoPeftModelForCausalLM
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
+from trl.trainer.grpo_config import GRPOConfig
+from trl.trainer.grpo_trainer import GRPOTrainer
 
 from turnwise.bench.ours import ENDLESS, RATE
 from turnwise.bench.side import Gate, Over
-from turnwise.policies.sources import ADAPTER_FILE
 from turnwise.bench.works import WORKS, Work, luck
+from turnwise.kernels.memory import keep_freed_memory
+from turnwise.policies.sources import ADAPTER_FILE
 
 
 class Steps(TrainerCallback):
@@ -130,6 +133,7 @@ def force_first(trainer: Trainer, path: str) -> None:
     clip = trainer.accelerator.clip_grad_norm_
 
     def keep(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+        assert trainer.model is not None
         for name, parameter in trainer.model.named_parameters():
             if parameter.grad is not None:
                 kept[name] = parameter.grad.clone()
@@ -150,6 +154,8 @@ def main(settings: Mapping[str, Any]) -> None:
     gate = Gate()
     os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
     torch.set_num_threads(settings["threads"])
+    if settings["keep"]:
+        keep_freed_memory()
     work = WORKS[settings["work"]]
     with tempfile.TemporaryDirectory() as scratch:
         trainer = make_trainer(work, settings, gate, scratch)
@@ -160,7 +166,5 @@ def main(settings: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    try:
+    with suppress(Over):
         main(json.loads(sys.argv[1]))
-    except Over:
-        pass

@@ -149,7 +149,7 @@ def make_model(work: Work, folder: Path) -> Path:
     for name, parameter in model.named_parameters():
         if "lora_B" in name:  # at 0 the gradient of A would be 0 whatever is wrong
             torch.nn.init.normal_(parameter, std=0.01)
-    model.save_pretrained(adapter)
+    model.save_pretrained(str(adapter))
     AutoTokenizer.from_pretrained(folder).save_pretrained(adapter)
     return adapter
 
@@ -189,6 +189,6 @@ def reward_of(completion_ids: Sequence[int]) -> float:
     return int.from_bytes(digest.digest(), "little") / 2**64
 
 
-def luck(completion_ids: Sequence[Sequence[int]], **columns: object) -> list[float]:
+def luck(completion_ids: Sequence[Sequence[int]], **columns: object) -> list[float | None]:
     """Judge completions by `reward_of`, in the signature that both trainers call."""
     return [reward_of(ids) for ids in completion_ids]

@@ -147,6 +147,7 @@ class SlotCache(Cache):
     def seen(self, layer: int, slots: int, length: int) -> tuple[Tensor, Tensor]:
         """Return the first positions of a layer's first slots, a view: [slots, H, length, D]."""
         kept = self.layers[layer]
+        assert isinstance(kept, SlotLayer)
         assert kept.keys is not None and kept.values is not None
         return kept.keys[:slots, :, :length], kept.values[:slots, :, :length]
 

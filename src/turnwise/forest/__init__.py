@@ -8,10 +8,12 @@ order in which `streams` gathers advantages and weights.
 from turnwise.forest.batches import MicroBatch, forest_metrics, micro_batches, streams
 from turnwise.forest.choose import choose
 from turnwise.forest.config import ForestConfig, Layout
+from turnwise.forest.head import EntropyUse
 from turnwise.forest.score import FlatScorer, Scorer, Scores, TreeScorer
 from turnwise.forest.trie import Forest, build
 
 __all__ = [
+    "EntropyUse",
     "FlatScorer",
     "Forest",
     "ForestConfig",

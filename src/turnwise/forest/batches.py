@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from turnwise.kernels import TreePlan
 from turnwise.errors import TrainingError
 from turnwise.forest.config import ForestConfig, Layout
 from turnwise.forest.packing import plan_batches, plan_cuts
 from turnwise.forest.trie import Columns, Forest, columns_of, grow, joined, sort_rows
+from turnwise.kernels import TreePlan
 from turnwise.types import BoolArray, FloatArray, IntArray, Sample
 
 STREAM_NAMES = (
@@ -37,14 +37,14 @@ STREAM_NAMES = (
 class MicroBatch:
     """Tries (or flat rows, which are tries of one row), end to end or padded to one width.
 
-    Packed, B is 1 and N the sum of the tries' nodes. `token_ids`, `positions` and `end` are [B, N]; node i sees node j iff j <= i < end[j]; padding
-    sees itself alone. `sizes` are each trie's nodes before padding. `head_node` [H] indexes the
-    flattened [B * N] nodes and `head_temperature` [H] divides its logits; `edge_head` and
-    `edge_token` are [E], sorted by head; `edge` [T] is the edge of each occurrence. Occurrences run
-    over `rows` (sample indices, ascending) and each sample's targets, ascending; `sample` [T] and
-    `position` [T] say where each belongs, and `turn` [T] which turn drew it, as an index into the
-    distinct turns of all samples in order of appearance (-1 where no turn did). `plan` is how
-    packed tries attend. All on the CPU.
+    Packed, B is 1 and N the sum of the tries' nodes. `token_ids`, `positions` and `end` are [B, N];
+    node i sees node j iff j <= i < end[j]; padding sees itself alone. `sizes` are each trie's nodes
+    before padding, and `plan` is how packed tries attend. `head_node` [H] indexes the flattened
+    [B * N] nodes and `head_temperature` [H] divides its logits; `edge_head` and `edge_token` are
+    [E], sorted by head; `edge` [T] is the edge of each occurrence. Occurrences run over `rows`
+    (sample indices, ascending) and each sample's targets, ascending; `sample` [T] and `position`
+    [T] say where each belongs, and `turn` [T] which turn drew it, as an index into the distinct
+    turns of all samples in order of appearance (-1 where no turn did). All on the CPU.
     """
 
     layout: Layout
@@ -147,8 +147,8 @@ def forest_metrics(batches: Sequence[MicroBatch]) -> dict[str, float]:
     """Return what a pass over `batches` costs, as flat `forest/...` numbers.
 
     `tokens_flat` is what rows one by one would compute, `tokens_distinct` the nodes,
-    `tokens_padded` what is computed, `attention_pairs` the query-key pairs of one layer, `sharing` the ratio of
-    flat to distinct tokens.
+    `tokens_padded` what is computed, `attention_pairs` the query-key pairs of one layer, `sharing`
+    the ratio of flat to distinct tokens.
     """
     flat = sum(batch.flat_tokens for batch in batches)
     distinct = sum(int(batch.sizes.sum()) for batch in batches)

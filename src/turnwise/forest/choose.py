@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from turnwise.kernels import TreePlan, use
 from turnwise.errors import ModelError
 from turnwise.forest.batches import MicroBatch, micro_batches
 from turnwise.forest.config import ForestConfig, Layout
 from turnwise.forest.head import base_of
 from turnwise.forest.masks import MaskForm, mask_forms, sliding_window
 from turnwise.forest.score import FlatScorer, HeadPath, Model, Scorer, TreeScorer
+from turnwise.kernels import TreePlan, use
 from turnwise.noise import generator
 from turnwise.types import Sample, TurnId
 
@@ -154,7 +154,7 @@ def _ways(model: Model) -> list[tuple[Layout, MaskForm]]:
     ways: list[tuple[Layout, MaskForm]] = [("padded", form) for form in forms]
     use(base)
     if base.device.type == "cpu" and sliding_window(fields) is None:  # what plans can do
-        ways = [("packed", form) for form in forms] + ways
+        ways = [*(("packed", form) for form in forms), *ways]
     return ways
 
 
@@ -208,7 +208,7 @@ def _difference(scorer: Scorer, model: Model, batches: list[MicroBatch], probe: 
         sample, position = batch.sample.numpy(), batch.position.numpy()
         first = np.array([s.targets[0] for s in probe.samples])[sample]
         place = torch.from_numpy(begins[sample] + position - first).to(found.device)
-        found[place] = scorer.score(model, batch, entropy=False).logprobs
+        found[place] = scorer.score(model, batch, entropy="none").logprobs
     return (found - probe.expected).abs().nan_to_num(nan=torch.inf)
 
 

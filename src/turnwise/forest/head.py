@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from peft import PeftModel
@@ -20,6 +21,8 @@ from turnwise.errors import ModelError
 from turnwise.forest.batches import MicroBatch
 
 Logits = Callable[[Tensor], Tensor]
+EntropyUse = Literal["none", "measured", "trained"]
+"""Whether entropies are wanted, and with a gradient."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +81,7 @@ def parts_of(model: PreTrainedModel | PeftModel) -> Parts:
 
 
 def score_heads(
-    inputs: Tensor, logits: Logits, batch: MicroBatch, chunk_rows: int, entropy: bool
+    inputs: Tensor, logits: Logits, batch: MicroBatch, chunk_rows: int, entropy: EntropyUse
 ) -> tuple[Tensor, Tensor]:
     """Return log-probabilities [E] and entropies [H] of softmax(logits(inputs) / T).
 
@@ -118,19 +121,48 @@ def score_heads(
 
 
 def log_softmax_at(
-    scaled_HV: Tensor, head_E: Tensor, token_E: Tensor, entropy: bool
+    scaled_HV: Tensor, head_E: Tensor, token_E: Tensor, entropy: EntropyUse
 ) -> tuple[Tensor, Tensor]:
     """Return log softmax(scaled)[head, token] [E], and the entropies [H] if asked for.
 
     Example:
         >>> even = torch.zeros(1, 4)
-        >>> logprobs, entropies = log_softmax_at(even, torch.tensor([0]), torch.tensor([2]), True)
+        >>> at = torch.tensor([0]), torch.tensor([2])
+        >>> logprobs, entropies = log_softmax_at(even, *at, "measured")
         >>> bool(torch.allclose(-logprobs, entropies))
         True
     """
-    total = scaled_HV.logsumexp(-1)
-    logprobs = scaled_HV[head_E, token_E] - total[head_E]
-    if not entropy:
-        return logprobs, total.new_empty(0)
-    shares = (scaled_HV - total[:, None]).exp()
-    return logprobs, total - (shares * scaled_HV).sum(-1)
+    if entropy == "trained":
+        every = scaled_HV.log_softmax(-1)
+        return every[head_E, token_E], -(every.exp() * every).sum(-1)
+    return _LogSoftmaxAt.apply(scaled_HV, head_E, token_E, entropy == "measured")
+
+
+class _LogSoftmaxAt(torch.autograd.Function):
+    """Log-probabilities at edges; probabilities are computed once, for entropies and gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, scaled_HV: Tensor, head_E: Tensor, token_E: Tensor, entropy: bool
+    ) -> tuple[Tensor, Tensor]:
+        every = scaled_HV.log_softmax(-1)
+        logprobs = every[head_E, token_E]
+        wanted = ctx.needs_input_grad[0]
+        shares = every.exp() if entropy or wanted else None
+        entropies = every.new_empty(0)
+        if entropy:
+            assert shares is not None
+            entropies = torch.linalg.vecdot(shares, every).neg_()
+        if wanted:
+            ctx.save_for_backward(shares, head_E, token_E)
+        ctx.mark_non_differentiable(entropies)
+        return logprobs, entropies
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Any) -> tuple[Tensor | None, ...]:
+        for_logprobs = slopes[0]  # entropies have none
+        shares, head_E, token_E = ctx.saved_tensors
+        by_head = shares.new_zeros(len(shares)).index_add_(0, head_E, for_logprobs)
+        gradient = shares * by_head.neg_()[:, None]
+        gradient.index_put_((head_E, token_E), for_logprobs, accumulate=True)
+        return gradient, None, None, None

@@ -12,9 +12,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from turnwise.kernels import ATTENTION, BY_HAND, Planned
 from turnwise.errors import ModelError
 from turnwise.forest.batches import MicroBatch
+from turnwise.kernels import ATTENTION, BY_HAND, Planned
 
 KINDS = ("full_attention", "sliding_attention")
 """transformers' names of the layers' types."""

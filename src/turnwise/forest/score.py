@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from turnwise.errors import ModelError
 from turnwise.forest.batches import MicroBatch, micro_batches
 from turnwise.forest.config import ForestConfig, Layout
-from turnwise.forest.head import Logits, base_of, parts_of, score_heads
+from turnwise.forest.head import EntropyUse, Logits, base_of, parts_of, score_heads
 from turnwise.forest.masks import MaskForm, sliding_window, tree_masks
 from turnwise.types import Sample
 
@@ -31,7 +31,8 @@ HeadPath = Literal["hidden", "logits"]
 class Scores:
     """What a scorer returns, both [T] float32, aligned with the batch's occurrences.
 
-    `entropy` is of softmax(logits / temperature) at each occurrence's parent; empty if not asked.
+    `entropy` is of softmax(logits / temperature) at each occurrence's parent; empty if it is not
+    wanted, and without a gradient if it is only measured.
     """
 
     logprobs: Tensor
@@ -60,7 +61,7 @@ class Scorer(Protocol):
         """Pack samples for this scorer."""
         ...
 
-    def score(self, model: Model, batch: MicroBatch, *, entropy: bool = True) -> Scores:
+    def score(self, model: Model, batch: MicroBatch, *, entropy: EntropyUse = "trained") -> Scores:
         """Return log-probabilities and entropies, one an occurrence."""
         ...
 
@@ -82,7 +83,7 @@ class TreeScorer:
         """Pack samples as tries."""
         return micro_batches(samples, self.config, self.layout)
 
-    def score(self, model: Model, batch: MicroBatch, *, entropy: bool = True) -> Scores:
+    def score(self, model: Model, batch: MicroBatch, *, entropy: EntropyUse = "trained") -> Scores:
         """Return log-probabilities and entropies, one an occurrence."""
         parts = parts_of(model)
         device = parts.body.device
@@ -111,7 +112,7 @@ class FlatScorer:
         """Pack samples as rows."""
         return micro_batches(samples, self.config, self.layout)
 
-    def score(self, model: Model, batch: MicroBatch, *, entropy: bool = True) -> Scores:
+    def score(self, model: Model, batch: MicroBatch, *, entropy: EntropyUse = "trained") -> Scores:
         """Return log-probabilities and entropies, one an occurrence.
 
         Raises:
@@ -145,13 +146,13 @@ def _as_they_are(logits: Tensor) -> Tensor:
 
 
 def _at_occurrences(
-    states_BND: Tensor, logits: Logits, batch: MicroBatch, chunk_rows: int, entropy: bool
+    states_BND: Tensor, logits: Logits, batch: MicroBatch, chunk_rows: int, entropy: EntropyUse
 ) -> Scores:
     """Make logits where a target needs them, and gather the results back to occurrences."""
     device = states_BND.device
     needed = states_BND.flatten(0, 1)[batch.head_node.to(device)]
     logprobs, entropies = score_heads(needed, logits, batch, chunk_rows, entropy)
     edge = batch.edge.to(device)
-    if not entropy:
+    if entropy == "none":
         return Scores(logprobs=logprobs[edge], entropy=entropies)
     return Scores(logprobs=logprobs[edge], entropy=entropies[batch.edge_head.to(device)[edge]])

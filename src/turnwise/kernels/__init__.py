@@ -2,7 +2,8 @@
 
 `use` gives a model one attention function, which does what SDPA does until a pass comes with a mask
 that is a plan (`Planned`): then the plan attends, and computes what is needed and nothing else. On
-CPUs it also exchanges linear layers and norms for ones that are faster there. Nothing changes a
+CPUs it also exchanges linear layers and norms for ones that are faster there, and keeps freed
+memory. Nothing changes a
 number by more than rounding; which of them act depends on the machine, never on a clock.
 """
 
@@ -11,6 +12,7 @@ from transformers import PreTrainedModel
 from turnwise.kernels import linear, norm
 from turnwise.kernels.attention import ATTENTION, BY_HAND, Planned, set_attention
 from turnwise.kernels.decode import DecodePlan
+from turnwise.kernels.memory import keep_freed_memory
 from turnwise.kernels.tree import TreePlan
 
 __all__ = ["ATTENTION", "BY_HAND", "DecodePlan", "Planned", "TreePlan", "use"]
@@ -21,6 +23,7 @@ def use(model: PreTrainedModel) -> None:
     set_attention(model)
     if model.device.type != "cpu":
         return
+    keep_freed_memory()
     for module in model.modules():
         norm.use(module)
         if linear.worth_it():

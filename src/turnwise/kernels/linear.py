@@ -44,7 +44,8 @@ class _Product(torch.autograd.Function):
         return multiply(input, weight, bias)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *slopes: Any) -> tuple[Tensor | None, ...]:
+        (gradient,) = slopes
         input, weight = ctx.saved_tensors
         for_input = for_weight = for_bias = None
         if ctx.needs_input_grad[0]:

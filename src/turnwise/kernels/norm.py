@@ -1,4 +1,4 @@
-"""Root-mean-square norms in few passes over memory (Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4).
+"""Root-mean-square norms in few passes (Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4).
 
 Owns the class that takes the place of a model's own norm where it was seen to give its numbers.
 Decoders write this norm as six operations, and PyTorch's own has a slow backward pass on CPUs.
@@ -48,7 +48,8 @@ class _Divided(torch.autograd.Function):
         return (x * scale).mul_(weight)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *slopes: Any) -> tuple[Tensor | None, ...]:
+        (gradient,) = slopes
         x, weight, scale = ctx.saved_tensors
         width, for_weight = x.shape[-1], None
         product = gradient * x

@@ -124,7 +124,8 @@ class _TreeAttention(torch.autograd.Function):
         return output
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *slopes: Any) -> tuple[Tensor | None, ...]:
+        (gradient,) = slopes
         query, key, value, output, total = ctx.saved_tensors
         gradients = [torch.zeros_like(t, dtype=torch.float32) for t in (query, key, value)]
         for block in ctx.blocks:

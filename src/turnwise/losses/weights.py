@@ -15,7 +15,7 @@ import numpy as np
 
 from turnwise.errors import TrainingError
 from turnwise.losses.config import LossConfig
-from turnwise.types import FloatArray, Sample, TurnId
+from turnwise.types import FloatArray, IntArray, Sample, TurnId
 
 Owner = TurnId | int | None
 """A token's turn; in a row of no turn the row's number; None for other tokens without a turn."""
@@ -66,17 +66,26 @@ def token_weights(
             no turn where turns or episodes count.
     """
     _check(samples, config)
-    rl = _weights(samples, [row.rl_weight for row in samples], config, counted)
-    ce = _weights(samples, [row.ce_weight for row in samples], config)
-    ref_kl = _weights(samples, [row.ref_kl_weight for row in samples], config)
-    entropy = _weights(samples, [row.entropy_weight for row in samples], config)
-    per_token = LossConfig(aggregation="token")
-    trained = [(row.rl_weight != 0).astype(np.float32) for row in samples]
-    metric = _weights(samples, trained, per_token)
+    owners = _Owners.of(samples)
+    rl = _joined(samples, "rl_weight")
+    carries = (rl != 0).astype(np.float32)
+    flat = {
+        "rl": _weights(rl, owners, config, counted),
+        "ce": _weights(_joined(samples, "ce_weight"), owners, config),
+        "ref_kl": _weights(_joined(samples, "ref_kl_weight"), owners, config),
+        "entropy": _weights(_joined(samples, "entropy_weight"), owners, config),
+        "metric": _weights(carries, owners, LossConfig(aggregation="token")),
+    }
+    ends = np.cumsum([len(row.token_ids) for row in samples]).tolist()
     return [
-        RowWeights(rl=a, ce=b, ref_kl=c, entropy=d, metric=e)
-        for a, b, c, d, e in zip(rl, ce, ref_kl, entropy, metric, strict=True)
+        RowWeights(**{name: values[start:end] for name, values in flat.items()})
+        for start, end in zip([0, *ends], ends, strict=False)
     ]
+
+
+def _joined(samples: Sequence[Sample], stream: str) -> FloatArray:
+    parts = [np.zeros(0, dtype=np.float32), *(getattr(row, stream) for row in samples)]
+    return np.concatenate(parts)
 
 
 def _check(samples: Sequence[Sample], config: LossConfig) -> None:
@@ -97,32 +106,43 @@ def _check(samples: Sequence[Sample], config: LossConfig) -> None:
         )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Owners:
+    """Whose each token is, [all tokens], as a number among `names`."""
+
+    number: IntArray
+    names: list[Owner]
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample]) -> _Owners:
+        """Number the turns of all rows, the rows of no turn, and None for what is nobody's."""
+        numbers: dict[Owner, int] = {None: 0}
+        found: list[IntArray] = [np.zeros(0, dtype=np.int64)]
+        for place, row in enumerate(samples):
+            # The extra entry at the end serves the tokens that no turn drew.
+            owners: list[Owner] = [*row.turns, None if row.turns else place]
+            known = np.array([numbers.setdefault(owner, len(numbers)) for owner in owners])
+            found.append(known[row.turn_index])
+        return cls(number=np.concatenate(found), names=list(numbers))
+
+
 def _weights(
-    samples: Sequence[Sample],
-    streams: Sequence[FloatArray],
+    stream: FloatArray,
+    owners: _Owners,
     config: LossConfig,
     counted: Collection[TurnId] | None = None,
-) -> list[FloatArray]:
-    """Return one stream's weights, row by row."""
-    tokens: TokenCounts = Counter()
-    for place, (row, stream) in enumerate(zip(samples, streams, strict=True)):
-        for number in row.turn_index[stream != 0].tolist():
-            tokens[_owner(row, place, number)] += 1
-    divisors = _divisors(tokens, config, counted)
-    out: list[FloatArray] = []
-    for place, (row, stream) in enumerate(zip(samples, streams, strict=True)):
-        weights = np.zeros(len(stream), dtype=np.float32)
-        for number in np.unique(row.turn_index[stream != 0]):
-            here = (row.turn_index == number) & (stream != 0)
-            weights[here] = stream[here] / divisors[_owner(row, place, int(number))]
-        out.append(weights)
-    return out
-
-
-def _owner(row: Sample, place: int, number: int) -> Owner:
-    if number >= 0:
-        return row.turns[number]
-    return None if row.turns else place
+) -> FloatArray:
+    """Return one stream's weights, [all tokens]."""
+    weighs = stream != 0
+    if not weighs.any():
+        return stream
+    counts = np.bincount(owners.number[weighs], minlength=len(owners.names))
+    present = np.flatnonzero(counts).tolist()
+    tokens: TokenCounts = Counter({owners.names[i]: int(counts[i]) for i in present})
+    found = _divisors(tokens, config, counted)
+    divisors = np.ones(len(owners.names))
+    divisors[present] = [found[owners.names[i]] for i in present]
+    return np.where(weighs, stream / divisors[owners.number], 0).astype(np.float32)
 
 
 def _episode_of(turn: TurnId | int) -> Hashable:

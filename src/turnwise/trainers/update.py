@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from turnwise.errors import EngineError
-from turnwise.forest import MicroBatch, Scorer, forest_metrics
+from turnwise.forest import EntropyUse, MicroBatch, Scorer, forest_metrics
 from turnwise.forest.score import Model
 from turnwise.losses import LossConfig, LossInputs, combine_metrics, token_weights, total_loss
 from turnwise.policies import Policy, PolicyOptimizer
@@ -104,7 +104,7 @@ def score_column(model: Model, scorer: Scorer, samples: Sequence[Sample]) -> Flo
     column = np.zeros(sum(len(sample.token_ids) for sample in samples), dtype=np.float32)
     with torch.no_grad():
         for batch in scorer.batches(samples):
-            found = scorer.score(model, batch, entropy=False).logprobs
+            found = scorer.score(model, batch, entropy="none").logprobs
             column[offsets[batch.sample.numpy()] + batch.position.numpy()] = found.cpu().numpy()
     return column
 
@@ -129,11 +129,12 @@ def optimise(
     part = batch.part(range(len(batch.samples)) if rows is None else rows)
     micro_batches = scorer.batches(part.samples)
     optimizer.zero()
+    use: EntropyUse = "trained" if loss.entropy_weight else "measured"
     pieces: list[Mapping[str, Tensor]] = []
     span_entropy = 0.0
     drawn: list[Tensor] = []
     for micro_batch in micro_batches:
-        scores = scorer.score(policy.model, micro_batch)
+        scores = scorer.score(policy.model, micro_batch, entropy=use)
         inputs = _inputs(part.at(micro_batch), micro_batch, scores.logprobs, scores.entropy)
         output = total_loss(inputs, loss)
         output.loss.backward()

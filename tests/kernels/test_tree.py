@@ -1,0 +1,102 @@
+"""Attention over forests, block by block, against a mask of ancestors."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from turnwise.forest import build
+from turnwise.forest.masks import ancestor_mask
+from turnwise.kernels import TreePlan
+from turnwise.kernels.blocks import plan_calls
+from turnwise.types import Sample
+
+
+@st.composite
+def forests(draw):
+    """Rows that grow out of each other, some in many small steps, some not at all."""
+    rng = np.random.default_rng(draw(st.integers(0, 100_000)))
+    rows: list[list[int]] = []
+    for _ in range(draw(st.integers(1, 14))):
+        fresh = rng.integers(1, draw(st.sampled_from([3, 300])), draw(st.integers(2, 60))).tolist()
+        base = rows[draw(st.integers(0, len(rows) - 1))] if rows and draw(st.booleans()) else []
+        rows.append(base[: draw(st.integers(0, len(base)))] + fresh)
+    samples = [
+        Sample.of(policy="main", turns=(), token_ids=row, turn_index=[-1] * len(row),
+                  sampled_mask=[False, *[True] * (len(row) - 1)])
+        for row in rows
+    ]  # fmt: skip
+    return build(samples)
+
+
+@given(forests())
+@settings(max_examples=60, deadline=None)
+def test_blocks_cover_every_pair_once(forest):
+    count = len(forest.end)
+    seen = np.zeros((count, count), dtype=int)
+    calls = plan_calls(forest.end, forest.depth)
+    for call in calls:
+        for line, (queries, counts) in enumerate(zip(call.queries, call.counts, strict=True)):
+            for place, (query, counted) in enumerate(zip(queries, counts, strict=True)):
+                if counted:
+                    keys = queries[: place + 1] if call.keys is None else call.keys[line]
+                    seen[query, keys] += 1
+    expected = ancestor_mask(torch.from_numpy(forest.end)[None])[0, 0].int().numpy()
+    assert (seen == expected).all()
+    assert sum(call.pairs for call in calls) >= expected.sum()
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+@given(forests())
+@settings(max_examples=25, deadline=None)
+def test_values_and_gradients_are_those_under_a_mask(copies, forest):
+    torch.manual_seed(0)
+    count, heads, width = len(forest.end), 2, 8
+    plan = TreePlan.of(forest.end, forest.depth)
+    query = torch.randn(1, heads * copies, count, width, requires_grad=True)
+    key, value = (torch.randn(1, heads, count, width, requires_grad=True) for _ in range(2))
+    found = plan.attend(nn.Module(), query, key, value, scale=0.3, softcap=None, window=None)
+    mask = ancestor_mask(torch.from_numpy(forest.end)[None])
+    wide = [t.repeat_interleave(copies, 1) for t in (key, value)]
+    scores = (query @ wide[0].transpose(-1, -2) * 0.3).masked_fill(~mask, float("-inf"))
+    expected = (scores.softmax(-1) @ wide[1]).transpose(1, 2)
+    assert torch.allclose(found, expected, atol=1e-5)
+    slope = torch.randn_like(found)
+    ours = torch.autograd.grad(found, (query, key, value), slope)
+    theirs = torch.autograd.grad(expected, (query, key, value), slope)
+    for a, b in zip(ours, theirs, strict=True):
+        assert torch.allclose(a, b, atol=1e-4)
+
+
+def test_a_group_costs_its_prompt_once():
+    """16 replies of 64 to a prompt of 512: a triangle, a rectangle and 16 small triangles."""
+    rng = np.random.default_rng(0)
+    prompt = rng.integers(0, 99, 512).tolist()
+    rows = [[*prompt, 100 + i, *rng.integers(0, 99, 64).tolist()] for i in range(16)]
+    forest = build(
+        [
+            Sample.of(policy="main", turns=(), token_ids=row, turn_index=[-1] * len(row),
+                      sampled_mask=[False] * 512 + [True] * 65)
+            for row in rows
+        ]
+    )  # fmt: skip
+    plan = TreePlan.of(forest.end, forest.depth)
+    assert plan.pairs == 512 * 513 // 2 + 16 * 64 * 512 + 16 * 64 * 65 // 2
+    assert len(plan.blocks) == 3
+
+
+def test_what_a_plan_cannot_do_is_refused():
+    plan = TreePlan.of(np.array([3, 3, 3]), np.array([0, 1, 2]))
+    inputs = [torch.zeros(1, 1, 3, 4)] * 3
+    with pytest.raises(ValueError, match="soft-caps"):
+        plan.attend(nn.Module(), *inputs, scale=1.0, softcap=30.0, window=None)
+    with pytest.raises(ValueError, match="windows"):
+        plan.attend(nn.Module(), *inputs, scale=1.0, softcap=None, window=2)
+    assert plan.attend(nn.Module(), *inputs, scale=1.0, softcap=None, window=3).shape == (
+        1,
+        3,
+        1,
+        4,
+    )
