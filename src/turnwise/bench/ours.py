@@ -20,7 +20,7 @@ import torch
 
 from turnwise.assembly import assemble, plan_of, runner_of
 from turnwise.bench.side import Gate, Over
-from turnwise.bench.works import WORKS, Work
+from turnwise.bench.works import Work
 from turnwise.credit import assign_advantages
 from turnwise.engines import LocalEngine
 from turnwise.policies import Policy
@@ -153,7 +153,7 @@ def main(settings: Mapping[str, Any]) -> None:
     """Serve one work until the other end has gone."""
     gate = Gate()
     torch.set_num_threads(settings["threads"])
-    work = WORKS[settings["work"]]
+    work = Work(**settings["work"])
     with tempfile.TemporaryDirectory() as scratch:
         model, rows = Path(settings["model"]), Path(settings["rows"])
         recipe = recipe_of(work, model, rows, settings["checkpointing"])

@@ -10,15 +10,17 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 
+from turnwise.bench.counting import Shape, distinct, row_by_row
 from turnwise.bench.side import Side
 from turnwise.bench.works import Work, make_model, make_rows
-from turnwise.errors import TrainingError
+from turnwise.errors import ConfigError, TrainingError
 
 WARM = 2
 AGREEMENT = 1e-3
@@ -31,8 +33,10 @@ class StepResult:
     """What was measured of one work.
 
     `ratio` is TRL's seconds over ours, the median over pairs of steps, `low` and `high` its
-    quartiles; by part of the step likewise. `gradient` is the relative difference of the two first
-    gradients; `theirs` says how TRL was run, the fastest of what was tried.
+    quartiles; by part of the step likewise. It is `counted`, the ratio of operations that the two
+    ways of laying out a step demand, times `efficiency`, that of operations a second. `gradient` is
+    the relative difference of the two first gradients; `settings` say how TRL was run, the fastest
+    of those `tried`. `operations` are a second's, of ours.
     """
 
     work: str
@@ -42,6 +46,9 @@ class StepResult:
     ratio: dict[str, float]
     low: dict[str, float]
     high: dict[str, float]
+    counted: dict[str, float]
+    efficiency: dict[str, float]
+    operations: dict[str, float]
     gradient: float
     peak_mb: dict[str, float]
     settings: dict[str, Any]
@@ -64,21 +71,16 @@ def compare(
     """Time `pairs` steps of each trainer on one work, turn about, after `WARM` of each.
 
     Raises:
+        ConfigError: if TRL is not installed.
         TrainingError: if the two first gradients differ: then it is not the same mathematics.
         RunError: if a trainer's process ends.
     """
+    if find_spec("trl") is None:
+        raise ConfigError("TRL is not installed: pip install 'turnwise[bench]'")
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
         folder = Path(scratch)
-        model = make_model(work, folder / "model")
-        first = folder / "first.pt"
-        settings = {
-            "work": work.name,
-            "model": str(model),
-            "rows": str(make_rows(work, model, folder / "rows.jsonl")),
-            "first": str(first),
-            "threads": threads,
-            "checkpointing": checkpointing,
-        }
+        settings = _settings(work, folder, threads, checkpointing)
+        first = Path(settings["first"])
         ours = stack.enter_context(_side("ours", settings, folder, threads))
         told = ours.ask("gradients")
         note(f"{work.name}: {told['scorer']}; {told['engine']}")
@@ -110,7 +112,45 @@ def compare(
             a.append(ours.ask("step"))
             b.append(theirs.ask("step"))
             note(f"{work.name}: ours {a[-1]['seconds']:.3f} s, TRL {b[-1]['seconds']:.3f} s")
-    return _result(work, a, b, gradient, dict(best[1]), tried)
+        shape = Shape.of(folder / "model")
+    return _result(work, shape, a, b, gradient, dict(best[1]), tried)
+
+
+def alone(
+    work: Work, *, steps: int, threads: int, checkpointing: bool, note: Callable[[str], None]
+) -> dict[str, Any]:
+    """Time `steps` of our steps on one work; return medians, and operations a second."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        settings = _settings(work, folder, threads, checkpointing)
+        with _side("ours", settings, folder, threads) as side:
+            for _ in range(WARM):
+                side.ask("step")
+            taken = [side.ask("step") for _ in range(steps)]
+        needed = distinct(work, Shape.of(folder / "model"))
+    seconds = {part: median(step[part] for step in taken) for part in PARTS}
+    note(f"{work.name}: {seconds['seconds']:.3f} s")
+    return {
+        "work": work.name,
+        "steps": steps,
+        "seconds": seconds,
+        "operations": {part: getattr(needed, part) / seconds[part] for part in PARTS},
+        "peak_mb": taken[-1]["peak_mb"],
+        "metrics": taken[-1]["work"],
+    }
+
+
+def _settings(work: Work, folder: Path, threads: int, checkpointing: bool) -> dict[str, Any]:
+    """Make a work's model and prompts in `folder`; return what both sides are told."""
+    model = make_model(work, folder / "model")
+    return {
+        "work": asdict(work),
+        "model": str(model),
+        "rows": str(make_rows(work, model, folder / "rows.jsonl")),
+        "first": str(folder / "first.pt"),
+        "threads": threads,
+        "checkpointing": checkpointing,
+    }
 
 
 def _ways(work: Work) -> list[dict[str, Any]]:
@@ -150,6 +190,7 @@ def gradient_difference(first: Path) -> float:
 
 def _result(
     work: Work,
+    shape: Shape,
     ours: Sequence[Mapping[str, Any]],
     theirs: Sequence[Mapping[str, Any]],
     gradient: float,
@@ -160,14 +201,21 @@ def _result(
         part: sorted(t[part] / o[part] for o, t in zip(ours, theirs, strict=True)) for part in PARTS
     }
     quarter = (len(ours) - 1) / 4
+    needed, demanded = distinct(work, shape), row_by_row(work, shape)
+    ratio = {part: median(values) for part, values in ratios.items()}
+    counted = {part: getattr(demanded, part) / getattr(needed, part) for part in PARTS}
+    seconds = {part: median(step[part] for step in ours) for part in PARTS}
     return StepResult(
         work=work.name,
         pairs=len(ours),
-        ours={part: median(step[part] for step in ours) for part in PARTS},
+        ours=seconds,
         theirs={part: median(step[part] for step in theirs) for part in PARTS},
-        ratio={part: median(values) for part, values in ratios.items()},
+        ratio=ratio,
         low={part: values[round(quarter)] for part, values in ratios.items()},
         high={part: values[round(3 * quarter)] for part, values in ratios.items()},
+        counted=counted,
+        efficiency={part: ratio[part] / counted[part] for part in PARTS},
+        operations={part: getattr(needed, part) / seconds[part] for part in PARTS},
         gradient=gradient,
         peak_mb={"ours": ours[-1]["peak_mb"], "theirs": theirs[-1]["peak_mb"]},
         settings=settings,

@@ -25,7 +25,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from turnwise.bench.ours import ENDLESS, RATE
 from turnwise.bench.side import Gate, Over
-from turnwise.bench.works import WORKS, Work, luck
+from turnwise.bench.works import Work, luck
 from turnwise.kernels.memory import keep_freed_memory
 from turnwise.policies.sources import ADAPTER_FILE
 
@@ -156,7 +156,7 @@ def main(settings: Mapping[str, Any]) -> None:
     torch.set_num_threads(settings["threads"])
     if settings["keep"]:
         keep_freed_memory()
-    work = WORKS[settings["work"]]
+    work = Work(**settings["work"])
     with tempfile.TemporaryDirectory() as scratch:
         trainer = make_trainer(work, settings, gate, scratch)
         if gate.wait() == "gradients":

@@ -46,7 +46,7 @@ class Work:
     turns: int = 1
     observed_tokens: int = 0
     lora: bool = False
-    micro_rows: tuple[int, ...]
+    micro_rows: Sequence[int] = ()
     goal: float | None = None
 
     @property

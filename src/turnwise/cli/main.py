@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from turnwise.cli.bench import bench
 from turnwise.cli.options import console, one_sentence, print_json, problems, say
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
+app.add_typer(bench, name="bench")
 STOPPED = 130
 
 Sets = Annotated[
