@@ -133,13 +133,16 @@ def turn(visit=0, sample=0, *, iteration=0, number=0):
     )
 
 
-def request(prompt, *, id=None, stream="train", policy="main", temperature=1.0, max_tokens=8):
+def request(
+    prompt, *, id=None, stream="train", policy="main", temperature=1.0, max_tokens=8, goes_on=False
+):
     return Request(
         id=id or turn(),
         stream=stream,
         policy=policy,
         prompt_ids=tuple(prompt),
         sampling=Sampling(temperature=temperature, max_tokens=max_tokens),
+        goes_on=goes_on,
     )
 
 

@@ -41,6 +41,29 @@ def test_logprobs_are_those_of_a_plain_forward_pass(make_engine, models, tools, 
         np.testing.assert_allclose(completion.logprobs, true, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", CACHED + RECOMPUTED)
+def test_a_history_that_goes_on_is_not_computed_again(make_engine, models, tools, name):
+    engine = make_engine(name, prefix_megabytes=64)
+    rng = np.random.default_rng(0)
+    prompts = [tuple(rng.integers(3, 23, 30).tolist()) for _ in range(3)]
+    histories = {(v, s): prompts[v] for v in range(3) for s in range(2)}
+    engine.metrics()
+    for number in range(3):
+        asked = [
+            tools.request(ids, id=tools.turn(*who, number=number), goes_on=True)
+            for who, ids in histories.items()
+        ]
+        for one, completion, who in zip(asked, tools.ask(engine, asked), histories, strict=True):
+            true = tools.true_logprobs(models(name), one.prompt_ids, completion.token_ids)
+            np.testing.assert_allclose(completion.logprobs, true, atol=1e-4)
+            heard = rng.integers(3, 23, 5).tolist()
+            histories[who] = (*one.prompt_ids, *completion.token_ids, *heard)
+    metrics = engine.metrics()
+    if name in CACHED:  # prompts; then each turn its last reply's last token and what was heard
+        assert metrics["engine/prefill_tokens"] == 3 * 30 + 2 * 6 * (1 + 5)
+        assert metrics["engine/decode_tokens"] <= 3 * 6 * 7
+
+
 def test_long_prompts_are_computed_in_pieces(make_engine, models, tools, monkeypatch):
     monkeypatch.setattr("turnwise.engines.rows.PIECE", 16)
     monkeypatch.setattr("turnwise.engines.rows.AREA", 3000)

@@ -253,3 +253,33 @@ def test_a_role_the_template_refuses_is_a_model_error():
     renderer = Renderer(byte_tokenizer(template, ("<e>",), eos_token="<e>"))
     with pytest.raises(ModelError, match=r"cannot render the roles \[user, tool\]: no tools here"):
         renderer.prompt_ids([USER, Message(role="tool", content="4")])
+
+
+def test_a_history_goes_on_with_the_ids_that_were_sampled():
+    renderer = Renderer(nano())
+    shorter, longer = history(REPLY)
+    before = renderer.prompt_ids(shorter)
+    said = renderer.completion_ids(REPLY)
+    assert renderer.continued_ids(shorter, before + said, REPLY, longer) == renderer.prompt_ids(longer)
+    # the same text in other tokens: byte by byte
+    odd = tuple(i for byte in REPLY.encode() for i in renderer._ids(chr(byte)))
+    assert renderer.decode(odd) == REPLY
+    assert odd != said[:-1]
+    found = renderer.continued_ids(shorter, before + odd, REPLY, longer)
+    assert found[: len(before + odd)] == before + odd
+    assert found[len(before + odd) :] == renderer.prompt_ids(longer)[len(before + said) - 1 :]
+    ended = renderer.continued_ids(shorter, before + odd + said[-1:], REPLY, longer)
+    assert ended == found
+
+
+def test_a_past_that_the_template_rewrites_is_not_gone_on_with():
+    renderer = Renderer(qwen())
+    shorter, longer = history(REPLY)
+    ids = renderer.prompt_ids(shorter) + renderer.completion_ids(REPLY)
+    assert renderer.continued_ids(shorter, ids, REPLY, longer) is None
+    shorter, longer = history("<answer> DOWN </answer>")
+    ids = renderer.prompt_ids(shorter) + renderer.completion_ids("<answer> DOWN </answer>")
+    found = renderer.continued_ids(shorter, ids, "<answer> DOWN </answer>", longer)
+    assert found == renderer.prompt_ids(longer)
+    assert renderer.continued_ids("raw text", ids, "x", longer) is None
+    assert renderer.continued_ids((SYSTEM,), ids, "<answer> DOWN </answer>", longer) is None

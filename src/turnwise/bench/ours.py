@@ -20,7 +20,8 @@ import torch
 
 from turnwise.assembly import assemble, plan_of, runner_of
 from turnwise.bench.side import Gate, Over
-from turnwise.bench.works import Work
+from turnwise.bench.works import Words, Work
+from turnwise.bench.worlds import talk_of
 from turnwise.credit import assign_advantages
 from turnwise.engines import LocalEngine
 from turnwise.policies import Policy
@@ -35,7 +36,7 @@ ENDLESS = 1_000_000
 RATE = 1e-5
 
 
-def recipe_of(work: Work, model: Path, rows: Path, checkpointing: bool) -> Recipe:
+def recipe_of(work: Work, words: Words, model: Path, rows: Path, checkpointing: bool) -> Recipe:
     """Return the recipe of a work, with TRL's loss, optimiser and advantage."""
     policy: dict[str, Any] = {"model": str(model), "device": "cpu", "dtype": "float32"}
     policy["gradient_checkpointing"] = checkpointing
@@ -44,8 +45,7 @@ def recipe_of(work: Work, model: Path, rows: Path, checkpointing: bool) -> Recip
     agent: dict[str, Any] = {"answer": "whole", "max_tokens": work.completion_tokens}
     rewards = {"luck": 1.0}
     if work.turns > 1:
-        options = {"turns": work.turns, "work": work.name}
-        env = {"name": "turnwise.bench.worlds:Talk", "options": options}
+        env = {"name": "turnwise.bench.worlds:Talk", "options": talk_of(work, words).model_dump()}
         agent["history"] = "full"
     return make_recipe(
         {
@@ -156,7 +156,7 @@ def main(settings: Mapping[str, Any]) -> None:
     work = Work(**settings["work"])
     with tempfile.TemporaryDirectory() as scratch:
         model, rows = Path(settings["model"]), Path(settings["rows"])
-        recipe = recipe_of(work, model, rows, settings["checkpointing"])
+        recipe = recipe_of(work, Words(**settings["talk"]), model, rows, settings["checkpointing"])
         watcher = _Turnstile(gate)
         session = open_session(recipe, Path(scratch), watcher)
         plan = plan_of(recipe)

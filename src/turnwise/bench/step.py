@@ -6,6 +6,7 @@ trainers are `ours` and `theirs`, what the shapes demand is `counting`'s.
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -19,7 +20,8 @@ import torch
 
 from turnwise.bench.counting import Shape, distinct, row_by_row
 from turnwise.bench.side import Side
-from turnwise.bench.works import Work, make_model, make_rows
+from turnwise.bench.works import Words, Work, count_words, make_model, make_rows
+from turnwise.bench.worlds import talk_of, words_of
 from turnwise.errors import ConfigError, TrainingError
 
 WARM = 2
@@ -143,27 +145,41 @@ def alone(
 def _settings(work: Work, folder: Path, threads: int, checkpointing: bool) -> dict[str, Any]:
     """Make a work's model and prompts in `folder`; return what both sides are told."""
     model = make_model(work, folder / "model")
+    words = count_words(work, model)
     return {
         "work": asdict(work),
         "model": str(model),
-        "rows": str(make_rows(work, model, folder / "rows.jsonl")),
+        "rows": str(_prompts(work, words, folder / "rows.jsonl")),
+        "talk": asdict(words),
         "first": str(folder / "first.pt"),
         "threads": threads,
         "checkpointing": checkpointing,
     }
 
 
+def _prompts(work: Work, words: Words, file: Path) -> Path:
+    """Write the first prompts of a work: in many turns, those of the world."""
+    if work.turns == 1:
+        return make_rows(work, words, file)
+    config = talk_of(work, words)
+    said = [words_of(config, index, 0) for index in range(work.prompts)]
+    rows = [{"prompt": [{"role": "user", "content": text}]} for text in said]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
 def _ways(work: Work) -> list[dict[str, Any]]:
     """Return how TRL is tried: rows of a micro-batch, how it samples, how memory is freed.
 
     `keep` gives its process the allocator's settings that turnwise makes for itself: a user's does
-    not have them, but one who wants it to win would find them.
+    not have them, but one who wants it to win would find them. In many turns a history is read
+    anew every turn, as TRL's own loop does, or its keys and values are `cached`.
     """
     ways = [{"micro_rows": n, "continuous": False, "keep": True} for n in work.micro_rows]
     ways.append(ways[0] | {"keep": False})
     if work.turns == 1:
-        ways.append(ways[0] | {"continuous": True})
-    return ways
+        return [*ways, ways[0] | {"continuous": True}]
+    return [way | {"cached": cached} for way in ways for cached in (True, False)]
 
 
 def _side(name: str, settings: Mapping[str, Any], folder: Path, threads: int) -> Side:

@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,12 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from turnwise.bench.ours import ENDLESS, RATE
 from turnwise.bench.side import Gate, Over
-from turnwise.bench.works import Work, luck
+from turnwise.bench.works import Words, Work, luck
+from turnwise.bench.worlds import TalkConfig, talk_of, words_of
 from turnwise.kernels.memory import keep_freed_memory
 from turnwise.policies.sources import ADAPTER_FILE
+from turnwise.render import Renderer
+from turnwise.types import Message
 
 
 class Steps(TrainerCallback):
@@ -53,10 +56,10 @@ class Steps(TrainerCallback):
 
 
 class Trainer(GRPOTrainer):
-    """TRL's trainer with a clock around its sampling; `forced` completions are taken as sampled."""
+    """TRL's trainer with a clock around its sampling; `forced` rows are taken as sampled."""
 
     steps: Steps
-    forced: dict[tuple[int, ...], list[list[int]]] | None = None
+    forced: dict[tuple[int, ...], list[Mapping[str, Any]]] | None = None
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
         began = time.perf_counter()
@@ -67,7 +70,67 @@ class Trainer(GRPOTrainer):
     def _generate_single_turn(self, prompt_ids: Any, *args: Any, **kwargs: Any) -> Any:
         if self.forced is None:
             return super()._generate_single_turn(prompt_ids, *args, **kwargs)
-        return [self.forced[tuple(ids)].pop(0) for ids in prompt_ids], None
+        return [self.forced[tuple(ids)].pop(0)["rest"] for ids in prompt_ids], None
+
+
+class Talker:
+    """Plays many turns as TRL's `rollout_func`: one row an episode, the world's tokens masked."""
+
+    def __init__(self, work: Work, talk: TalkConfig, renderer: Renderer, cached: bool) -> None:
+        self.work, self.talk, self.renderer, self.cached = work, talk, renderer, cached
+
+    def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
+        """Return the episodes of all prompts, each of which comes once for every episode."""
+        firsts = [tuple(Message(**message) for message in prompt) for prompt in prompts]
+        begun = [list(self.renderer.prompt_ids(first)) for first in firsts]
+        if trainer.forced is not None:
+            rows = [trainer.forced[tuple(ids)].pop(0) for ids in begun]
+            rests, masks = [row["rest"] for row in rows], [row["sampled"] for row in rows]
+        else:
+            rests, masks = self._play(trainer, firsts, begun)
+        return {
+            "prompt_ids": begun,
+            "completion_ids": rests,
+            "logprobs": None,
+            "env_mask": [[int(drawn) for drawn in mask] for mask in masks],
+        }
+
+    def _play(
+        self, trainer: Any, firsts: Sequence[tuple[Message, ...]], begun: list[list[int]]
+    ) -> tuple[list[list[int]], list[list[bool]]]:
+        whose = {words_of(self.talk, index, 0): index for index in range(self.talk.prompts)}
+        index = [whose[first[0].content] for first in firsts]
+        history = torch.tensor(begun)
+        masks: list[list[bool]] = [[] for _ in begun]
+        cache = None
+        for turn in range(self.work.turns):
+            if turn:
+                said = [self._said(firsts[i], who, turn) for i, who in enumerate(index)]
+                history = torch.cat([history, torch.tensor(said)], 1)
+                masks = [mask + [False] * len(said[0]) for mask in masks]
+            with torch.no_grad():
+                found = trainer.model.generate(
+                    input_ids=history,
+                    attention_mask=torch.ones_like(history),
+                    past_key_values=cache,
+                    max_new_tokens=self.work.completion_tokens,
+                    do_sample=True,
+                    top_k=0,
+                    eos_token_id=None,
+                    pad_token_id=0,
+                    return_dict_in_generate=True,
+                )
+            history, cache = found.sequences, found.past_key_values if self.cached else None
+            masks = [mask + [True] * self.work.completion_tokens for mask in masks]
+        return [row[len(begun[0]) :] for row in history.tolist()], masks
+
+    def _said(self, first: tuple[Message, ...], index: int, turn: int) -> list[int]:
+        """Return the tokens between two replies: the template's and the world's words."""
+        reply, mark = Message(role="assistant", content="x"), (0,)
+        words = Message(role="user", content=words_of(self.talk, index, turn))
+        ids = self.renderer.continued_ids(first, mark, reply.content, (*first, reply, words))
+        assert ids is not None
+        return list(ids[1:])
 
 
 def load_model(folder: str) -> Any:
@@ -109,12 +172,18 @@ def make_trainer(work: Work, settings: Mapping[str, Any], gate: Gate, scratch: s
         disable_tqdm=True,
     )
     steps = Steps(gate)
+    tokenizer = AutoTokenizer.from_pretrained(settings["model"])
+    talker = None
+    if work.turns > 1:
+        talk = talk_of(work, Words(**settings["talk"]))
+        talker = Talker(work, talk, Renderer(tokenizer), settings["cached"])
     trainer = Trainer(
         model=load_model(settings["model"]),
         reward_funcs=luck,
         args=config,
         train_dataset=Dataset.from_json(settings["rows"]),
-        processing_class=AutoTokenizer.from_pretrained(settings["model"]),
+        processing_class=tokenizer,
+        rollout_func=talker,
         callbacks=[steps],
     )
     trainer.steps = steps
@@ -125,9 +194,9 @@ def make_trainer(work: Work, settings: Mapping[str, Any], gate: Gate, scratch: s
 def force_first(trainer: Trainer, path: str) -> None:
     """Make the first step train what turnwise sampled; keep the gradients in `path`, unclipped."""
     first = torch.load(path, weights_only=False)
-    forced: dict[tuple[int, ...], list[list[int]]] = {}
+    forced: dict[tuple[int, ...], list[Mapping[str, Any]]] = {}
     for row in first["rows"]:
-        forced.setdefault(tuple(row["prompt"]), []).append(row["rest"])
+        forced.setdefault(tuple(row["prompt"]), []).append(row)
     trainer.forced = forced
     kept: dict[str, torch.Tensor] = {}
     clip = trainer.accelerator.clip_grad_norm_

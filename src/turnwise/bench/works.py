@@ -169,16 +169,35 @@ def _qwen3() -> Qwen3Config:
     )
 
 
-def make_rows(work: Work, model: Path, file: Path) -> Path:
-    """Write the prompts of a step to a .jsonl file, each `work.prompt_tokens` long."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Words:
+    """How many words make the asked number of tokens, in the first and in every later message."""
+
+    first: int
+    later: int
+
+
+def count_words(work: Work, model: Path) -> Words:
+    """Return the words that fill a work's prompts and observations beside the template's tokens."""
     tokenizer = AutoTokenizer.from_pretrained(model)
+
+    def tokens(messages: list[dict[str, str]]) -> int:
+        found = tokenizer.apply_chat_template(messages, add_generation_prompt=True)
+        return len(found["input_ids"])
+
+    user, reply = ({"role": role, "content": WORDS[0]} for role in ("user", "assistant"))
+    first, later = tokens([user]), tokens([user, reply, user])
+    return Words(
+        first=work.prompt_tokens - first + 1,
+        later=work.observed_tokens - (later - first - 1) + 1,
+    )
+
+
+def make_rows(work: Work, words: Words, file: Path) -> Path:
+    """Write the prompts of a step to a .jsonl file."""
     rng = generator(0, "bench", work.name)
-
-    def said(words: int) -> list[dict[str, str]]:
-        return [{"role": "user", "content": " ".join(rng.choice(WORDS, words))}]
-
-    ids = tokenizer.apply_chat_template(said(1), add_generation_prompt=True)["input_ids"]
-    rows = [{"prompt": said(work.prompt_tokens - len(ids) + 1)} for _ in range(work.prompts)]
+    texts = [" ".join(rng.choice(WORDS, words.first)) for _ in range(work.prompts)]
+    rows = [{"prompt": [{"role": "user", "content": text}]} for text in texts]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return file
 

@@ -26,6 +26,8 @@ class Request:
     policy: str
     prompt_ids: tuple[int, ...]
     sampling: Sampling
+    goes_on: bool = False
+    """Whether a later prompt may begin with this one and its completion."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

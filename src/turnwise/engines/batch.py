@@ -134,6 +134,7 @@ class Batch:
         stopped = np.isin(tokens, self._stop_ids)
         broken = ~np.isfinite(logprobs)
         done = stopped | broken | (self._count == self._limit)
+        self.rows.remember(self._going_on(np.flatnonzero(done)))
         left = [
             self._leave(member, bool(stopped[member]), bool(broken[member]), version)
             for member in np.flatnonzero(done).tolist()
@@ -141,6 +142,18 @@ class Batch:
         self._keep(~done)
         self._regroup(tokens[~done])
         return left
+
+    def _going_on(self, members: IntArray) -> list[tuple[int, Prompt, Prompt]]:
+        """Return the row, prompt and completion of those that later prompts may begin with."""
+        found: list[tuple[int, Prompt, Prompt]] = []
+        for member in members.tolist():
+            seat = int(self._seat[member])
+            entry = self._entries[seat]
+            assert entry is not None
+            if entry.request.goes_on and self._count[member] > 1:
+                wrote = tuple(self._tokens[seat, : self._count[member]].tolist())
+                found.append((int(self._row[member]), entry.request.prompt_ids, wrote))
+        return found
 
     def _leave(self, member: int, stopped: bool, broken: bool, version: int) -> Left:
         """Return a member's completion and free its seat."""

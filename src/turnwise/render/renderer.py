@@ -110,6 +110,41 @@ class Renderer:
         """
         return self._prompt_ids(prompt if isinstance(prompt, str | ToolChat) else tuple(prompt))
 
+    def continued_ids(
+        self,
+        before: Sequence[Message] | ToolChat | str,
+        ids: tuple[int, ...],
+        reply: str,
+        prompt: Sequence[Message] | ToolChat | str,
+    ) -> tuple[int, ...] | None:
+        """Return the ids of `prompt`, which goes on from an earlier one, with what was sampled.
+
+        Text may be said in more than one way in tokens; a history that is tokenised anew may not be
+        the one that the model wrote.
+
+        Args:
+            before: the earlier prompt.
+            ids: its ids and those sampled after it.
+            reply: the sampled ids as text.
+            prompt: the earlier prompt, the reply, and what followed.
+
+        Returns:
+            `ids` and what comes after them; None where the template does not leave the past as it
+            was said, or `prompt` is another conversation.
+        """
+        earlier, later = _as_chat(before), _as_chat(prompt)
+        if earlier is None or later is None or earlier.tools != later.tools:
+            return None
+        start = self._text(earlier.messages, prompt=True, tools=earlier.tools)
+        start += self._harmless(reply) + self._end_text
+        text = self._text(later.messages, prompt=True, tools=later.tools)
+        if not text.startswith(start):
+            return None
+        rest = text[len(start) :]
+        if ids[-1] == self._end_id:
+            return ids + self._ids(rest)
+        return None if ids[-1] in self.stop_ids else ids + self._ids(self._end_text + rest)
+
     def calls(self, reply: str) -> str | None:
         """Return the calls of tools in a reply as an env's action; None if it calls nothing."""
         return self._call_form.action(reply) if self._call_form else None
@@ -319,6 +354,13 @@ def _merge_system(messages: Sequence[Message]) -> list[Message]:
         return [Message(role="user", content="\n\n".join(system)), *others]
     content = "\n\n".join([*system, others[first].content])
     return [*others[:first], Message(role="user", content=content), *others[first + 1 :]]
+
+
+def _as_chat(prompt: Sequence[Message] | ToolChat | str) -> ToolChat | None:
+    """Return a prompt as messages and tools; None if it is raw text."""
+    if isinstance(prompt, str):
+        return None
+    return prompt if isinstance(prompt, ToolChat) else ToolChat(messages=tuple(prompt), tools=())
 
 
 def _control_pattern(tokens: Iterable[str]) -> re.Pattern[str]:

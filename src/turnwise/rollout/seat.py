@@ -33,6 +33,12 @@ class RendererLike(Protocol):
         """Return the ids of a prompt."""
         ...
 
+    def continued_ids(
+        self, before: Prompt, ids: tuple[int, ...], reply: str, prompt: Prompt
+    ) -> tuple[int, ...] | None:
+        """Return the ids of a prompt that goes on from an earlier one, or None if it does not."""
+        ...
+
     def decode(self, ids: Sequence[int]) -> str:
         """Return a completion's text."""
         ...
@@ -92,14 +98,17 @@ class RolloutSeat:
         self._role, self._config, self._sampling = role, config, sampling
         self._env, self._engine, self._renderer, self._place = env, engine, renderer, place
         self._past: list[Exchange] = []
+        self._said: tuple[Prompt, tuple[int, ...], str] | None = None  # prompt, ids, reply
         self._calls = 0
 
     async def act(self, state: Any) -> Step[Any]:
         """Observe `state`, sample an answer, step the world with it and record the turn."""
         observation = self._env.observe(state, self._role)
-        prompt_ids = self._renderer.prompt_ids(prompt_for(self._config, self._past, observation))
+        prompt = prompt_for(self._config, self._past, observation)
+        prompt_ids = self._ids_of(prompt)
         identity, completion = await self._sample(prompt_ids)
         text = self._renderer.decode(completion.token_ids)
+        self._said = (prompt, prompt_ids + completion.token_ids, text)
         action = action_of(text, observation, self._config, self._renderer)
         rewards = {"invalid": 0.0}
         if observation.description:
@@ -143,6 +152,15 @@ class RolloutSeat:
         )
         return text
 
+    def _ids_of(self, prompt: Prompt) -> tuple[int, ...]:
+        """Return a prompt's ids, with the replies that it holds as they were sampled."""
+        if self._said is not None and self._config.history == "full":
+            before, ids, reply = self._said
+            continued = self._renderer.continued_ids(before, ids, reply, prompt)
+            if continued is not None:
+                return continued
+        return self._renderer.prompt_ids(prompt)
+
     async def _sample(self, prompt_ids: tuple[int, ...]) -> tuple[TurnId, Completion]:
         identity = self._place.turn(self._role, self._calls)
         self._calls += 1
@@ -152,6 +170,7 @@ class RolloutSeat:
             policy=self._config.policy,
             prompt_ids=prompt_ids,
             sampling=self._sampling,
+            goes_on=self._config.history == "full",
         )
         return identity, await self._engine.sample(request)
 
