@@ -16,6 +16,7 @@ from turnwise.recipe import Recipe
 from turnwise.runs import Run
 from turnwise.runs.names import PRETRAIN, WARMUP
 from turnwise.trainers import Plan, Session, resume, train_grpo, warm_up
+from turnwise.trainers.collector import settled
 
 SFT, GRPO = "sft", "grpo"
 """What the adapters in a run's `adapters` folder are called, after what trained them last."""
@@ -53,6 +54,7 @@ def make_base(
     return True
 
 
+@settled()
 def run_phases(session: Session, recipe: Recipe, plan: Plan, *, resumed: bool) -> bool:
     """Run the phases that are left and have steps; return False if the run was asked to stop."""
     goes_on = resumed or recipe.pretrain is not None

@@ -260,7 +260,9 @@ def test_a_history_goes_on_with_the_ids_that_were_sampled():
     shorter, longer = history(REPLY)
     before = renderer.prompt_ids(shorter)
     said = renderer.completion_ids(REPLY)
-    assert renderer.continued_ids(shorter, before + said, REPLY, longer) == renderer.prompt_ids(longer)
+    assert renderer.continued_ids(shorter, before + said, REPLY, longer) == renderer.prompt_ids(
+        longer
+    )
     # the same text in other tokens: byte by byte
     odd = tuple(i for byte in REPLY.encode() for i in renderer._ids(chr(byte)))
     assert renderer.decode(odd) == REPLY

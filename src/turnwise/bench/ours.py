@@ -29,6 +29,7 @@ from turnwise.recipe import Recipe, make_recipe
 from turnwise.rollout import samples_from_episodes
 from turnwise.runs import Run, StopSignal
 from turnwise.trainers import Plan, Session, Silent
+from turnwise.trainers.collector import settled
 from turnwise.trainers.grpo import batch_of, play_groups, train_grpo
 from turnwise.trainers.update import optimise
 
@@ -165,7 +166,8 @@ def main(settings: Mapping[str, Any]) -> None:
             gate.answer(scorer=session.scorer.reason, engine=session.engine.reason("main"))
             gate.wait()
         watcher.began = time.perf_counter()
-        train_grpo(session, plan, None)
+        with settled():
+            train_grpo(session, plan, None)
 
 
 if __name__ == "__main__":

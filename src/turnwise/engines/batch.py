@@ -196,6 +196,10 @@ class Batch:
         The first of those that part keeps the row; a row whose place lies behind the last moves
         into a free one.
         """
+        if (np.bincount(self._row, minlength=self.rows.count) == 1).all():  # nobody shares or left
+            self._next = np.empty(len(tokens), dtype=np.int64)
+            self._next[self._row] = tokens
+            return
         by = [self._row, tokens] if self._share else [self._row, tokens, np.arange(len(tokens))]
         order = np.lexsort(by[::-1])
         sorted_by = np.stack(by)[:, order]

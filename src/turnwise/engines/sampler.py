@@ -46,7 +46,10 @@ def draw(
         ([0, 1], [-0.6930000185966492, -1.3860000371932983])
     """
     heats, heat = np.unique(temperature, return_inverse=True)
-    pairs, pair = np.unique(owner * len(heats) + heat, return_inverse=True)
+    if len(heats) == 1 and len(owner) == len(logits_RV):  # a member for every row, all alike
+        pairs, pair = np.arange(len(owner)), owner
+    else:
+        pairs, pair = np.unique(owner * len(heats) + heat, return_inverse=True)
     tokens = np.empty(len(owner), dtype=np.int64)
     logprobs = np.empty(len(owner), dtype=np.float32)
     step = max(1, CHUNK // logits_RV.shape[1])
