@@ -9,6 +9,8 @@ from peft import PromptTuningConfig, get_peft_model
 
 from turnwise.errors import ModelError
 from turnwise.forest import ForestConfig, TreeScorer, choose
+from turnwise.forest.choose import bytes_per_token
+from turnwise.forest.config import MOST_TOKENS
 
 TREES = (
     "qwen3-sdpa", "qwen3-eager", "qwen3-window", "qwen3-lora", "llama", "gemma", "gemma2-eager",
@@ -24,7 +26,7 @@ def test_attention_models_are_scored_as_trees(models, name):
     assert scorer.layout in ("packed", "padded"), scorer.reason
     assert scorer.reason.startswith("tree: ")
     assert "max difference" in scorer.reason
-    assert scorer.config == ForestConfig()
+    assert scorer.config == ForestConfig(token_budget=MOST_TOKENS)  # small models fill any budget
 
 
 @pytest.mark.parametrize("name", FLAT)
@@ -118,3 +120,32 @@ def test_the_mode_and_the_gradients_are_left_alone(models, training):
     assert choose(model, ForestConfig()).layout == "packed"
     assert model.training is training
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_the_budget_is_what_the_memory_holds(models):
+    model = models("llama")
+    each = bytes_per_token(model)
+    small = choose(model, ForestConfig(activation_megabytes=1)).config.tokens
+    assert small == (1 << 20) // each
+    assert choose(model, ForestConfig(token_budget=77)).config.tokens == 77
+
+
+def test_the_estimate_of_memory_is_that_of_what_autograd_keeps(models, make_siblings):
+    """Between half and twice what the hooks of saved tensors count."""
+    model = models("qwen3-sdpa")
+    scorer = choose(model, ForestConfig())
+    (batch,) = scorer.batches(make_siblings(prompts=8, each=8, prompt=30, reply=30))
+    kept: dict[int, int] = {}
+
+    def keep(tensor):
+        if isinstance(tensor, torch.Tensor) and not isinstance(tensor, torch.nn.Parameter):
+            storage = tensor.untyped_storage()
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        scores = scorer.score(model, batch, entropy="none")
+    assert scores.logprobs.requires_grad
+    logits = len(batch.head_node) * model.config.vocab_size * 4
+    estimate = batch.padded_tokens * bytes_per_token(model)
+    assert 0.5 < (sum(kept.values()) - logits) / estimate < 2

@@ -89,8 +89,8 @@ def micro_batches(
     targets are in none. How rows are cut and packed changes no log-probability and no gradient.
 
     Raises:
-        TrainingError: if one row exceeds a budget, a first token is a target, a target's
-            temperature is not positive, or the samples are of several policies.
+        TrainingError: if the mask of one row exceeds its budget, a first token is a target, a
+            target's temperature is not positive, or the samples are of several policies.
 
     Example:
         >>> from turnwise.types import TurnId

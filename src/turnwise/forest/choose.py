@@ -49,6 +49,7 @@ def choose(model: Model, config: ForestConfig, seed: int = 0) -> Scorer:
     Raises:
         ModelError: if `config.layout = "tree"` and trees do not give the model's numbers.
     """
+    config = config.resolved(bytes_per_token(model))
     was_training = model.training
     model.eval()
     try:
@@ -57,6 +58,22 @@ def choose(model: Model, config: ForestConfig, seed: int = 0) -> Scorer:
             return _choose(model, config, probe)
     finally:
         model.train(was_training)
+
+
+def bytes_per_token(model: Model) -> int:
+    """Estimate what a decoder keeps of one token for the backward pass.
+
+    In each layer about fourteen vectors of the hidden size and four of the feed-forward block's;
+    with gradient checkpointing those of one layer, and one vector of each of the others.
+    """
+    base = base_of(model)
+    fields = base.config.get_text_config()
+    hidden, layers = int(fields.hidden_size), int(fields.num_hidden_layers)
+    inner = getattr(fields, "intermediate_size", None) or 4 * hidden
+    one = 14 * hidden + 4 * int(inner)
+    checkpointed = any(getattr(m, "gradient_checkpointing", False) for m in base.modules())
+    kept = layers * hidden + one if checkpointed else layers * one
+    return kept * base.dtype.itemsize
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

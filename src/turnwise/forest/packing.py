@@ -24,7 +24,7 @@ def plan_cuts(table: SortedRows, config: ForestConfig, layout: Layout) -> IntArr
     prefix first, while that is cheaper than computing the prefix again and the budgets allow it.
 
     Raises:
-        TrainingError: if a single row exceeds a budget.
+        TrainingError: if a single row exceeds the budget of masks.
     """
     _check_rows(table, config, layout)
     count = len(table.rows)
@@ -60,7 +60,7 @@ def plan_batches(sizes: IntArray, config: ForestConfig, layout: Layout) -> list[
     reached, or when its padding has cost as much as another call would.
     """
     if layout == "packed":
-        return _fill(sizes, config.token_budget)
+        return _fill(sizes, config.tokens)
     order = np.argsort(-sizes, kind="stable").tolist()
     batches: list[list[int]] = []
     width, waste = 0, 0.0
@@ -100,27 +100,25 @@ def _cost(size: int, config: ForestConfig, layout: Layout) -> float:
 
 def _full(count: int, width: int, config: ForestConfig, layout: Layout) -> bool:
     tokens = count * width
-    return tokens > config.token_budget or (
-        layout == "padded" and tokens * width > config.mask_budget
-    )
+    return tokens > config.tokens or (layout == "padded" and tokens * width > config.mask_budget)
 
 
 def _largest_trie(config: ForestConfig, layout: Layout) -> int:
     """Return the most nodes of a trie that is alone in its micro-batch."""
     if layout == "padded":
-        return min(config.token_budget, int(np.floor(np.sqrt(config.mask_budget))))
-    return config.token_budget
+        return min(config.tokens, int(np.floor(np.sqrt(config.mask_budget))))
+    return config.tokens
 
 
 def _check_rows(table: SortedRows, config: ForestConfig, layout: Layout) -> None:
+    if layout != "padded":
+        return
     longest = int(table.lengths.max(initial=0))
-    limit = _largest_trie(config, layout)
+    limit = int(np.floor(np.sqrt(config.mask_budget)))
     if longest > limit:
         sample = int(table.rows[table.lengths.argmax()])
-        cure = f"forest.token_budget >= {longest}"
-        if layout == "padded":
-            cure += f" and forest.mask_budget >= {longest * longest}"
         raise TrainingError(
-            f"sample {sample} has a row of {longest} tokens, but one micro-batch holds at most "
-            f"{limit}: set {cure}, or shorten the context"
+            f"sample {sample} has a row of {longest} tokens, but the mask of one micro-batch holds "
+            f"at most {limit}: set forest.mask_budget >= {longest * longest}, or shorten the "
+            "context"
         )
