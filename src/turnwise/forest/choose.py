@@ -67,11 +67,11 @@ def bytes_per_token(model: Model) -> int:
     with gradient checkpointing those of one layer, and one vector of each of the others.
     """
     base = base_of(model)
-    fields = base.config.get_text_config()
-    hidden, layers = int(fields.hidden_size), int(fields.num_hidden_layers)
-    inner = getattr(fields, "intermediate_size", None) or 4 * hidden
-    one = 14 * hidden + 4 * int(inner)
-    checkpointed = any(getattr(m, "gradient_checkpointing", False) for m in base.modules())
+    sizes = base.config.get_text_config()
+    hidden, layers = int(sizes.hidden_size), int(sizes.num_hidden_layers)
+    inner = int(sizes.to_dict().get("intermediate_size") or 4 * hidden)
+    one = 14 * hidden + 4 * inner
+    checkpointed = any(vars(module).get("gradient_checkpointing") for module in base.modules())
     kept = layers * hidden + one if checkpointed else layers * one
     return kept * base.dtype.itemsize
 

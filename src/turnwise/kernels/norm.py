@@ -74,7 +74,7 @@ def epsilon_of(module: nn.Module) -> float:
 
 def use(module: nn.Module) -> bool:
     """Let `module` normalise by this code if it gives its numbers; return whether it does."""
-    own, weight = type(module), getattr(module, "weight", None)
+    own, weight = type(module), vars(module).get("_parameters", {}).get("weight")
     if issubclass(own, Norm) or not own.__name__.endswith("RMSNorm"):
         return False
     if not isinstance(weight, nn.Parameter):
