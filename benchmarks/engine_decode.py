@@ -104,7 +104,7 @@ def measure(rows: int, name: str) -> str:
         f"{name:12s} {rows:4d} {sampled / best:9,.0f} {1e3 * best:8.0f} {sampled:8,.0f} "
         f"{did['engine/decode_tokens']:8,.0f} {did['engine/prompt_tokens']:8,.0f} "
         f"{did['engine/prefill_tokens']:8,.0f} {did['engine/forward_calls']:6.0f} "
-        f"{did['engine/rows_mean']:6.0f}"
+        f"{did['engine/row_steps'] / did['engine/steps']:6.0f}"
     )
 
 

@@ -104,12 +104,15 @@ class SlotLayer(CacheLayerMixin):
 
 
 class SlotCache(Cache):
-    """The layers of one policy, made as the model asks for them."""
+    """The layers of one policy, made as the model asks for them.
+
+    `copied` counts the bytes that were moved from slot to slot.
+    """
 
     def __init__(self) -> None:
         super().__init__(layers=[])
         self.place = Place()
-        self.slots = self.positions = 0
+        self.slots = self.positions = self.copied = 0
 
     def __bool__(self) -> bool:
         """Return true: an empty cache is still a cache to models that test for one."""
@@ -162,6 +165,13 @@ class SlotCache(Cache):
         """Copy the first `length` positions of some slots to others, in all layers."""
         for layer in self.slot_layers:
             layer.copy(source, target, length)
+        self.copied += len(source) * length * self.position_bytes
+
+    @property
+    def position_bytes(self) -> int:
+        """Bytes of the keys and values of one position of one slot, in all layers."""
+        kept = [tensor for layer in self.slot_layers for tensor in (layer.keys, layer.values)]
+        return sum(t.shape[1] * t.shape[3] * t.element_size() for t in kept if t is not None)
 
     def wipe(self, *, keep_memory: bool) -> None:
         """Forget all contents, and give the memory back unless it is to be kept."""

@@ -126,21 +126,20 @@ class LocalEngine:
         """Return what was done since the last call.
 
         `sampled_tokens` were drawn, `decode_tokens` computed for it (fewer where completions share
-        rows); `prompt_tokens` were asked with, `prefill_tokens` of them computed; `rows_mean` is
-        the mean number of rows computed at once, `writing_mean` of completions.
+        rows); `prompt_tokens` were asked with, `prefill_tokens` of them computed; in `steps` steps
+        `row_steps` rows were gone on with; `copied_bytes` of keys and values were moved or
+        remembered.
         """
         lanes = list(self._lanes.values())
-        steps = max(1, sum(lane.batch.steps for lane in lanes))
-        row_steps = sum(lane.batch.row_steps for lane in lanes)
-        sampled = sum(lane.batch.sampled for lane in lanes)
         found = {
-            "engine/sampled_tokens": float(sampled),
+            "engine/sampled_tokens": float(sum(lane.batch.sampled for lane in lanes)),
             "engine/decode_tokens": float(sum(lane.rows.decoded for lane in lanes)),
             "engine/prompt_tokens": float(sum(lane.prompt_tokens for lane in lanes)),
             "engine/prefill_tokens": float(sum(lane.rows.prefilled for lane in lanes)),
             "engine/forward_calls": float(sum(lane.rows.calls for lane in lanes)),
-            "engine/rows_mean": row_steps / steps,
-            "engine/writing_mean": sampled / steps,
+            "engine/copied_bytes": float(sum(lane.rows.copied for lane in lanes)),
+            "engine/steps": float(sum(lane.batch.steps for lane in lanes)),
+            "engine/row_steps": float(sum(lane.batch.row_steps for lane in lanes)),
         }
         for lane in lanes:
             lane.reset_counts()
@@ -204,7 +203,8 @@ class _Lane:
 
     def reset_counts(self) -> None:
         """Begin to count anew."""
-        self.rows.prefilled = self.rows.decoded = self.rows.calls = self.prompt_tokens = 0
+        self.rows.reset_counts()
+        self.prompt_tokens = 0
         self.batch.sampled = self.batch.steps = self.batch.row_steps = 0
 
     def _check_version(self) -> None:

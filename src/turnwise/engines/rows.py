@@ -41,13 +41,23 @@ SHARED = 16
 class Rows(Protocol):
     """The rows of one policy; `count` of them are being written, at 0 to count - 1.
 
-    `prefilled` counts prompt tokens computed, `decoded` appended tokens, `calls` forward passes.
+    `prefilled` counts prompt tokens computed, `decoded` appended tokens, `calls` forward passes,
+    and `copied` bytes of keys and values that were moved or remembered.
     """
 
     count: int
     prefilled: int
     decoded: int
     calls: int
+
+    @property
+    def copied(self) -> int:
+        """Bytes of keys and values moved since the last `reset_counts`."""
+        ...
+
+    def reset_counts(self) -> None:
+        """Begin to count anew."""
+        ...
 
     def prefill(self, prompts: Sequence[Prompt]) -> tuple[list[int], Tensor]:
         """Add a row for every prompt, after the others.
@@ -93,6 +103,17 @@ class CachedRows:
         self._prompt_of = np.zeros(0, dtype=np.int64)  # the prompt slot of each row
         self._wrote = np.zeros(0, dtype=np.int64)  # tokens that each row has after its prompt
         self._written = False
+        self._moved = 0  # bytes between prompts and what is remembered
+
+    @property
+    def copied(self) -> int:
+        """Bytes of keys and values moved (see `Rows`)."""
+        return self._moved + self._prompts.copied + self._own.copied
+
+    def reset_counts(self) -> None:
+        """Begin to count anew (see `Rows`)."""
+        self.prefilled = self.decoded = self.calls = self._moved = 0
+        self._prompts.copied = self._own.copied = 0
 
     def prefill(self, prompts: Sequence[Prompt]) -> tuple[list[int], Tensor]:
         """Add rows; what is known of a prompt is copied, the rest computed (see `Rows`)."""
@@ -149,7 +170,7 @@ class CachedRows:
     def remember(self, ended: Sequence[tuple[int, Prompt, Prompt]]) -> None:
         """Keep what rows wrote, for prompts that will begin so (see `Rows`)."""
         kept = [(prompt + wrote[:-1], row, len(prompt)) for row, prompt, wrote in ended]
-        self._store.save(self._own.slot_layers, kept)
+        self._remember(self._own, kept)
 
     def forget(self) -> None:
         """Drop remembered prompts, and what is in the slots if no row is being written.
@@ -220,9 +241,8 @@ class CachedRows:
         self._prompt_of = np.append(self._prompt_of, np.arange(first, first + rows))
         self._wrote = np.append(self._wrote, np.zeros(rows, dtype=np.int64))
         self._prompt_lengths = np.append(self._prompt_lengths, [len(p) for p in prompts])
-        self._store.save(
-            self._prompts.slot_layers,
-            [(prompt, first + row, 0) for row, prompt in enumerate(prompts)],
+        self._remember(
+            self._prompts, [(prompt, first + row, 0) for row, prompt in enumerate(prompts)]
         )
         return torch.stack([found for found in logits if found is not None])
 
@@ -235,6 +255,13 @@ class CachedRows:
         positions = np.concatenate([np.arange(length) for length in lengths])
         where = torch.from_numpy(np.stack([np.concatenate(known), slots, positions]))
         self._store.load(self._prompts.slot_layers, *where.to(self._device))
+        self._moved += sum(lengths) * self._prompts.position_bytes
+
+    def _remember(self, cache: SlotCache, kept: Sequence[tuple[Prompt, int, int]]) -> None:
+        """Save what slots hold, as far as the budget allows (see `PrefixStore.save`)."""
+        before = len(self._store)
+        self._store.save(cache.slot_layers, kept)
+        self._moved += (len(self._store) - before) * cache.position_bytes
 
     def _forward(
         self, first: int, tokens_NQ: IntArray, positions_NQ: IntArray, ends: list[int]
@@ -264,6 +291,13 @@ class RecomputedRows:
         self._device = base_of(model).device
         self._head = _HeadAtLast(model)
         self._tokens: list[list[int]] = []
+
+    copied = 0
+    """Nothing is kept, so nothing is moved."""
+
+    def reset_counts(self) -> None:
+        """Begin to count anew (see `Rows`)."""
+        self.prefilled = self.decoded = self.calls = 0
 
     def prefill(self, prompts: Sequence[Prompt]) -> tuple[list[int], Tensor]:
         """Add rows (see `Rows`)."""

@@ -83,6 +83,7 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
         if plan.trainer.dynamic_sampling:
             episodes, credit = refill(session, plan, iteration, episodes, credit)
         metrics = rollout_metrics(episodes) | dict(credit.metrics) | session.runner.take_metrics()
+        metrics |= session.take_sampling()
         metrics["time/rollout"] = time.perf_counter() - began
         samples = samples_from_episodes(
             episodes,
@@ -281,4 +282,5 @@ def validate(session: Session, plan: Plan, iteration: int) -> float | None:
     score = evaluate(session.judge, tasks, greedy=True, number=iteration).score
     session.engine.end_iteration()
     session.count_engine()
+    session.take_sampling()  # what was sampled to validate is in the totals only
     return score

@@ -57,6 +57,7 @@ class Session:
     progress: Progress
     stop: StopSignal
     totals: dict[str, float] = field(default_factory=dict)
+    sampling: dict[str, float] = field(default_factory=dict)
     health: Health = field(default_factory=Health)
 
     @property
@@ -81,6 +82,13 @@ class Session:
             sampled_tokens=did["engine/sampled_tokens"],
             prefilled_tokens=did["engine/prefill_tokens"],
         )
+        for name, amount in did.items():
+            self.sampling[name] = self.sampling.get(name, 0.0) + amount
+
+    def take_sampling(self) -> dict[str, float]:
+        """Return what the engine did since the last call, by name of the metric."""
+        taken, self.sampling = self.sampling, {}
+        return taken
 
     def record(self, phase: str, step: int, metrics: Mapping[str, float], began: float) -> None:
         """Write one record of metrics, with the clock and the run's totals."""

@@ -1,0 +1,124 @@
+"""What a step computes, counted: the benchmark that cannot be noisy.
+
+Each distinct token is computed once when sampled and once when trained. Seconds are measured by
+`turnwise bench`; here it is tokens, passes, query-key pairs and bytes of keys and values.
+"""
+
+import dataclasses
+from dataclasses import asdict
+
+import pytest
+
+from turnwise.assembly import plan_of
+from turnwise.bench.counting import Count, Shape, distinct, row_by_row
+from turnwise.bench.ours import open_session, recipe_of
+from turnwise.bench.step import _prompts
+from turnwise.bench.works import WORKS, Work, count_words, make_model
+from turnwise.trainers import Silent, train_grpo
+
+GROUPS = Work(
+    name="groups", model="pico", prompts=3, group=4, prompt_tokens=50, completion_tokens=9
+)
+TURNS = Work(
+    name="turns", model="pico", prompts=2, group=3, prompt_tokens=30, completion_tokens=6, turns=4,
+    observed_tokens=15,
+)  # fmt: skip
+KEPT = 2 * 2 * 1 * 32 * 4
+"""Bytes of a token's keys and values: both, two layers of one head of 32, in float32."""
+
+
+class Once(Silent):
+    """Remembers the first iteration's metrics and asks for no other."""
+
+    def __init__(self):
+        self.metrics = None
+
+    def advance(self, done, metrics):
+        self.metrics = self.metrics or dict(metrics)
+
+
+@pytest.fixture(scope="module")
+def step(tmp_path_factory):
+    """`step(work)`: the metrics of one whole training step."""
+
+    def run(work):
+        folder = tmp_path_factory.mktemp(work.name)
+        model = make_model(work, folder / "model")
+        words = count_words(work, model)
+        rows = _prompts(work, words, folder / "rows.jsonl")
+        recipe = recipe_of(work, words, model, rows, checkpointing=False)
+        trainer = recipe.trainer.model_copy(update={"iterations": 1})
+        recipe = recipe.model_copy(update={"trainer": trainer})
+        watcher = Once()
+        session = open_session(recipe, folder, watcher)
+        assert session.scorer.layout == "packed"
+        assert session.engine.reason("main").startswith("cache")
+        assert train_grpo(session, plan_of(recipe), None)
+        session.metrics.close()
+        return watcher.metrics
+
+    return run
+
+
+def nodes(work):
+    """Tokens on which something depends, if siblings part at their first token."""
+    own = work.row_tokens - work.prompt_tokens - 1
+    return work.prompts * work.prompt_tokens + work.episodes * own
+
+
+def test_a_group_costs_its_prompt_once(step):
+    found = step(GROUPS)
+    parted = nodes(GROUPS)
+    said_alike = parted - found["forest/tokens_distinct"]
+    assert 0 <= said_alike <= 12  # two of a group may begin with the same word
+    assert found["forest/tokens_padded"] == found["forest/tokens_distinct"]
+    assert found["forest/tokens_flat"] == GROUPS.episodes * (GROUPS.row_tokens - 1)
+    assert found["forest/micro_batches"] == 1
+    assert found["engine/prefill_tokens"] == GROUPS.prompts * GROUPS.prompt_tokens
+    assert found["engine/sampled_tokens"] == GROUPS.episodes * GROUPS.completion_tokens
+    decoded = GROUPS.episodes * (GROUPS.completion_tokens - 1)
+    assert decoded - 12 <= found["engine/decode_tokens"] <= decoded
+    assert found["engine/forward_calls"] == GROUPS.completion_tokens  # one is the prompts'
+    # every prompt is remembered once, and nothing else is ever moved but words said alike
+    assert found["engine/copied_bytes"] <= (GROUPS.prompts * GROUPS.prompt_tokens + 12 * 8) * KEPT
+
+
+def test_attention_computes_what_is_seen_and_little_else(step):
+    found = step(GROUPS)
+    each = GROUPS.completion_tokens - 1
+    prompt = GROUPS.prompt_tokens * (GROUPS.prompt_tokens + 1) / 2
+    replies = GROUPS.group * (each * GROUPS.prompt_tokens + each * (each + 1) / 2)
+    exact = GROUPS.prompts * (prompt + replies)
+    assert found["forest/attention_pairs"] <= 1.1 * exact
+
+
+def test_in_many_turns_each_token_is_computed_once(step):
+    found = step(TURNS)
+    assert found["forest/tokens_distinct"] <= nodes(TURNS)
+    assert found["forest/tokens_distinct"] >= nodes(TURNS) - 12
+    heard = TURNS.episodes * (TURNS.turns - 1) * (TURNS.observed_tokens + 1)
+    computed = found["engine/prefill_tokens"] + found["engine/decode_tokens"]
+    assert found["engine/prefill_tokens"] == TURNS.prompts * TURNS.prompt_tokens + heard
+    assert computed <= nodes(TURNS) * 1.02
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_the_count_of_operations_is_that_of_its_parts(name):
+    """Without attention and logits a step's operations are tokens times weights."""
+    work = WORKS[name]
+    shape = Shape(linear=1.0, pair=0.0, logits=0.0)
+    own = work.row_tokens - work.prompt_tokens
+    tokens = work.prompts * work.prompt_tokens + work.episodes * (own - 1)
+    assert distinct(work, shape).sampling == 2 * tokens
+    assert distinct(work, shape).update == 2 * tokens * (2 if work.lora else 3)
+    assert row_by_row(work, shape).update > distinct(work, shape).update
+
+
+def test_a_run_of_tokens_sees_all_before_it():
+    shape = Shape(linear=0.0, pair=1.0, logits=0.0)
+    alone = dataclasses.replace(
+        GROUPS, prompts=1, group=1, prompt_tokens=3, completion_tokens=2, turns=1
+    )
+    assert distinct(alone, shape).sampling == 2 * (1 + 2 + 3 + 4)
+    assert Count(tokens=1, pairs=2, heads=3) * 2 == Count(tokens=2, pairs=4, heads=6)
+    assert set(asdict(distinct(alone, shape))) == {"sampling", "update"}
