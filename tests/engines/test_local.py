@@ -226,6 +226,28 @@ def test_new_requests_join_while_others_are_being_written(make_engine, tools):
     )  # 4 + 4 + 2 rows
 
 
+def test_rows_that_have_written_nothing_move_up_too(make_engine, models, tools):
+    """Many prompts come while a few completions end: rows beyond any that was ever written in."""
+    engine = make_engine(max_rows=64)
+    asked = [
+        tools.request([3 + i % 20, 4, 5, 3 + i // 20], id=tools.turn(i), max_tokens=limit)
+        for i, limit in enumerate([2] * 14 + [9] * 2 + [1] * 30 + [7] * 18)
+    ]
+
+    async def late(one, turns):
+        for _ in range(turns):
+            await engine.sample(tools.request([3], id=tools.turn(99, number=5), max_tokens=1))
+        return await engine.sample(one)
+
+    async def everything():
+        waits = [0] * 16 + [2] * 48
+        return await asyncio.gather(*map(late, asked, waits))
+
+    for one, completion in zip(asked, run(everything(), engine), strict=True):
+        true = tools.true_logprobs(models("qwen3"), one.prompt_ids, completion.token_ids)
+        np.testing.assert_allclose(completion.logprobs, true, atol=1e-4)
+
+
 def test_reasons_to_finish(make_engine, tools):
     stop = tools.ask(make_engine(), [tools.request(PROMPT)])[0].token_ids[3]
     engine = make_engine(stop_ids={stop}, context=12)

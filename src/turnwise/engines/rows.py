@@ -158,13 +158,13 @@ class CachedRows:
         """Copy rows to their new places (see `Rows`)."""
         missing = (0, max(0, count - len(self._wrote)))
         prompt_of, wrote = np.pad(self._prompt_of, missing), np.pad(self._wrote, missing)
-        if len(source):
-            longest = int(wrote[source].max())
-            prompt_of[target], wrote[target] = prompt_of[source], wrote[source]
-            if longest:
-                self._own.reserve(count, longest)
-                where = torch.from_numpy(np.stack([source, target])).to(self._device)
-                self._own.copy(where[0], where[1], longest)
+        begun = wrote[source] > 0  # the others hold nothing yet, perhaps not even memory
+        prompt_of[target], wrote[target] = prompt_of[source], wrote[source]
+        if begun.any():
+            longest = int(wrote[target].max())
+            self._own.reserve(count, longest)
+            where = torch.from_numpy(np.stack([source[begun], target[begun]])).to(self._device)
+            self._own.copy(where[0], where[1], longest)
         self.count, self._prompt_of, self._wrote = count, prompt_of[:count], wrote[:count]
 
     def remember(self, ended: Sequence[tuple[int, Prompt, Prompt]]) -> None:

@@ -54,7 +54,7 @@ def plan_calls(end: IntArray, depth: IntArray) -> list[Call]:
     Example:
         >>> calls = plan_calls(np.array([4, 4, 3, 4]), np.array([0, 1, 2, 2]))
         >>> [(call.queries.tolist(), call.counts.astype(int).tolist()) for call in calls]
-        [([[0, 1, 2], [0, 1, 3]], [[1, 1, 1], [0, 0, 1]])]
+        [([[0, 1, 2], [0, 1, 3]], [[0, 0, 1], [0, 0, 1]]), ([[0, 1]], [[1, 1]])]
     """
     triangles: list[tuple[IntArray, int]] = []  # nodes, how many of them were carried
     rectangles: list[tuple[IntArray, IntArray]] = []  # queries, keys
