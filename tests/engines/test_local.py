@@ -227,24 +227,25 @@ def test_new_requests_join_while_others_are_being_written(make_engine, tools):
 
 
 def test_rows_that_have_written_nothing_move_up_too(make_engine, models, tools):
-    """Many prompts come while a few completions end: rows beyond any that was ever written in."""
-    engine = make_engine(max_rows=64)
-    asked = [
-        tools.request([3 + i % 20, 4, 5, 3 + i // 20], id=tools.turn(i), max_tokens=limit)
-        for i, limit in enumerate([2] * 14 + [9] * 2 + [1] * 30 + [7] * 18)
+    """Many prompts come at the step in which some completions end and some siblings part."""
+    engine = make_engine(max_rows=128)
+    first = [
+        tools.request([3 + i, 4, 5], id=tools.turn(i, s), max_tokens=m, temperature=0.3)
+        for i, m in enumerate([2] * 7 + [3] * 7)
+        for s in range(4)
     ]
+    then = [tools.request([3 + i % 20, 9, i // 20], id=tools.turn(50 + i)) for i in range(80)]
 
-    async def late(one, turns):
-        for _ in range(turns):
-            await engine.sample(tools.request([3], id=tools.turn(99, number=5), max_tokens=1))
+    async def late(one):
+        await engine.sample(tools.request([3], id=tools.turn(99, number=5), max_tokens=1))
         return await engine.sample(one)
 
     async def everything():
-        waits = [0] * 16 + [2] * 48
-        return await asyncio.gather(*map(late, asked, waits))
+        return await asyncio.gather(*map(engine.sample, first), *map(late, then))
 
-    for one, completion in zip(asked, run(everything(), engine), strict=True):
-        true = tools.true_logprobs(models("qwen3"), one.prompt_ids, completion.token_ids)
+    for one, completion in zip(first + then, run(everything(), engine), strict=True):
+        heat = one.sampling.temperature
+        true = tools.true_logprobs(models("qwen3"), one.prompt_ids, completion.token_ids, heat)
         np.testing.assert_allclose(completion.logprobs, true, atol=1e-4)
 
 
