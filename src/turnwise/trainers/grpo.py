@@ -72,6 +72,7 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
         resumed.restore(optimizer)
         iteration, done = resumed.step, reached(plan, resumed.score)
     session.progress.begin("training", done=iteration, total=plan.trainer.iterations)
+    session.take_sampling()  # what was sampled before is in the totals only
 
     while iteration < plan.trainer.iterations and not done:
         if session.stop.requested:
