@@ -2,14 +2,14 @@
 
 `use` gives a model one attention function, which does what SDPA does until a pass comes with a mask
 that is a plan (`Planned`): then the plan attends, and computes what is needed and nothing else. On
-CPUs it also exchanges linear layers and norms for ones that are faster there, and keeps freed
-memory. Nothing changes a
-number by more than rounding; which of them act depends on the machine, never on a clock.
+CPUs it also exchanges linear layers, norms and the decoder layers of small models for ones that are
+faster there, and keeps freed memory. Nothing changes a number by more than rounding; which of them
+act depends on the machine, never on a clock.
 """
 
 from transformers import PreTrainedModel
 
-from turnwise.kernels import linear, norm
+from turnwise.kernels import layers, linear, norm
 from turnwise.kernels.attention import ATTENTION, BY_HAND, Planned, set_attention
 from turnwise.kernels.decode import DecodePlan
 from turnwise.kernels.memory import keep_freed_memory
@@ -28,3 +28,5 @@ def use(model: PreTrainedModel) -> None:
         norm.use(module)
         if linear.worth_it():
             linear.use(module)
+    for module in model.modules():
+        layers.use(module)

@@ -37,7 +37,12 @@ class Norm(nn.Module):
         epsilon = epsilon_of(self)
         if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
             return _Divided.apply(x, weight, epsilon)
-        return (x * _scale(x, epsilon)).mul_(weight)
+        return normed(x, weight, epsilon)
+
+
+def normed(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """Return vectors [..., D] divided by their root mean squares, times `weight`."""
+    return (x * _scale(x, epsilon)).mul_(weight)
 
 
 class _Divided(torch.autograd.Function):

@@ -1,0 +1,237 @@
+"""Decoder layers of the common kind, for rows that each write one token, in few operations.
+
+Owns the class that takes the place of a decoder layer where it was seen to give its numbers. A step
+of sampling is a handful of small products: what it costs in a small model is calling them, so
+projections of the same input are one product here, and queries and keys are normed and turned
+together. The layers meant are those of Llama, Mistral, Qwen 2 and 3 and their likes: norm,
+attention with rotary positions, norm, gated feed-forward block, each added to what came in.
+
+Shapes: N rows, H query heads, K key-value heads, D width of a head; E width of the layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from turnwise.kernels import linear, norm
+from turnwise.kernels.attention import Planned
+from turnwise.kernels.decode import DecodePlan
+
+LARGEST = 1 << 22
+"""Weights of a layer above which its products take longer than calling them does, and a second
+copy of them costs more than it gives."""
+TOLERANCE = 1e-5
+"""Largest difference from the layer's own output, whose size is about 1."""
+PROJECTIONS = ("q_proj", "k_proj", "v_proj")
+GATES = ("gate_proj", "up_proj")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Joined:
+    """A layer's weights, those of the same input in one matrix, as they were at `versions`.
+
+    `query_key` [H + K, D] are the weights of the norms of queries and keys, or None.
+    """
+
+    versions: tuple[tuple[int, int], ...]
+    projections: Tensor
+    bias: Tensor | None
+    query_key: Tensor | None
+    epsilon: float
+    gates: Tensor
+
+
+class Layer(nn.Module):
+    """A decoder layer that takes steps of a `DecodePlan` in few operations.
+
+    Everything else is the model's own code.
+    """
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Tensor | None = None,
+        past_key_values: Any = None,
+        position_embeddings: tuple[Tensor, Tensor] | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Return the layer's output, [..., E]."""
+        if (
+            position_embeddings is not None
+            and not torch.is_grad_enabled()
+            and isinstance(attention_mask, Planned)
+            and isinstance(attention_mask.plan, DecodePlan)
+            and hidden_states.dtype == torch.float32
+        ):
+            joined = joined_of(self)
+            if joined is not None:
+                plan, cache = attention_mask.plan, past_key_values
+                return step(self, joined, hidden_states, plan, cache, *position_embeddings)
+        return super().forward(
+            hidden_states,
+            attention_mask=attention_mask,
+            past_key_values=past_key_values,
+            position_embeddings=position_embeddings,
+            **kwargs,
+        )
+
+
+def step(
+    layer: Any,
+    joined: Joined,
+    hidden: Tensor,
+    plan: DecodePlan,
+    cache: Any,
+    cos: Tensor,
+    sin: Tensor,
+) -> Tensor:
+    """Return the layer's output after one token of every row, [N, 1, E].
+
+    Args:
+        layer: the layer.
+        joined: its weights.
+        hidden: what comes in, [N, 1, E].
+        plan: how the rows attend.
+        cache: where their keys and values are kept.
+        cos: cosines of their positions, [N, 1, D].
+        sin: sines of their positions, [N, 1, D].
+    """
+    attention, width = layer.self_attn, cos.shape[-1]
+    found = linear.product(layer.input_layernorm(hidden), joined.projections, joined.bias)
+    heads = found.view(len(hidden), -1, width)
+    shared = attention.k_proj.out_features // width
+    turned = heads[:, : heads.shape[1] - shared]
+    if joined.query_key is not None:
+        turned = norm.normed(turned, joined.query_key, joined.epsilon)
+    turned = _turn(turned, cos, sin).unsqueeze(2)
+    value = heads[:, -shared:].unsqueeze(2)
+    query, key = turned[:, :-shared], turned[:, -shared:]
+    key, value = cache.update(key, value, attention.layer_idx)
+    found = plan.attend(
+        attention,
+        query,
+        key,
+        value,
+        scale=attention.scaling,
+        softcap=None,
+        window=getattr(attention, "sliding_window", None),
+    )
+    hidden = attention.o_proj(found.flatten(2)).add_(hidden)
+    found = linear.product(layer.post_attention_layernorm(hidden), joined.gates)
+    inner = joined.gates.shape[0] // 2
+    found = F.silu(found[..., :inner]).mul_(found[..., inner:])
+    return layer.mlp.down_proj(found).add_(hidden)
+
+
+def _turn(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Return vectors [N, heads, D] turned by the angles of their rows' positions."""
+    half = heads.shape[-1] // 2
+    turned = heads * cos
+    turned[..., :half].addcmul_(heads[..., half:], sin[..., :half], value=-1)
+    turned[..., half:].addcmul_(heads[..., :half], sin[..., half:])
+    return turned
+
+
+def joined_of(layer: Any) -> Joined | None:
+    """Return the layer's joined weights, made anew if one has changed; None if it has none now.
+
+    So it is where adapters have taken the place of a projection.
+    """
+    attention, block = layer.self_attn, layer.mlp
+    modules = [getattr(attention, name) for name in PROJECTIONS]
+    modules += [getattr(block, name) for name in GATES]
+    if not all(type(module) in (nn.Linear, linear.Linear) for module in modules):
+        return None
+    parts = [module.weight for module in modules]
+    parts += [module.bias for module in modules[:3] if module.bias is not None]
+    if hasattr(attention, "q_norm"):
+        parts += [attention.q_norm.weight, attention.k_norm.weight]
+    versions = tuple((part.data_ptr(), part._version) for part in parts)
+    joined = vars(layer).get("_joined")
+    if joined is None or joined.versions != versions:
+        joined = layer._joined = _join(attention, modules, versions)
+    return joined
+
+
+def _join(attention: Any, modules: list[Any], versions: tuple[tuple[int, int], ...]) -> Joined:
+    """Return copies of a layer's weights, side by side."""
+    three, gates = modules[:3], modules[3:]
+    query_key, epsilon = None, 0.0
+    if hasattr(attention, "q_norm"):
+        width, norms = attention.head_dim, (attention.q_norm, attention.k_norm)
+        weights = [one.weight + getattr(one, "offset", 0.0) for one in norms]
+        counts = [module.out_features // width for module in three[:2]]
+        query_key = torch.cat(
+            [weight.expand(count, width) for weight, count in zip(weights, counts, strict=True)]
+        ).detach()
+        epsilon = norm.epsilon_of(attention.q_norm)
+    return Joined(
+        versions=versions,
+        projections=torch.cat([module.weight for module in three]).detach(),
+        bias=None if three[0].bias is None else torch.cat([m.bias for m in three]).detach(),
+        query_key=query_key,
+        epsilon=epsilon,
+        gates=torch.cat([module.weight for module in gates]).detach(),
+    )
+
+
+class _Nothing:
+    """A cache that keeps nothing: rows see the token that they write."""
+
+    def update(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+        return key, value
+
+
+def use(module: nn.Module) -> bool:
+    """Let `module` take steps so if that gives its own numbers; return whether it does."""
+    own = type(module)
+    if issubclass(own, Layer) or not own.__name__.endswith("DecoderLayer"):
+        return False
+    weights = [p for p in module.parameters() if p.dtype == torch.float32 and not p.is_cuda]
+    if sum(p.numel() for p in weights) > LARGEST or len(weights) < len([*module.parameters()]):
+        return False
+    try:
+        with torch.no_grad():
+            difference = _difference(module)
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):  # of another kind
+        return False
+    if difference > TOLERANCE:
+        return False
+    module.__class__ = type(own.__name__, (Layer, own), {})
+    return True
+
+
+def _difference(layer: Any) -> float:
+    """Return how far the layer's own output and that of `step` are apart, as a share of it."""
+    joined = joined_of(layer)
+    if joined is None:
+        raise TypeError("not a layer of linear projections")
+    attention, draw = layer.self_attn, torch.Generator().manual_seed(0)
+    width, rows, length = int(attention.head_dim), 3, 5
+    shared = attention.k_proj.out_features // width
+    hidden = torch.randn(rows, 1, joined.projections.shape[1], generator=draw)
+    angles = torch.rand(rows, 1, width // 2, generator=draw).repeat(1, 1, 2)
+    kept = torch.randn(2, 1, shared, length, width, generator=draw)
+    plan = DecodePlan.of(
+        lambda layer: (kept[0], kept[1]),
+        np.zeros(rows, dtype=np.int64),
+        np.array([length]),
+        np.zeros(rows, dtype=np.int64),
+        hidden.device,
+    )
+    expected = layer(
+        hidden,
+        attention_mask=Planned.of(plan),
+        position_ids=plan.positions[:, None],
+        past_key_values=_Nothing(),
+        position_embeddings=(angles.cos(), angles.sin()),
+        use_cache=True,
+    )
+    found = step(layer, joined, hidden, plan, _Nothing(), angles.cos(), angles.sin())
+    return float((found - expected).abs().max() / expected.abs().max().clamp(min=1.0))
