@@ -39,6 +39,7 @@ LIKE_LLAMA = {
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**SIZES)),
     "llama with biases": lambda: LlamaForCausalLM(LlamaConfig(**SIZES, attention_bias=True)),
     "mistral": lambda: MistralForCausalLM(MistralConfig(**SIZES, sliding_window=None)),
+    "a window": lambda: MistralForCausalLM(MistralConfig(**SIZES, sliding_window=3)),
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SIZES)),
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SIZES)),
 }
@@ -65,7 +66,8 @@ def used(model):
 def written(model):
     """Return the logits of rows that write after prompts that some of them share."""
     form = mask_forms(model.config.to_dict())[0]
-    rows = CachedRows(model, MaskRule(form=form, window=None, dtype=torch.float32), 0)
+    window = getattr(model.config, "sliding_window", None)
+    rows = CachedRows(model, MaskRule(form=form, window=window, dtype=torch.float32), 0)
     with torch.inference_mode():
         found = [rows.prefill([(5, 6, 7, 8), (9, 10)])[1]]
         rows.rearrange(np.array([0, 0]), np.array([2, 3]), 4)

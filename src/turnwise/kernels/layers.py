@@ -113,15 +113,7 @@ def step(
     value = heads[:, -shared:].unsqueeze(2)
     query, key = turned[:, :-shared], turned[:, -shared:]
     key, value = cache.update(key, value, attention.layer_idx)
-    found = plan.attend(
-        attention,
-        query,
-        key,
-        value,
-        scale=attention.scaling,
-        softcap=None,
-        window=getattr(attention, "sliding_window", None),
-    )
+    found = plan.attend(attention, query, key, value, **layer._asked)
     hidden = attention.o_proj(found.flatten(2)).add_(hidden)
     found = linear.product(layer.post_attention_layernorm(hidden), joined.gates)
     inner = joined.gates.shape[0] // 2
@@ -188,6 +180,20 @@ class _Nothing:
         return key, value
 
 
+class _Overheard:
+    """A plan that does what another does, and knows what the layer asked of it."""
+
+    def __init__(self, plan: DecodePlan) -> None:
+        self._plan = plan
+        self.asked: dict[str, Any] = {}
+
+    def attend(
+        self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, **asked: Any
+    ) -> Tensor:
+        self.asked = asked
+        return self._plan.attend(module, query, key, value, **asked)
+
+
 def use(module: nn.Module) -> bool:
     """Let `module` take steps so if that gives its own numbers; return whether it does."""
     own = type(module)
@@ -208,7 +214,10 @@ def use(module: nn.Module) -> bool:
 
 
 def _difference(layer: Any) -> float:
-    """Return how far the layer's own output and that of `step` are apart, as a share of it."""
+    """Return how far the layer's own output and that of `step` are apart, as a share of it.
+
+    What the layer asks of attention is noted on the way.
+    """
     joined = joined_of(layer)
     if joined is None:
         raise TypeError("not a layer of linear projections")
@@ -225,13 +234,15 @@ def _difference(layer: Any) -> float:
         np.zeros(rows, dtype=np.int64),
         hidden.device,
     )
+    overheard = _Overheard(plan)
     expected = layer(
         hidden,
-        attention_mask=Planned.of(plan),
+        attention_mask=Planned.of(overheard),
         position_ids=plan.positions[:, None],
         past_key_values=_Nothing(),
         position_embeddings=(angles.cos(), angles.sin()),
         use_cache=True,
     )
+    layer._asked = overheard.asked  # scale, soft-cap and window, wherever the model keeps them
     found = step(layer, joined, hidden, plan, _Nothing(), angles.cos(), angles.sin())
     return float((found - expected).abs().max() / expected.abs().max().clamp(min=1.0))
