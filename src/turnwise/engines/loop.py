@@ -1,8 +1,9 @@
 """An event loop that lets an engine work exactly when every coroutine waits.
 
-Owns `run`. What is in a batch then depends on what the coroutines asked for and on nothing else, no
-clock and no order of wake-ups, which makes every bit of a run repeatable (MATH 1). Knows nothing of
-models or episodes.
+Owns `run` and `aside`. What is in a batch then depends on what the coroutines asked for and on
+nothing else, no clock and no order of wake-ups, which makes every bit of a run repeatable (MATH 1).
+Calls that wait go aside, to threads: side by side with one another, and before the engine goes on
+if it is deterministic. Knows nothing of models or episodes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import selectors
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from turnwise.engines.base import Engine
@@ -22,6 +24,8 @@ OWN_FILES = 1
 """What a fresh event loop watches: the pipe through which threads and signals wake it."""
 GLANCE = 0.1
 """Seconds between looks at whether a thread that may wake the loop still lives."""
+MOST_ASIDE = 64
+"""Calls that are aside at once; the others wait for them."""
 
 
 def run(main: Coroutine[Any, Any, T], engine: Engine) -> T:
@@ -49,6 +53,49 @@ def run(main: Coroutine[Any, Any, T], engine: Engine) -> T:
         return pool.submit(run, main, engine).result()
 
 
+async def aside(call: Callable[..., T], *args: Any, timeout: float | None = None) -> T:
+    """Return `call(*args)`, made on a thread while other coroutines act; await it inside `run`.
+
+    A call that takes longer than `timeout` seconds is left to itself: its thread lives on until it
+    returns, or until the process ends.
+
+    Raises:
+        TimeoutError: if it takes longer.
+
+    Example:
+        >>> from turnwise.engines.scripted import ScriptedEngine
+        >>> run(aside(max, 3, 4), ScriptedEngine(lambda request: (1,)))
+        4
+    """
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, _EngineLoop), "await it inside turnwise.engines.run"
+    done = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if done.done():  # nobody waits any more
+            return
+        if error is None:
+            done.set_result(result)
+        else:
+            done.set_exception(error)
+
+    def work() -> None:
+        try:
+            outcome = call(*args), None
+        except BaseException as error:
+            outcome = None, error
+        with suppress(RuntimeError):  # the loop may have ended meanwhile
+            loop.call_soon_threadsafe(settle, *outcome)
+
+    async with loop.room_aside:
+        loop.aside += 1
+        try:
+            threading.Thread(target=work, name="asyncio_aside", daemon=True).start()
+            return await asyncio.wait_for(done, timeout)
+        finally:
+            loop.aside -= 1
+
+
 def _loop_runs_here() -> bool:
     try:
         asyncio.get_running_loop()
@@ -61,7 +108,9 @@ class _EngineLoop(asyncio.SelectorEventLoop):
     """A selector loop whose idle moments belong to the engine."""
 
     def __init__(self, engine: Engine) -> None:
-        super().__init__(_EngineSelector(engine, self._may_be_woken))
+        self.aside = 0
+        super().__init__(_EngineSelector(engine, self))
+        self.room_aside = asyncio.Semaphore(MOST_ASIDE)
         self._threads_before = set(threading.enumerate())
         self._in_executor = 0
 
@@ -75,32 +124,37 @@ class _EngineLoop(asyncio.SelectorEventLoop):
     def _executor_done(self, future: asyncio.Future[Any]) -> None:
         self._in_executor -= 1
 
-    def _may_be_woken(self) -> bool:
+    def may_be_woken(self) -> bool:
         """Whether a thread lives that may call back: an executor's busy one, or one started since.
 
-        Idle threads of asyncio's own executor live on and wake nobody.
+        Idle threads of asyncio's own executor live on and wake nobody; nor do calls that were left
+        aside.
         """
         since = set(threading.enumerate()) - self._threads_before
-        return self._in_executor > 0 or any(not t.name.startswith("asyncio_") for t in since)
+        return self.aside + self._in_executor > 0 or any(
+            not t.name.startswith("asyncio_") for t in since
+        )
 
 
 class _EngineSelector(selectors.DefaultSelector):
     """Waits for files as usual, but lets the engine work first where the loop would sleep."""
 
-    def __init__(self, engine: Engine, may_be_woken: Callable[[], bool]) -> None:
+    def __init__(self, engine: Engine, loop: _EngineLoop) -> None:
         super().__init__()
-        self._engine, self._may_be_woken = engine, may_be_woken
+        self._engine, self._loop = engine, loop
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Return the ready files; called with a timeout other than 0 if every coroutine waits."""
         ready = super().select(0)
         if ready or (timeout is not None and timeout <= 0):
             return ready
+        if self._loop.aside and self._engine.deterministic:  # what they ask for belongs to the step
+            return super().select(timeout)
         if self._engine.advance():
             return []
         if timeout is not None or len(self.get_map()) > OWN_FILES:
             return super().select(timeout)
-        if not self._may_be_woken():
+        if not self._loop.may_be_woken():
             raise EngineError(
                 "every coroutine waits and no request is pending: deadlock. Await only what other "
                 "coroutines, timers, files or the engine complete, on the engine given to `run`"

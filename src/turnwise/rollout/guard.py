@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from turnwise.engines.loop import aside
 from turnwise.envs import (
     Baseline,
     Env,
@@ -156,6 +157,26 @@ class _Guard(Env[Any]):
         return play
 
 
+async def stepped(
+    env: Env[Any], state: Any, role: str, action: str, noise: np.random.Generator
+) -> Step[Any]:
+    """Return `env.step(...)`, made on a thread if the env waits for something outside.
+
+    There its deadline acts even in C code: the call is left to itself.
+
+    Raises:
+        BrokenEnvError: as an env under guard does.
+    """
+    if not env.waits:
+        return env.step(state, role, action, noise)
+    if not isinstance(env, _Guard):
+        return await aside(env.step, state, role, action, noise)
+    try:
+        return await aside(env.step, state, role, action, noise, timeout=env.timeout)
+    except TimeoutError:  # not the env's own, which has become a sentence
+        raise _overran(env, "step", env.timeout, "on a thread of its own") from None
+
+
 def check_guarded(env: Env[Any], timeout: float = 600.0) -> EnvReport:
     """Return `check_env(env)`, whatever the env does; the costs are those of the bare env.
 
@@ -175,15 +196,7 @@ def _call(
     except TurnwiseError:  # a refused action, or a sentence already
         raise
     except Overrun as cause:
-        hangs = 1
-        if isinstance(env, _Guard):
-            env.hangs[method] = hangs = env.hangs[method] + 1
-        what = f"{title} did not return within {timeout:g} s ({_place(cause.__traceback__, env)})"
-        if hangs < HANGS:
-            raise BrokenEnvError(f"{what}: {CURE}, or raise env.timeout") from None
-        raise StuckEnvError(
-            f"{what}, {hangs} times in a row: {CURE}, or raise env.timeout"
-        ) from None
+        raise _overran(env, method, timeout, _place(cause.__traceback__, env)) from None
     except Exception as cause:
         said = " ".join(str(cause).split())[:LONGEST]
         what = f"{type(cause).__name__}: {said}" if said else type(cause).__name__
@@ -193,6 +206,18 @@ def _call(
     if isinstance(env, _Guard) and env.hangs:
         env.hangs.pop(method, None)
     return result
+
+
+def _overran(env: Env[Any] | None, method: str, timeout: float, place: str) -> BrokenEnvError:
+    """Return the error of a call that did not return in time, and count it."""
+    hangs = 1
+    if isinstance(env, _Guard):
+        env.hangs[method] = hangs = env.hangs[method] + 1
+    title = f"{type(env).__name__}.{method}" if env else "making the env"
+    what = f"{title} did not return within {timeout:g} s ({place})"
+    if hangs < HANGS:
+        return BrokenEnvError(f"{what}: {CURE}, or raise env.timeout")
+    return StuckEnvError(f"{what}, {hangs} times in a row: {CURE}, or raise env.timeout")
 
 
 def _text(env: _Guard, method: str, value: Any) -> str:

@@ -15,6 +15,7 @@ from turnwise.engines.base import Completion, Engine, Request
 from turnwise.envs.base import Env, Observation, Step
 from turnwise.errors import BrokenEnvError, EnvError, IllegalActionError
 from turnwise.noise import world_generator
+from turnwise.rollout.guard import stepped
 from turnwise.types import Failure, FailureKind, Message, Sampling, Span, Stream, Turn, TurnId
 
 
@@ -124,7 +125,7 @@ class RolloutSeat:
         step: Step[Any] | None = None
         if isinstance(action, str):
             try:
-                step = self._step(state, action, identity.turn)
+                step = await self._step(state, action, identity.turn)
             except IllegalActionError as refusal:
                 action = Failure(kind="illegal_action", message=str(refusal))
             except Exception as cause:  # recorded, so that what led to it can be read; then on
@@ -174,7 +175,7 @@ class RolloutSeat:
         )
         return identity, await self._engine.sample(request)
 
-    def _step(self, state: Any, action: str, number: int) -> Step[Any]:
+    async def _step(self, state: Any, action: str, number: int) -> Step[Any]:
         place = self._place
         noise = world_generator(
             place.seed,
@@ -184,7 +185,7 @@ class RolloutSeat:
             number,
             None if place.common_noise else place.sample,
         )
-        step = self._env.step(state, self._role, action, noise)
+        step = await stepped(self._env, state, self._role, action, noise)
         if not isinstance(step, Step):
             raise EnvError(f"{self._env.name}.step must return a Step, got {type(step).__name__}")
         return step
