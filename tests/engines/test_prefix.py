@@ -61,7 +61,7 @@ def test_the_budget_is_kept():
     store.save(layers, [((2, 2, 3, 4, 5, 6), 1, 0)])
     assert len(store) == 6
     assert len(store.match((2, 2, 3))) == 0
-    store.make_room()
+    store.make_room([(2, 2, 3)])
     assert len(store) == 0
     store.save(layers, [((2, 2, 3, 4, 5, 6), 1, 0)])
     assert len(store.match((2, 2, 3))) == 3
@@ -69,6 +69,34 @@ def test_the_budget_is_kept():
     nothing.save(layers, [((1, 2), 0, 0)])
     assert not nothing.enabled
     assert len(nothing) == 0
+
+
+def test_what_is_used_outlives_what_is_not():
+    layers = slots(4, 12)
+    store = PrefixStore(10 * 2 * 4)
+    store.save(layers, [((1, 2, 3, 4), 0, 0), ((2, 2, 3, 4), 1, 0), ((3, 3, 3), 2, 0)])
+    assert len(store) == 8
+    store.make_room([(2, 2, 9), (2, 2, 3, 9), (1, 7)])
+    assert len(store) == 4
+    target = slots(1, 12)
+    for tokens, expected in (((2, 2, 3, 4), [100, 101, 102]), ((1, 2), [0]), ((3, 3), [])):
+        entries = store.match(tokens)
+        where = torch.arange(len(entries))
+        store.load(target, torch.from_numpy(entries), where * 0, where)
+        assert target[0].keys[0, 0, : len(entries), 0].tolist() == expected
+    store.save(layers, [((3, 3, 3), 2, 0)])
+    assert len(store.match((3, 3, 3))) == 3
+
+
+def test_what_is_all_in_use_stays():
+    layers = slots(4, 12)
+    store = PrefixStore(10 * 2 * 4)
+    store.save(layers, [((1, 2, 3, 4), 0, 0), ((2, 2, 3, 4), 1, 0), ((3, 3, 3), 2, 0)])
+    for _ in range(2):
+        store.make_room([(1, 2, 3, 4, 5), (2, 2, 3, 4, 5)])
+        assert len(store) == 8
+        store.save(layers, [((3, 3, 3), 2, 0)])
+        assert len(store.match((3, 3, 3))) == 0
 
 
 @given(TOKENS, TOKENS)

@@ -9,10 +9,11 @@ import pytest
 
 from turnwise.engines import ScriptedEngine, run
 from turnwise.engines.base import Request
-from turnwise.engines.loop import MOST_ASIDE, aside
+from turnwise.engines.loop import MOST_ASIDE
 from turnwise.envs import FrozenLake, FrozenLakeConfig
 from turnwise.errors import StuckEnvError
 from turnwise.rollout import guarded
+from turnwise.rollout.aside import aside
 from turnwise.types import Sampling, TurnId
 
 OPEN = FrozenLakeConfig(map=("SFFF", "FFFF", "FFFF", "FFFG"), slippery=True)

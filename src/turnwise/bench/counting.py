@@ -86,6 +86,13 @@ def _run(before: int, count: int) -> Count:
     return Count(tokens=count, pairs=pairs, heads=0)
 
 
+def distinct_tokens(work: Work) -> int:
+    """Return the distinct tokens of a step, all siblings parting at their first token."""
+    return work.prompts * work.prompt_tokens + work.episodes * (
+        work.row_tokens - work.prompt_tokens
+    )
+
+
 def distinct(work: Work, shape: Shape) -> Needed:
     """Return what must be computed if each distinct token is computed once.
 

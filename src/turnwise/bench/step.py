@@ -124,8 +124,7 @@ def alone(
     """Time `steps` of our steps on one work; return medians, and operations a second."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        settings = _settings(work, folder, threads, checkpointing)
-        with _side("ours", settings, folder, threads) as side:
+        with make_side(work, folder, threads, checkpointing) as side:
             for _ in range(WARM):
                 side.ask("step")
             taken = [side.ask("step") for _ in range(steps)]
@@ -180,6 +179,11 @@ def _ways(work: Work) -> list[dict[str, Any]]:
     if work.turns == 1:
         return [*ways, ways[0] | {"continuous": True}]
     return [way | {"cached": cached} for way in ways for cached in (True, False)]
+
+
+def make_side(work: Work, folder: Path, threads: int, checkpointing: bool = False) -> Side:
+    """Make a work's model and prompts in `folder`, and our process that takes its steps."""
+    return _side("ours", _settings(work, folder, threads, checkpointing), folder, threads)
 
 
 def _side(name: str, settings: Mapping[str, Any], folder: Path, threads: int) -> Side:

@@ -23,7 +23,7 @@ from turnwise.noise import generator
 from turnwise.policies import NanoConfig, nano_preset
 from turnwise.policies.nano import make_nano, make_tokenizer
 
-CONTEXT = 2048
+CONTEXT = 4096
 WORDS = ["".join(letters) for letters in product(ascii_lowercase[:16], repeat=2)]
 """Words of the prompts; each is one token."""
 

@@ -27,6 +27,14 @@ class Against(StrEnum):
     NOBODY = "nobody"
 
 
+class Along(StrEnum):
+    """What grows."""
+
+    GROUP = "group"
+    PROMPT = "prompt"
+    TURNS = "turns"
+
+
 Works = Annotated[
     list[str] | None,
     typer.Option("--work", help="What to time; may be repeated. `turnwise bench works` lists."),
@@ -127,6 +135,47 @@ def roofline(
         say(f"{name}: {rate / 1e9:.0f} billion operations a second, {threads} threads")
     say(f"memory: {peaks.bandwidth / 1e9:.0f} GB a second, read and written")
     _draw_alone(found)
+
+
+@bench.command()
+def growth(
+    along: Annotated[
+        list[Along] | None, typer.Option(help="What grows; may be repeated; all by default.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="The model: a nano preset.")] = "nano",
+    steps: Annotated[int, typer.Option(min=1, help="Timed steps of each size.")] = 5,
+    threads: Threads = 2,
+    as_json: AsJson = False,
+) -> None:
+    """Measure how the time of a token grows with group size, prompt and turns."""
+    from dataclasses import asdict
+
+    from turnwise.bench.growth import grow
+    from turnwise.policies import nano_preset
+
+    note = _noter(as_json)
+    with one_sentence():
+        nano_preset(model)
+        found = [
+            row
+            for series in along or list(Along)
+            for row in grow(series, steps=steps, threads=threads, model=model, note=note)
+        ]
+    if as_json:
+        print_json([asdict(row) for row in found])
+        return
+    table = Table("size", "part", "tokens", "microseconds a token", "growth", "of operations")
+    for row in found:
+        for part, seconds in row.seconds.items():
+            table.add_row(
+                row.work,
+                "step" if part == "seconds" else part,
+                str(row.tokens),
+                f"{seconds * 1e6:.1f}",
+                f"{row.growth[part]:.2f}",
+                f"{row.counted[part]:.2f}",
+            )
+    console.print(table)
 
 
 def _noter(as_json: bool) -> Callable[[str], None]:

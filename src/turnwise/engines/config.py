@@ -31,8 +31,9 @@ class EngineConfig(Settings):
     numbers, `slots` insists on it, `none` computes every sequence anew for every token."""
     share_rows: bool = True
     """Whether completions of one prompt that have said the same so far are computed once."""
-    prefix_megabytes: int = Field(default=256, ge=0)
-    """Memory a policy may use to remember prompts until the iteration ends; 0 for none."""
+    prefix_megabytes: int = Field(default=1024, ge=0)
+    """Most memory that a policy may use to remember prompts and what was said after them, until the
+    iteration ends; 0 for none. It is taken as it is needed."""
     probe_tokens: int = Field(default=1024, ge=64)
     """Longest row that the measurement at load computes; longer sliding windows are not crossed."""
     deterministic: bool = True

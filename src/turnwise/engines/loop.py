@@ -1,9 +1,9 @@
 """An event loop that lets an engine work exactly when every coroutine waits.
 
-Owns `run` and `aside`. What is in a batch then depends on what the coroutines asked for and on
-nothing else, no clock and no order of wake-ups, which makes every bit of a run repeatable (MATH 1).
-Calls that wait go aside, to threads: side by side with one another, and before the engine goes on
-if it is deterministic. Knows nothing of models or episodes.
+Owns `run`. What is in a batch then depends on what the coroutines asked for and on nothing else, no
+clock and no order of wake-ups, which makes every bit of a run repeatable (MATH 1). A deterministic
+engine waits for calls that are made on threads meanwhile (`aside`), too. Knows nothing of models or
+episodes.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import selectors
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from turnwise.engines.base import Engine
@@ -47,53 +46,10 @@ def run(main: Coroutine[Any, Any, T], engine: Engine) -> T:
         7
     """
     if not _loop_runs_here():
-        with asyncio.Runner(loop_factory=lambda: _EngineLoop(engine)) as runner:
+        with asyncio.Runner(loop_factory=lambda: EngineLoop(engine)) as runner:
             return runner.run(main)
     with ThreadPoolExecutor(1, thread_name_prefix="turnwise-run") as pool:
         return pool.submit(run, main, engine).result()
-
-
-async def aside(call: Callable[..., T], *args: Any, timeout: float | None = None) -> T:
-    """Return `call(*args)`, made on a thread while other coroutines act; await it inside `run`.
-
-    A call that takes longer than `timeout` seconds is left to itself: its thread lives on until it
-    returns, or until the process ends.
-
-    Raises:
-        TimeoutError: if it takes longer.
-
-    Example:
-        >>> from turnwise.engines.scripted import ScriptedEngine
-        >>> run(aside(max, 3, 4), ScriptedEngine(lambda request: (1,)))
-        4
-    """
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, _EngineLoop), "await it inside turnwise.engines.run"
-    done = loop.create_future()
-
-    def settle(result: Any, error: BaseException | None) -> None:
-        if done.done():  # nobody waits any more
-            return
-        if error is None:
-            done.set_result(result)
-        else:
-            done.set_exception(error)
-
-    def work() -> None:
-        try:
-            outcome = call(*args), None
-        except BaseException as error:
-            outcome = None, error
-        with suppress(RuntimeError):  # the loop may have ended meanwhile
-            loop.call_soon_threadsafe(settle, *outcome)
-
-    async with loop.room_aside:
-        loop.aside += 1
-        try:
-            threading.Thread(target=work, name="asyncio_aside", daemon=True).start()
-            return await asyncio.wait_for(done, timeout)
-        finally:
-            loop.aside -= 1
 
 
 def _loop_runs_here() -> bool:
@@ -104,8 +60,13 @@ def _loop_runs_here() -> bool:
     return True
 
 
-class _EngineLoop(asyncio.SelectorEventLoop):
-    """A selector loop whose idle moments belong to the engine."""
+class EngineLoop(asyncio.SelectorEventLoop):
+    """A selector loop whose idle moments belong to the engine.
+
+    Attributes:
+        aside: how many calls are being made on threads.
+        room_aside: lets `MOST_ASIDE` of them be made at once.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.aside = 0
@@ -139,7 +100,7 @@ class _EngineLoop(asyncio.SelectorEventLoop):
 class _EngineSelector(selectors.DefaultSelector):
     """Waits for files as usual, but lets the engine work first where the loop would sleep."""
 
-    def __init__(self, engine: Engine, loop: _EngineLoop) -> None:
+    def __init__(self, engine: Engine, loop: EngineLoop) -> None:
         super().__init__()
         self._engine, self._loop = engine, loop
 

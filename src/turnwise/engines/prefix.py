@@ -122,13 +122,28 @@ class PrefixStore:
         self._memory.clear()
         self._full = False
 
-    def make_room(self) -> None:
-        """Forget everything if something did not fit in since the last time.
+    def make_room(self, coming: Sequence[Tokens]) -> None:
+        """If something did not fit in, forget what none of the `coming` sequences begins with.
 
-        Called only when no matched entries are waiting to be loaded.
+        Where they begin with most of it, all stays, and nothing new fits in: to forget what is in
+        use would be to compute it again. Called only when no matched entries wait to be loaded.
         """
-        if self._full:
-            self.clear()
+        if not self._full:
+            return
+        known = [self.match(tokens) for tokens in coming]
+        used = len(np.unique(np.concatenate(known))) if known else 0
+        if 2 * used > self._count:
+            return
+        self._root, self._count, self._full = _Edge(tokens=(), first=0), 0, False
+        kept = [np.zeros(0, dtype=np.int64)]
+        for tokens, entries in zip(coming, known, strict=True):
+            begin = self._enter(tokens[: len(entries)], 0)
+            if begin is not None:
+                kept.append(entries[begin:])
+        where = torch.from_numpy(np.concatenate(kept)).to(self._memory[0][0].device)
+        for pair in self._memory:
+            for tensor in pair:
+                tensor[: len(where)] = tensor[where]
 
     def _enter(self, tokens: Tokens, least: int) -> int | None:
         """Add a sequence of which at least `least` tokens should be known.

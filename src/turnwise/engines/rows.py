@@ -119,7 +119,7 @@ class CachedRows:
         """Add rows; what is known of a prompt is copied, the rest computed (see `Rows`)."""
         order: list[int] = []
         logits: list[Tensor] = []
-        self._store.make_room()
+        self._store.make_room(prompts)
         self._drop_prompts(len(prompts))
         waiting = self._waiting(prompts)
         for wave in (sorted(set(range(len(prompts))) - waiting), sorted(waiting)):

@@ -157,7 +157,7 @@ def _join(attention: Any, modules: list[Any], versions: tuple[tuple[int, int], .
     query_key, epsilon = None, 0.0
     if hasattr(attention, "q_norm"):
         width, norms = attention.head_dim, (attention.q_norm, attention.k_norm)
-        weights = [one.weight + getattr(one, "offset", 0.0) for one in norms]
+        weights = [one.weight + norm.offset_of(one) for one in norms]
         counts = [module.out_features // width for module in three[:2]]
         query_key = torch.cat(
             [weight.expand(count, width) for weight, count in zip(weights, counts, strict=True)]

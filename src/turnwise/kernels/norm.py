@@ -77,6 +77,11 @@ def epsilon_of(module: nn.Module) -> float:
     return next(float(getattr(module, name)) for name in EPSILONS if hasattr(module, name))
 
 
+def offset_of(module: nn.Module) -> float:
+    """Return what is added to the weights; 0 of a norm that is the model's own code."""
+    return module.offset if isinstance(module, Norm) else 0.0
+
+
 def use(module: nn.Module) -> bool:
     """Let `module` normalise by this code if it gives its numbers; return whether it does."""
     own, weight = type(module), vars(module).get("_parameters", {}).get("weight")

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from turnwise.engines.loop import aside
 from turnwise.envs import (
     Baseline,
     Env,
@@ -29,6 +28,7 @@ from turnwise.envs import (
     make_env,
 )
 from turnwise.errors import BrokenEnvError, StuckEnvError, TurnwiseError
+from turnwise.rollout.aside import aside
 from turnwise.rollout.deadline import Overrun, within
 from turnwise.types import Task
 
