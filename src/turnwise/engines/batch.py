@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from turnwise.engines.base import Completion, Request
-from turnwise.engines.rows import Prompt, Rows
+from turnwise.engines.rows import CachedRows, Pass, Prompt, Rows
 from turnwise.engines.sampler import draw
 from turnwise.errors import EngineError
 from turnwise.types import FinishReason, IntArray
@@ -79,12 +79,27 @@ class Batch:
         """How many more completions fit in."""
         return self._capacity - len(self)
 
-    def step(self, arrivals: Sequence[Entry], version: int) -> list[Left]:
+    @property
+    def can_prepare(self) -> bool:
+        """Whether its passes can be computed with others'."""
+        return isinstance(self.rows, CachedRows)
+
+    def prepare(self) -> Pass:
+        """Return the pass of the rows that go on; its logits must be given to `step`."""
+        assert isinstance(self.rows, CachedRows), "these rows are computed alone"
+        return self.rows.prepare(self._next)
+
+    def step(
+        self, arrivals: Sequence[Entry], version: int, computed: Tensor | None = None
+    ) -> list[Left]:
         """Add `arrivals`, draw one token for every member, and return those that left.
 
-        Each distinct prompt among the arrivals is computed once.
+        Each distinct prompt among the arrivals is computed once. `computed` are the logits of the
+        rows that go on, where their pass has been run already.
         """
-        logits = [self.rows.decode(self._next)] if self.rows.count else []
+        if computed is None and self.rows.count:
+            computed = self.rows.decode(self._next)
+        logits = [] if computed is None else [computed]
         if arrivals:
             logits.append(self._admit(arrivals))
         self.steps += 1

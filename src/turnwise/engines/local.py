@@ -1,8 +1,9 @@
 """The engine of this machine: transformers models, continuous batching, counter-based chance.
 
 Owns the queue between coroutines and batches: who waits, who is admitted, whose future is resolved.
-Policies never share a batch, a row or anything remembered: each has a lane of its own, and a lane
-holds what one version computed. Knows no messages, environments or rewards.
+Policies never share a row or anything remembered: each has a lane of its own, and a lane holds what
+one version computed; adapters on one base share passes, nothing else. Knows no messages,
+environments or rewards.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from operator import attrgetter
 from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 
 from turnwise.engines.base import Completion, Request
 from turnwise.engines.batch import Batch, Entry
 from turnwise.engines.config import EngineConfig
+from turnwise.engines.family import Families
 from turnwise.engines.measure import choose_rows
 from turnwise.engines.rows import Model, Rows
 from turnwise.errors import EngineError, unknown_name
@@ -78,6 +81,7 @@ class LocalEngine:
         self._lanes = {
             name: _Lane(policy, config, seed) for name, policy in sorted(policies.items())
         }
+        self._families = Families()
 
     async def sample(self, request: Request) -> Completion:
         """Return one completion, drawn as (seed, stream, turn) decide.
@@ -103,8 +107,11 @@ class LocalEngine:
 
     def advance(self) -> bool:
         """Admit what waits and draw one token for every completion; False if nothing was to do."""
-        worked = [lane.advance(self._seed) for lane in self._lanes.values() if lane.busy]
-        return bool(worked)
+        busy = [name for name, lane in self._lanes.items() if lane.busy]
+        computed = self._families.compute(self._lanes, busy)
+        for name in busy:
+            self._lanes[name].advance(self._seed, computed.get(name))
+        return bool(busy)
 
     def hand_over(self, policy: str) -> None:
         """Drop everything computed with the policy's old weights; none may be in use."""
@@ -136,7 +143,9 @@ class LocalEngine:
             "engine/decode_tokens": float(sum(lane.rows.decoded for lane in lanes)),
             "engine/prompt_tokens": float(sum(lane.prompt_tokens for lane in lanes)),
             "engine/prefill_tokens": float(sum(lane.rows.prefilled for lane in lanes)),
-            "engine/forward_calls": float(sum(lane.rows.calls for lane in lanes)),
+            "engine/forward_calls": float(
+                self._families.take_calls() + sum(lane.rows.calls for lane in lanes)
+            ),
             "engine/copied_bytes": float(sum(lane.rows.copied for lane in lanes)),
             "engine/steps": float(sum(lane.batch.steps for lane in lanes)),
             "engine/row_steps": float(sum(lane.batch.row_steps for lane in lanes)),
@@ -175,14 +184,27 @@ class _Lane:
         """Whether a request waits or is being written."""
         return bool(self.waiting) or bool(len(self.batch))
 
-    def advance(self, seed: int) -> None:
-        """Admit, draw one token for every completion, and wake whose completions are done."""
+    @property
+    def model(self) -> Model:
+        """The policy's model."""
+        return self._policy.model
+
+    @property
+    def version(self) -> int:
+        """The version of its weights."""
+        return self._policy.version
+
+    def advance(self, seed: int, computed: Tensor | None) -> None:
+        """Admit, draw one token for every completion, and wake whose completions are done.
+
+        `computed` are the logits of the rows that go on, where they have been computed.
+        """
         self._check_version()
         arrivals = self._admitted(seed)
         if not arrivals and not len(self.batch):
             return
         with torch.inference_mode():
-            left = self.batch.step(arrivals, self._version)
+            left = self.batch.step(arrivals, self._version, computed)
         for gone in left:
             future = self._calls.pop(gone.entry).future
             if future.done():

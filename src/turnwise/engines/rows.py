@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -24,6 +25,7 @@ from turnwise.engines.cache import SlotCache
 from turnwise.engines.masks import MaskRule
 from turnwise.engines.prefix import PrefixStore, common_length
 from turnwise.kernels import DecodePlan, Planned
+from turnwise.kernels.attention import Plan
 from turnwise.types import IntArray
 
 Model: TypeAlias = PreTrainedModel | PeftModel
@@ -89,6 +91,29 @@ class Rows(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Pass:
+    """A step of rows, ready to be computed: one token of each [N, 1], and how they attend."""
+
+    head: HeadAtLast
+    rule: MaskRule
+    input_ids: Tensor
+    positions: Tensor
+    plan: Plan
+    cache: SlotCache
+
+    def run(self) -> Tensor:
+        """Return the logits after the tokens, [N, V]."""
+        return self.head(
+            None,
+            input_ids=self.input_ids,
+            position_ids=self.positions,
+            attention_mask=self.rule.planned(Planned.of(self.plan, self.input_ids.device)),
+            past_key_values=self.cache,
+            use_cache=True,
+        )
+
+
 class CachedRows:
     """Rows whose keys and values are kept: each prompt once, and what its rows wrote after it."""
 
@@ -96,7 +121,7 @@ class CachedRows:
         self.count = self.prefilled = self.decoded = self.calls = 0
         self._model, self._rule = model, rule
         self._device = base_of(model).device
-        self._head = _HeadAtLast(model)
+        self._head = HeadAtLast(model)
         self._prompts, self._own = SlotCache(), SlotCache()
         self._store = PrefixStore(prefix_bytes)
         self._prompt_lengths = np.zeros(0, dtype=np.int64)  # of each prompt slot in use
@@ -133,6 +158,11 @@ class CachedRows:
 
     def decode(self, tokens: IntArray) -> Tensor:
         """Append one token to every row (see `Rows`)."""
+        self.calls += 1
+        return self.prepare(tokens).run()
+
+    def prepare(self, tokens: IntArray) -> Pass:
+        """Append one token to every row; return the pass that must be run before anything else."""
         length = int(self._wrote.max()) + 1
         self._own.reserve(self.count, length)
         plan = DecodePlan.of(
@@ -140,19 +170,17 @@ class CachedRows:
         )
         both = torch.from_numpy(np.stack([tokens, self._wrote])).to(self._device)
         self._own.aim(0, both[1][:, None], length)
-        self.calls += 1
         self._written = True
-        logits = self._head(
-            None,
-            input_ids=both[0][:, None],
-            position_ids=plan.positions[:, None],
-            attention_mask=self._rule.planned(Planned.of(plan, self._device)),
-            past_key_values=self._own,
-            use_cache=True,
-        )
         self._wrote = self._wrote + 1
         self.decoded += self.count
-        return logits
+        return Pass(
+            head=self._head,
+            rule=self._rule,
+            input_ids=both[0][:, None],
+            positions=plan.positions[:, None],
+            plan=plan,
+            cache=self._own,
+        )
 
     def rearrange(self, source: IntArray, target: IntArray, count: int) -> None:
         """Copy rows to their new places (see `Rows`)."""
@@ -289,7 +317,7 @@ class RecomputedRows:
     def __init__(self, model: Model) -> None:
         self.count = self.prefilled = self.decoded = self.calls = 0
         self._device = base_of(model).device
-        self._head = _HeadAtLast(model)
+        self._head = HeadAtLast(model)
         self._tokens: list[list[int]] = []
 
     copied = 0
@@ -343,7 +371,7 @@ class RecomputedRows:
         return self._head([len(row) - 1 for row in rows], input_ids=tokens_NL, use_cache=False)
 
 
-class _HeadAtLast:
+class HeadAtLast:
     """The model's own logits, at one position a row, without the LM head's work at the others."""
 
     def __init__(self, model: Model) -> None:
