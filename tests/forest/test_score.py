@@ -24,6 +24,15 @@ PADDED = ("qwen3-window", "gemma2-eager", "gemma3-sdpa", "gemma3-eager", "mistra
 """Windows or soft-caps: under a mask only."""
 
 
+@pytest.fixture(autouse=True, scope="module")
+def backward_on_cpus():
+    """FlexAttention refuses gradients on CPUs, for which nothing is compiled; its definition has
+    them, and tells whether its masks are right."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.nn.attention.flex_attention, "_validate_device", lambda *_: None)
+        yield
+
+
 def naive(model, samples):
     """Log-probabilities and entropies of all targets: row by row, full forward, no padding."""
     logprobs, entropies = [], []
@@ -131,6 +140,15 @@ def test_trees_equal_rows_one_by_one(models, name, layout, samples):
     scorer = choose(model, WHOLE)
     assert scorer.layout == ("padded" if name in PADDED else "packed")
     scorer = dataclasses.replace(scorer, layout=layout if name not in PADDED else "padded")
+    assert_equal(scored(model, scorer, samples), reference(model, samples), FEW_TARGETS)
+
+
+@pytest.mark.parametrize("name", TREES)
+@given(samples=forests())
+@settings(max_examples=8, deadline=None, derandomize=True)
+def test_block_masks_give_the_same(models, name, samples):
+    model = models(name)
+    scorer = dataclasses.replace(choose(model, WHOLE), layout="blocked")
     assert_equal(scored(model, scorer, samples), reference(model, samples), FEW_TARGETS)
 
 

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from turnwise.errors import TrainingError
-from turnwise.forest.config import ForestConfig, Layout
+from turnwise.forest.config import END_TO_END, ForestConfig, Layout
 from turnwise.forest.packing import plan_batches, plan_cuts
 from turnwise.forest.trie import Columns, Forest, columns_of, grow, joined, sort_rows
-from turnwise.kernels import TreePlan
+from turnwise.kernels import FlexPlan, TreePlan
 from turnwise.types import BoolArray, FloatArray, IntArray, Sample
 
 STREAM_NAMES = (
@@ -37,9 +37,9 @@ STREAM_NAMES = (
 class MicroBatch:
     """Tries (or flat rows, which are tries of one row), end to end or padded to one width.
 
-    Packed, B is 1 and N the sum of the tries' nodes. `token_ids`, `positions` and `end` are [B, N];
+    End to end, B is 1 and N the sum of the tries' nodes. `token_ids`, `positions` and `end` are [B, N];
     node i sees node j iff j <= i < end[j]; padding sees itself alone. `sizes` are each trie's nodes
-    before padding, and `plan` is how packed tries attend. `head_node` [H] indexes the flattened
+    before padding, and `plan` is how tries end to end attend. `head_node` [H] indexes the flattened
     [B * N] nodes and `head_temperature` [H] divides its logits; `edge_head` and `edge_token` are
     [E], sorted by head; `edge` [T] is the edge of each occurrence. Occurrences run over `rows`
     (sample indices, ascending) and each sample's targets, ascending; `sample` [T] and `position`
@@ -62,7 +62,7 @@ class MicroBatch:
     position: Tensor
     turn: Tensor
     flat_tokens: int
-    plan: TreePlan | None
+    plan: TreePlan | FlexPlan | None
 
     @property
     def occurrences(self) -> int:
@@ -230,7 +230,7 @@ def _assemble(
 ) -> MicroBatch:
     """Lay `tries` out and number the distinct heads and edges of their targets."""
     starts, sizes = forest.starts[tries], np.diff(forest.starts)[tries]
-    if layout == "packed":
+    if layout in END_TO_END:
         filled: BoolArray = np.ones((1, int(sizes.sum())), dtype=bool)
         places = np.cumsum(sizes) - sizes  # where each trie begins among all places
         lines = places
@@ -266,5 +266,12 @@ def _assemble(
         position=torch.from_numpy(targets.position),
         turn=torch.from_numpy(targets.turn),
         flat_tokens=int(columns.used[rows].sum()),
-        plan=TreePlan.of(end[0], positions[0]) if layout == "packed" else None,
+        plan=plan_of(layout, end, positions),
     )
+
+
+def plan_of(layout: Layout, end: IntArray, positions: IntArray) -> TreePlan | FlexPlan | None:
+    """Return how tries in a layout attend, if they do so by a plan; `end`, `positions` [B, N]."""
+    if layout == "packed":
+        return TreePlan.of(end[0], positions[0])
+    return FlexPlan.of(end[0], positions[0]) if layout == "blocked" else None

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from turnwise.errors import ModelError
-from turnwise.forest.batches import MicroBatch, micro_batches
+from turnwise.forest.batches import MicroBatch, micro_batches, plan_of
 from turnwise.forest.config import ForestConfig, Layout
 from turnwise.forest.head import base_of
 from turnwise.forest.masks import MaskForm, mask_forms, sliding_window
 from turnwise.forest.score import FlatScorer, HeadPath, Model, Scorer, TreeScorer
-from turnwise.kernels import TreePlan, use
+from turnwise.kernels import use
 from turnwise.noise import generator
 from turnwise.types import Sample, TurnId
 
@@ -170,7 +170,9 @@ def _ways(model: Model) -> list[tuple[Layout, MaskForm]]:
     forms = mask_forms(fields)
     ways: list[tuple[Layout, MaskForm]] = [("padded", form) for form in forms]
     use(base)
-    if base.device.type == "cpu" and sliding_window(fields) is None:  # what plans can do
+    if base.device.type == "cuda":
+        ways = [*(("blocked", form) for form in forms), *ways]
+    if base.device.type == "cpu" and sliding_window(fields) is None:  # what tree plans can do
         ways = [*(("packed", form) for form in forms), *ways]
     return ways
 
@@ -183,6 +185,8 @@ def _try(model: Model, layout: Layout, form: MaskForm, probe: Probe) -> tuple[Te
     """Return the differences of the trie [T], and what speaks against the mask (None: nothing)."""
     low = probe.low_precision
     scorer = TreeScorer(config=probe.config, form=form, layout=layout)
+    if layout == "blocked":
+        _try_backward(scorer, model, probe)
     tries = micro_batches(probe.samples, probe.config, layout)
     rows = micro_batches(probe.samples, probe.config, "flat")
     difference = _difference(scorer, model, tries, probe)
@@ -196,6 +200,21 @@ def _try(model: Model, layout: Layout, form: MaskForm, probe: Probe) -> tuple[Te
     if off > NOISE * noise:
         return difference, f", but only {noise:.0e} without siblings: they are not hidden"
     return difference, None
+
+
+def _try_backward(scorer: Scorer, model: Model, probe: Probe) -> None:
+    """Take a gradient, as kernels that are compiled may refuse only that.
+
+    Raises:
+        RuntimeError: if it is refused, or not finite.
+    """
+    some = [parameter for parameter in model.parameters() if parameter.requires_grad][:1]
+    with torch.enable_grad():
+        for batch in scorer.batches(probe.samples) if some else ():
+            logprobs = scorer.score(model, batch, entropy="none").logprobs
+            (gradient,) = torch.autograd.grad(logprobs.sum(), some)
+            if not bool(gradient.isfinite().all()):
+                raise RuntimeError("its gradient is not finite")
 
 
 def _flat(model: Model, config: ForestConfig, probe: Probe, why: str) -> FlatScorer:
@@ -232,7 +251,7 @@ def _difference(scorer: Scorer, model: Model, batches: list[MicroBatch], probe: 
 def _leaky(batch: MicroBatch) -> MicroBatch:
     """Return the batch with a mask that is wrong: every node sees all nodes before it."""
     end = torch.full_like(batch.end, batch.end.shape[1])
-    plan = TreePlan.of(end[0].numpy(), batch.positions[0].numpy()) if batch.plan else None
+    plan = plan_of(batch.layout, end.numpy(), batch.positions.numpy())
     return replace(batch, end=end, plan=plan)
 
 

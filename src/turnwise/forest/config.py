@@ -11,8 +11,11 @@ from pydantic import Field
 
 from turnwise.settings import Settings
 
-Layout = Literal["packed", "padded", "flat"]
-"""Tries end to end, tries padded to one width under a mask, or rows one by one, padded."""
+Layout = Literal["packed", "blocked", "padded", "flat"]
+"""Tries end to end, by few kernel calls (CPUs) or by FlexAttention (accelerators); tries padded to
+one width under a mask; or rows one by one, padded."""
+END_TO_END = ("packed", "blocked")
+"""Layouts in which tries attend by a plan."""
 
 
 MOST_TOKENS = 32_768

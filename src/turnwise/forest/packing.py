@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from turnwise.errors import TrainingError
-from turnwise.forest.config import ForestConfig, Layout
+from turnwise.forest.config import END_TO_END, ForestConfig, Layout
 from turnwise.forest.trie import SortedRows
 from turnwise.types import IntArray
 
@@ -59,7 +59,7 @@ def plan_batches(sizes: IntArray, config: ForestConfig, layout: Layout) -> list[
     largest first, so that tries of one size meet, and a micro-batch is closed when a budget is
     reached, or when its padding has cost as much as another call would.
     """
-    if layout == "packed":
+    if layout in END_TO_END:
         return _fill(sizes, config.tokens)
     order = np.argsort(-sizes, kind="stable").tolist()
     batches: list[list[int]] = []

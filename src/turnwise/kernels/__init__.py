@@ -12,10 +12,11 @@ from transformers import PreTrainedModel
 from turnwise.kernels import layers, linear, norm
 from turnwise.kernels.attention import ATTENTION, BY_HAND, Planned, set_attention
 from turnwise.kernels.decode import DecodePlan
+from turnwise.kernels.flex import FlexPlan
 from turnwise.kernels.memory import keep_freed_memory
 from turnwise.kernels.tree import TreePlan
 
-__all__ = ["ATTENTION", "BY_HAND", "DecodePlan", "Planned", "TreePlan", "use"]
+__all__ = ["ATTENTION", "BY_HAND", "DecodePlan", "FlexPlan", "Planned", "TreePlan", "use"]
 
 
 def use(model: PreTrainedModel) -> None:
