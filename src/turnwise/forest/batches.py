@@ -37,14 +37,14 @@ STREAM_NAMES = (
 class MicroBatch:
     """Tries (or flat rows, which are tries of one row), end to end or padded to one width.
 
-    End to end, B is 1 and N the sum of the tries' nodes. `token_ids`, `positions` and `end` are [B, N];
-    node i sees node j iff j <= i < end[j]; padding sees itself alone. `sizes` are each trie's nodes
-    before padding, and `plan` is how tries end to end attend. `head_node` [H] indexes the flattened
-    [B * N] nodes and `head_temperature` [H] divides its logits; `edge_head` and `edge_token` are
-    [E], sorted by head; `edge` [T] is the edge of each occurrence. Occurrences run over `rows`
-    (sample indices, ascending) and each sample's targets, ascending; `sample` [T] and `position`
-    [T] say where each belongs, and `turn` [T] which turn drew it, as an index into the distinct
-    turns of all samples in order of appearance (-1 where no turn did). All on the CPU.
+    End to end, B is 1 and N the sum of the tries' nodes. `token_ids`, `positions` and `end` are
+    [B, N]; node i sees node j iff j <= i < end[j]; padding sees itself alone. `sizes` are each
+    trie's nodes before padding, and `plan` is how tries end to end attend. `head_node` [H] indexes
+    the flattened [B * N] nodes and `head_temperature` [H] divides its logits; `edge_head` and
+    `edge_token` are [E], sorted by head; `edge` [T] is the edge of each occurrence. Occurrences run
+    over `rows` (sample indices, ascending) and each sample's targets, ascending; `sample` [T] and
+    `position` [T] say where each belongs, and `turn` [T] which turn drew it, as an index into the
+    distinct turns of all samples in order of appearance (-1 where no turn did). All on the CPU.
     """
 
     layout: Layout

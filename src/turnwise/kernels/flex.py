@@ -1,8 +1,8 @@
 """Exact attention over a forest on accelerators: PyTorch's FlexAttention under a block mask.
 
-Owns `FlexPlan`. A node sees those before it in whose subtrees it lies, so the blocks of 128 nodes by
-128 that must be looked at follow from where subtrees end; the others cost nothing (Dong et al. 2024,
-arXiv:2412.05496). Compiled once, with sizes left open.
+Owns `FlexPlan`. A node sees those before it in whose subtrees it lies, so the blocks of 128 nodes
+by 128 that must be looked at follow from where subtrees end; the others cost nothing (Dong et al.
+2024, arXiv:2412.05496). Compiled once, with sizes left open.
 
 Shapes: N nodes, end to end in depth-first order, in blocks of 128.
 """
@@ -94,12 +94,13 @@ class FlexPlan:
 
     def _make_mask(self, device: torch.device, window: int | None) -> BlockMask:
         end, depth = (torch.from_numpy(array).to(device) for array in (self.end, self.depth))
+        far = len(self.end) if window is None else window
 
         def sees(batch: Tensor, head: Tensor, i: Tensor, j: Tensor) -> Tensor:
             return (j <= i) & (i < end[j])
 
         def sees_near(batch: Tensor, head: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            return (j <= i) & (i < end[j]) & (depth[i] - depth[j] < window)
+            return (j <= i) & (i < end[j]) & (depth[i] - depth[j] < far)
 
         whole = self.whole if window is None else np.zeros_like(self.whole)
         partial = _listed(self.some & ~whole, device)

@@ -40,11 +40,15 @@ class Joined:
     """
 
     versions: tuple[tuple[int, int], ...]
-    projections: Tensor
-    bias: Tensor | None
+    projections: linear.Packed
     query_key: Tensor | None
     epsilon: float
-    gates: Tensor
+    output: linear.Packed
+    gates: linear.Packed
+    down: linear.Packed
+
+    def __deepcopy__(self, memo: object) -> Joined:
+        return self  # a copied layer has tensors of its own, and finds that these are others'
 
 
 class Layer(nn.Module):
@@ -103,7 +107,7 @@ def step(
         sin: sines of their positions, [N, 1, D].
     """
     attention, width = layer.self_attn, cos.shape[-1]
-    found = linear.product(layer.input_layernorm(hidden), joined.projections, joined.bias)
+    found = joined.projections(layer.input_layernorm(hidden))
     heads = found.view(len(hidden), -1, width)
     shared = attention.k_proj.out_features // width
     turned = heads[:, : heads.shape[1] - shared]
@@ -114,11 +118,11 @@ def step(
     query, key = turned[:, :-shared], turned[:, -shared:]
     key, value = cache.update(key, value, attention.layer_idx)
     found = plan.attend(attention, query, key, value, **layer._asked)
-    hidden = attention.o_proj(found.flatten(2)).add_(hidden)
-    found = linear.product(layer.post_attention_layernorm(hidden), joined.gates)
-    inner = joined.gates.shape[0] // 2
+    hidden = joined.output(found.flatten(2)).add_(hidden)
+    found = joined.gates(layer.post_attention_layernorm(hidden))
+    inner = joined.gates.outputs // 2
     found = F.silu(found[..., :inner]).mul_(found[..., inner:])
-    return layer.mlp.down_proj(found).add_(hidden)
+    return joined.down(found).add_(hidden)
 
 
 def _turn(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -138,10 +142,11 @@ def joined_of(layer: Any) -> Joined | None:
     attention, block = layer.self_attn, layer.mlp
     modules = [getattr(attention, name) for name in PROJECTIONS]
     modules += [getattr(block, name) for name in GATES]
+    modules += [attention.o_proj, block.down_proj]
     if not all(type(module) in (nn.Linear, linear.Linear) for module in modules):
         return None
     parts = [module.weight for module in modules]
-    parts += [module.bias for module in modules[:3] if module.bias is not None]
+    parts += [module.bias for module in modules if module.bias is not None]
     if hasattr(attention, "q_norm"):
         parts += [attention.q_norm.weight, attention.k_norm.weight]
     versions = tuple((part.data_ptr(), part._version) for part in parts)
@@ -153,7 +158,7 @@ def joined_of(layer: Any) -> Joined | None:
 
 def _join(attention: Any, modules: list[Any], versions: tuple[tuple[int, int], ...]) -> Joined:
     """Return copies of a layer's weights, side by side."""
-    three, gates = modules[:3], modules[3:]
+    three, gates, (output, down) = modules[:3], modules[3:5], modules[5:]
     query_key, epsilon = None, 0.0
     if hasattr(attention, "q_norm"):
         width, norms = attention.head_dim, (attention.q_norm, attention.k_norm)
@@ -165,12 +170,18 @@ def _join(attention: Any, modules: list[Any], versions: tuple[tuple[int, int], .
         epsilon = norm.epsilon_of(attention.q_norm)
     return Joined(
         versions=versions,
-        projections=torch.cat([module.weight for module in three]).detach(),
-        bias=None if three[0].bias is None else torch.cat([m.bias for m in three]).detach(),
+        projections=_side_by_side(three),
         query_key=query_key,
         epsilon=epsilon,
-        gates=torch.cat([module.weight for module in gates]).detach(),
+        output=linear.Packed(output.weight, output.bias),
+        gates=_side_by_side(gates),
+        down=linear.Packed(down.weight, down.bias),
     )
+
+
+def _side_by_side(modules: list[Any]) -> linear.Packed:
+    bias = None if modules[0].bias is None else torch.cat([module.bias for module in modules])
+    return linear.Packed(torch.cat([module.weight for module in modules]), bias)
 
 
 class _Nothing:
@@ -224,7 +235,7 @@ def _difference(layer: Any) -> float:
     attention, draw = layer.self_attn, torch.Generator().manual_seed(0)
     width, rows, length = int(attention.head_dim), 3, 5
     shared = attention.k_proj.out_features // width
-    hidden = torch.randn(rows, 1, joined.projections.shape[1], generator=draw)
+    hidden = torch.randn(rows, 1, attention.q_proj.in_features, generator=draw)
     angles = torch.rand(rows, 1, width // 2, generator=draw).repeat(1, 1, 2)
     kept = torch.randn(2, 1, shared, length, width, generator=draw)
     plan = DecodePlan.of(

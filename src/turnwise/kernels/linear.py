@@ -19,6 +19,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 _MULTIPLY = torch.ops.mkldnn._linear_pointwise
+_REORDER = torch.ops.mkldnn._reorder_linear_weight
+_ROWS = 32
+"""Rows for which packed weights are best; others can be multiplied with them too."""
 _FEW = 16
 """Rows below which a product is not worth the call's own cost."""
 
@@ -63,9 +66,21 @@ def multiply(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     return _MULTIPLY(input, weight, bias, "none", [], "")
 
 
-def product(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return what `multiply` does, by whichever library is the faster one here."""
-    return (multiply if worth_it() else F.linear)(input, weight, bias)
+class Packed:
+    """A linear layer's product with few rows, of weights in the order that the library reads.
+
+    A copy of the weights as they were. Without gradients.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        weight = weight.detach()
+        self.outputs = weight.shape[0]
+        self._weight = _REORDER(weight.contiguous(), _ROWS) if worth_it() else weight.clone()
+        self._bias = None if bias is None else bias.detach().clone()
+
+    def __call__(self, input: Tensor) -> Tensor:
+        """Return `input` [..., I] times the weights, plus the bias, [..., O]."""
+        return (multiply if worth_it() else F.linear)(input, self._weight, self._bias)
 
 
 def outer(gradient: Tensor, input: Tensor, weight: Tensor) -> Tensor:
