@@ -13,7 +13,7 @@ from turnwise.assembly import plan_of
 from turnwise.bench.counting import Count, Shape, distinct, row_by_row
 from turnwise.bench.ours import open_session, recipe_of
 from turnwise.bench.step import _prompts
-from turnwise.bench.works import WORKS, Work, count_words, make_model
+from turnwise.bench.works import WORKS, Words, Work, count_words, make_model, make_rows
 from turnwise.trainers import Silent, train_grpo
 
 GROUPS = Work(
@@ -58,6 +58,15 @@ def step(tmp_path_factory):
         return watcher.metrics
 
     return run
+
+
+def test_every_prompt_is_played(tmp_path):
+    work = dataclasses.replace(GROUPS, prompts=64)
+    words = Words(first=4, later=1)
+    recipe = recipe_of(
+        work, words, tmp_path, make_rows(work, words, tmp_path / "rows.jsonl"), False
+    )
+    assert len(recipe.env.make("training").listed("train")) == 64
 
 
 def nodes(work):

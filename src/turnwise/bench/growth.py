@@ -1,7 +1,7 @@
 """How the cost of a token grows with group size, prompt and turns: it should not.
 
-Owns the three series and their measurement. Episodes of every step are 64, so what differs along a
-series is what is named. Attention to what came before is counted apart, as a token must do it.
+Owns the three series and their measurement. What differs along a series is what is named. Attention
+to what came before is counted apart: a token with a longer past has more to do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from turnwise.bench.counting import Shape, distinct, distinct_tokens
 from turnwise.bench.step import PARTS, WARM, make_side
 from turnwise.bench.works import Work
 
-EPISODES = 64
 BASE = Work(
     name="",
     model="nano",
@@ -31,7 +30,7 @@ BASE = Work(
 def _work(along: str, size: int) -> Work:
     name = f"{along} {size}"
     if along == "group":
-        return replace(BASE, name=name, prompts=EPISODES // size, group=size)
+        return replace(BASE, name=name, group=size)
     if along == "prompt":
         return replace(BASE, name=name, prompt_tokens=size)
     return replace(

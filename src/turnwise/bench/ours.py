@@ -42,7 +42,8 @@ def recipe_of(work: Work, words: Words, model: Path, rows: Path, checkpointing: 
     policy: dict[str, Any] = {"model": str(model), "device": "cpu", "dtype": "float32"}
     policy["gradient_checkpointing"] = checkpointing
     reward = "turnwise.bench.works:luck"
-    env: dict[str, Any] = {"name": "rows", "options": {"path": str(rows), "reward": [reward]}}
+    options = {"path": str(rows), "eval_path": str(rows), "reward": [reward]}  # none is held out
+    env: dict[str, Any] = {"name": "rows", "options": options}
     agent: dict[str, Any] = {"answer": "whole", "max_tokens": work.completion_tokens}
     rewards = {"luck": 1.0}
     if work.turns > 1:
