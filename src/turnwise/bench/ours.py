@@ -10,12 +10,13 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from turnwise.assembly import assemble, plan_of, runner_of
@@ -27,14 +28,18 @@ from turnwise.engines import LocalEngine
 from turnwise.policies import Policy
 from turnwise.recipe import Recipe, make_recipe
 from turnwise.rollout import samples_from_episodes
+from turnwise.rollout.samples import Advantages
 from turnwise.runs import Run, StopSignal
 from turnwise.trainers import Plan, Session, Silent
 from turnwise.trainers.collector import settled
 from turnwise.trainers.grpo import batch_of, play_groups, train_grpo
 from turnwise.trainers.update import optimise
+from turnwise.types import Episode
 
 ENDLESS = 1_000_000
 RATE = 1e-5
+THEIR_FLOOR = 1e-4
+"""What TRL adds to a group's standard deviation; only the comparison of gradients does so too."""
 
 
 def recipe_of(work: Work, words: Words, model: Path, rows: Path, checkpointing: bool) -> Recipe:
@@ -124,11 +129,25 @@ def open_session(recipe: Recipe, folder: Path, watcher: Silent) -> Session:
     return session
 
 
+def as_theirs(episodes: Sequence[Episode], advantages: Advantages) -> Advantages:
+    """Return advantages as TRL's standard deviation makes them, to which it adds `THEIR_FLOOR`."""
+    scores: dict[int, list[float]] = {}
+    for episode in episodes:
+        scores.setdefault(episode.visit, []).append(episode.score)
+    spread = {visit: float(np.std(values, ddof=1)) for visit, values in scores.items()}
+    share = {visit: std / (std + THEIR_FLOOR) for visit, std in spread.items()}
+    return {
+        turn: {span: value * share[turn.visit] for span, value in spans.items()}
+        for turn, spans in advantages.items()
+    }
+
+
 def first_gradients(session: Session, plan: Plan) -> dict[str, Any]:
     """Sample a first batch; return its rows with their rewards, and the gradients, unclipped."""
     episodes = play_groups(session, plan, session.curriculum.visits(0))
     credit = assign_advantages(episodes, plan.credit)
-    samples = samples_from_episodes(episodes, credit.advantages, on_length=plan.trainer.on_length)
+    advantages = as_theirs(episodes, credit.advantages)
+    samples = samples_from_episodes(episodes, advantages, on_length=plan.trainer.on_length)
     batch = batch_of(session, plan, samples, credit, None)
     held: Any = _Held(session.policy)
     held.zero()
