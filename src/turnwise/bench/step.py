@@ -25,7 +25,7 @@ from turnwise.bench.worlds import talk_of, words_of
 from turnwise.errors import ConfigError, TrainingError
 
 WARM = 2
-AGREEMENT = 1e-3
+AGREEMENT = 1e-4
 """Largest difference of the two first gradients, as a share of their length."""
 PARTS = ("seconds", "sampling", "update")
 

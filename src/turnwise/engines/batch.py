@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from turnwise.engines.base import Completion, Request
-from turnwise.engines.rows import CachedRows, Pass, Prompt, Rows
+from turnwise.engines.passes import Pass
+from turnwise.engines.rows import CachedRows, Prompt, Rows
 from turnwise.engines.sampler import draw
 from turnwise.errors import EngineError
 from turnwise.types import FinishReason, IntArray

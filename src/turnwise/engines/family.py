@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from turnwise.engines.batch import Batch
 from turnwise.engines.cache import SlotCache
-from turnwise.engines.rows import HeadAtLast, Model, Pass
+from turnwise.engines.passes import HeadAtLast, Model, Pass
 from turnwise.kernels.attention import Plan
 
 

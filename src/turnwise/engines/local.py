@@ -22,7 +22,8 @@ from turnwise.engines.batch import Batch, Entry
 from turnwise.engines.config import EngineConfig
 from turnwise.engines.family import Families
 from turnwise.engines.measure import choose_rows
-from turnwise.engines.rows import Model, Rows
+from turnwise.engines.passes import Model
+from turnwise.engines.rows import Rows
 from turnwise.errors import EngineError, unknown_name
 from turnwise.noise import token_uniforms
 from turnwise.types import TurnId

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from turnwise.engines.config import EngineConfig
 from turnwise.engines.masks import MaskRule, mask_forms, sliding_window
-from turnwise.engines.rows import CachedRows, Model, RecomputedRows, Rows, base_of
+from turnwise.engines.passes import Model, base_of
+from turnwise.engines.rows import CachedRows, RecomputedRows, Rows
 from turnwise.errors import EngineError
 from turnwise.kernels import use
 from turnwise.noise import generator

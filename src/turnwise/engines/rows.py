@@ -10,25 +10,20 @@ Shapes: N rows, Q new tokens a row, L longest sequence, V vocabulary.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import torch
-from peft import PeftModel
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from turnwise.engines.cache import SlotCache
 from turnwise.engines.masks import MaskRule
+from turnwise.engines.passes import HeadAtLast, Model, Pass, base_of
 from turnwise.engines.prefix import PrefixStore, common_length
-from turnwise.kernels import DecodePlan, Planned
-from turnwise.kernels.attention import Plan
+from turnwise.kernels import DecodePlan
 from turnwise.types import IntArray
 
-Model: TypeAlias = PreTrainedModel | PeftModel
 Prompt: TypeAlias = tuple[int, ...]
 PIECE = 512
 """Longest part of a prompt that is computed at once."""
@@ -89,29 +84,6 @@ class Rows(Protocol):
     def forget(self) -> None:
         """Drop everything that is remembered of rows that are gone, and all spare memory."""
         ...
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Pass:
-    """A step of rows, ready to be computed: one token of each [N, 1], and how they attend."""
-
-    head: HeadAtLast
-    rule: MaskRule
-    input_ids: Tensor
-    positions: Tensor
-    plan: Plan
-    cache: SlotCache
-
-    def run(self) -> Tensor:
-        """Return the logits after the tokens, [N, V]."""
-        return self.head(
-            None,
-            input_ids=self.input_ids,
-            position_ids=self.positions,
-            attention_mask=self.rule.planned(Planned.of(self.plan, self.input_ids.device)),
-            past_key_values=self.cache,
-            use_cache=True,
-        )
 
 
 class CachedRows:
@@ -369,34 +341,6 @@ class RecomputedRows:
         self.calls += 1
         tokens_NL = torch.from_numpy(_padded(rows)).to(self._device)
         return self._head([len(row) - 1 for row in rows], input_ids=tokens_NL, use_cache=False)
-
-
-class HeadAtLast:
-    """The model's own logits, at one position a row, without the LM head's work at the others."""
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-        self._keeps = "logits_to_keep" in inspect.signature(base_of(model).forward).parameters
-
-    def __call__(self, ends: list[int] | None, **inputs: Any) -> Tensor:
-        """Return the logits at position `ends[n]` of every row n, or at all rows' last, [N, V]."""
-        if ends is None:
-            if self._keeps:
-                inputs["logits_to_keep"] = 1
-            return self._model(**inputs).logits[:, -1]
-        places = torch.tensor(ends, device=inputs["input_ids"].device)
-        if self._keeps:
-            wanted, places = places.unique(return_inverse=True)
-            inputs["logits_to_keep"] = wanted
-        logits = self._model(**inputs).logits
-        return logits[torch.arange(len(ends), device=places.device), places]
-
-
-def base_of(model: Model) -> PreTrainedModel:
-    """Return the Hugging Face model inside an adapter's wrapper, or the model itself."""
-    inner = model.get_base_model() if isinstance(model, PeftModel) else model
-    assert isinstance(inner, PreTrainedModel)
-    return inner
 
 
 def _batches(sized: list[tuple[int, int, int]]) -> list[list[int]]:

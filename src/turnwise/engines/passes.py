@@ -1,0 +1,75 @@
+"""One pass of a model in sampling: tokens in, logits of the tokens after them out.
+
+Owns the call of the model. Knows nothing of rows, prompts or what is remembered.
+
+Shapes: N rows, Q new tokens a row, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from peft import PeftModel
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from turnwise.engines.cache import SlotCache
+from turnwise.engines.masks import MaskRule
+from turnwise.kernels import Planned
+from turnwise.kernels.attention import Plan
+
+Model: TypeAlias = PreTrainedModel | PeftModel
+
+
+class HeadAtLast:
+    """The model's own logits, at one position a row, without the LM head's work at the others."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._keeps = "logits_to_keep" in inspect.signature(base_of(model).forward).parameters
+
+    def __call__(self, ends: list[int] | None, **inputs: Any) -> Tensor:
+        """Return the logits at position `ends[n]` of every row n, or at all rows' last, [N, V]."""
+        if ends is None:
+            if self._keeps:
+                inputs["logits_to_keep"] = 1
+            return self._model(**inputs).logits[:, -1]
+        places = torch.tensor(ends, device=inputs["input_ids"].device)
+        if self._keeps:
+            wanted, places = places.unique(return_inverse=True)
+            inputs["logits_to_keep"] = wanted
+        logits = self._model(**inputs).logits
+        return logits[torch.arange(len(ends), device=places.device), places]
+
+
+def base_of(model: Model) -> PreTrainedModel:
+    """Return the Hugging Face model inside an adapter's wrapper, or the model itself."""
+    inner = model.get_base_model() if isinstance(model, PeftModel) else model
+    assert isinstance(inner, PreTrainedModel)
+    return inner
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Pass:
+    """A step of rows, ready to be computed: one token of each [N, 1], and how they attend."""
+
+    head: HeadAtLast
+    rule: MaskRule
+    input_ids: Tensor
+    positions: Tensor
+    plan: Plan
+    cache: SlotCache
+
+    def run(self) -> Tensor:
+        """Return the logits after the tokens, [N, V]."""
+        return self.head(
+            None,
+            input_ids=self.input_ids,
+            position_ids=self.positions,
+            attention_mask=self.rule.planned(Planned.of(self.plan, self.input_ids.device)),
+            past_key_values=self.cache,
+            use_cache=True,
+        )
