@@ -14,6 +14,7 @@ import torch
 import transformers
 
 from turnwise.forest import ForestConfig, build, choose, forest_metrics, streams
+from turnwise.forest.config import MOST_TOKENS
 from turnwise.types import Sample, TurnId
 
 VOCAB = 600
@@ -67,7 +68,7 @@ def main() -> None:
     for name, default in (("rows", 512), ("prompt", 60), ("completion", 25), ("group", 8)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--token-budget", type=int, default=ForestConfig().token_budget)
+    parser.add_argument("--token-budget", type=int, default=MOST_TOKENS)
     options = parser.parse_args()
     samples = make_rows(options.rows, options.prompt, options.completion, options.group)
     model = nano()
