@@ -9,6 +9,7 @@ Shapes: S slots, C positions, H key-value heads, D width of a head, N rows, Q ne
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -170,8 +171,7 @@ class SlotCache(Cache):
     @property
     def position_bytes(self) -> int:
         """Bytes of the keys and values of one position of one slot, in all layers."""
-        kept = [tensor for layer in self.slot_layers for tensor in (layer.keys, layer.values)]
-        return sum(t.shape[1] * t.shape[3] * t.element_size() for t in kept if t is not None)
+        return position_bytes(self.slot_layers)
 
     def wipe(self, *, keep_memory: bool) -> None:
         """Forget all contents, and give the memory back unless it is to be kept."""
@@ -181,6 +181,12 @@ class SlotCache(Cache):
         else:
             self.layers.clear()
             self.slots = self.positions = 0
+
+
+def position_bytes(layers: Sequence[SlotLayer]) -> int:
+    """Return the bytes of the keys and values of one position of one slot, in all `layers`."""
+    kept = [tensor for layer in layers for tensor in (layer.keys, layer.values)]
+    return sum(t.shape[1] * t.shape[3] * t.element_size() for t in kept if t is not None)
 
 
 def _grown(tensor: Tensor, slots: int, positions: int) -> Tensor:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from turnwise.engines.cache import SlotLayer
+from turnwise.engines.cache import SlotLayer, position_bytes
 from turnwise.types import IntArray
 
 FIRST_ENTRIES = 1024
@@ -172,8 +172,7 @@ class PrefixStore:
         have = len(self._memory[0][0]) if self._memory else 0
         if wanted <= have:
             return True
-        kept = [tensor for layer in layers for tensor in (layer.keys, layer.values)]
-        each = sum(t.shape[1] * t.shape[3] * t.element_size() for t in kept if t is not None)
+        each = position_bytes(layers)
         if wanted * each > self._budget:
             return False
         room = min(max(wanted, 2 * have, FIRST_ENTRIES), self._budget // each)

@@ -190,7 +190,7 @@ def _call(
     env: Env[Any] | None, method: str, timeout: float, call: Callable[..., Any], *args: Any
 ) -> Any:
     """Return `call(*args)`; whatever it raises becomes one sentence."""
-    title = f"{type(env).__name__}.{method}" if env else "making the env"
+    title = _title(env, method)
     try:
         result = within(timeout, call, *args)
     except TurnwiseError:  # a refused action, or a sentence already
@@ -208,12 +208,16 @@ def _call(
     return result
 
 
+def _title(env: Env[Any] | None, method: str) -> str:
+    return f"{type(env).__name__}.{method}" if env else "making the env"
+
+
 def _overran(env: Env[Any] | None, method: str, timeout: float, place: str) -> BrokenEnvError:
     """Return the error of a call that did not return in time, and count it."""
     hangs = 1
     if isinstance(env, _Guard):
         env.hangs[method] = hangs = env.hangs[method] + 1
-    title = f"{type(env).__name__}.{method}" if env else "making the env"
+    title = _title(env, method)
     what = f"{title} did not return within {timeout:g} s ({place})"
     if hangs < HANGS:
         return BrokenEnvError(f"{what}: {CURE}, or raise env.timeout")
