@@ -1,5 +1,6 @@
 """Trees against one row at a time: log-probabilities, entropies, and every tensor's gradient."""
 
+import copy
 import dataclasses
 
 import numpy as np
@@ -63,22 +64,25 @@ def gradients(model, loss):
     return {n: g for n, g in zip(names, found, strict=True) if g is not None}
 
 
-def reference(model, samples):
+def reference(model, samples, entropy="trained"):
     logprobs, entropies = naive(model, samples)
     w = weights(len(logprobs))
-    grads = gradients(model, (w[0] * logprobs + w[1] * entropies).sum())
+    loss = w[0] * logprobs + (w[1] * entropies if entropy == "trained" else 0)
+    grads = gradients(model, loss.sum())
     return logprobs.detach(), entropies.detach(), grads
 
 
-def scored(model, scorer, samples, batches=None):
+def scored(model, scorer, samples, batches=None, entropy="trained"):
     """The same three, by a scorer, summed over its micro-batches."""
     place = {where: i for i, where in enumerate(naive_places(samples))}
     logprobs, entropies = torch.full((2, len(place)), torch.nan)
     w, total = weights(len(place)), {}
     for batch in scorer.batches(samples) if batches is None else batches:
         at = [place[w] for w in zip(batch.sample.tolist(), batch.position.tolist(), strict=True)]
-        scores = scorer.score(model, batch)
-        loss = (w[0, at] * scores.logprobs + w[1, at] * scores.entropy).sum()
+        scores = scorer.score(model, batch, entropy=entropy)
+        loss = (w[0, at] * scores.logprobs).sum()
+        if entropy == "trained":
+            loss = loss + (w[1, at] * scores.entropy).sum()
         for name, gradient in gradients(model, loss).items():
             total[name] = total[name] + gradient if name in total else gradient
         logprobs[at], entropies[at] = scores.logprobs.detach(), scores.entropy.detach()
@@ -188,6 +192,39 @@ def test_splits_change_no_gradient(models, make_siblings, split, layout, name):
         nodes = [sum(int(b.sizes.sum()) for b in s.batches(samples)) for s in (whole, cut)]
         parts = [len(s.batches(samples)) for s in (whole, cut)]
         assert nodes[1] > nodes[0] or parts[1] > parts[0]
+
+
+def warm(samples):
+    """Turn about, rows drawn at two temperatures, so that one parent has several heads."""
+    return [
+        dataclasses.replace(s, temperature=np.full(len(s.token_ids), (1.0, 0.7)[i % 2], np.float32))
+        for i, s in enumerate(samples)
+    ]
+
+
+@pytest.mark.parametrize("name", ["gemma2-eager", "qwen3-lora", "llama"])
+@pytest.mark.parametrize("layout", ["tree", "flat"])
+@pytest.mark.parametrize("head_chunk", [41, 41 * 5, 1 << 20])
+def test_heads_that_are_not_trained_are_computed_once(
+    models, make_siblings, name, layout, head_chunk
+):
+    model, samples = copy.deepcopy(models(name)), warm(make_siblings())
+    model.get_output_embeddings().requires_grad_(False)
+    chosen = choose(model, ForestConfig(layout=layout))
+    scorer = dataclasses.replace(chosen, config=ForestConfig(layout=layout, head_chunk=head_chunk))
+    expected = reference(model, samples, "measured")
+    rows = []
+    hook = model.get_output_embeddings().register_forward_hook(
+        lambda _m, _i, out: rows.append(len(out))
+    )
+    found = scored(model, scorer, samples, entropy="measured")
+    hook.remove()
+    assert_equal(found, expected)
+    batches = scorer.batches(samples)
+    assert sum(rows) == sum(len(batch.edge_head) for batch in batches)
+    assert any(len(batch.edge_head) > len(batch.head_node) for batch in batches) == (
+        layout == "tree"
+    )
 
 
 def one_batch(samples, layout="packed"):

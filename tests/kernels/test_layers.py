@@ -59,8 +59,9 @@ def made(kind):
     return model
 
 
-def used(model):
-    return [layers.use(layer) for layer in model.model.layers]
+def used(model, copy_bytes=1 << 30):
+    layers.use(model, copy_bytes)
+    return [isinstance(layer, layers.Layer) for layer in model.model.layers]
 
 
 def written(model):
@@ -81,7 +82,9 @@ def test_steps_give_the_models_own_numbers(kind):
     model = made(LIKE_LLAMA[kind])
     expected = written(model)
     assert all(used(model))
-    assert not any(used(model)), "a second time changes nothing"
+    kinds = [type(layer) for layer in model.model.layers]
+    assert all(used(model))
+    assert [type(layer) for layer in model.model.layers] == kinds, "once is enough"
     found = written(model)
     assert torch.allclose(found, expected, atol=1e-4)
     assert not torch.equal(found, expected), "sums in another order show that it was used"
@@ -95,10 +98,22 @@ def test_other_layers_are_left_alone(kind):
     assert [type(layer) for layer in model.model.layers] == kinds
 
 
-def test_large_and_low_precision_layers_are_left_alone(monkeypatch):
+def test_large_and_low_precision_layers_are_left_alone():
     assert not any(used(made(LIKE_LLAMA["qwen3"]).bfloat16()))
-    monkeypatch.setattr(layers, "LARGEST", 1000)
-    assert not any(used(made(LIKE_LLAMA["qwen3"])))
+    size = sum(p.numel() * 4 for p in made(LIKE_LLAMA["qwen3"]).model.layers.parameters())
+    assert not any(used(made(LIKE_LLAMA["qwen3"]), size - 1))
+    assert all(used(made(LIKE_LLAMA["qwen3"]), size))
+
+
+def test_copies_are_dropped_and_made_again():
+    model = made(LIKE_LLAMA["qwen3"])
+    used(model)
+    assert all(layer._joined is None for layer in model.model.layers)
+    before = written(model)
+    assert all(layer._joined is not None for layer in model.model.layers)
+    layers.drop_copies(model)
+    assert all(layer._joined is None for layer in model.model.layers)
+    assert torch.equal(written(model), before)
 
 
 @pytest.mark.parametrize("name", ["self_attn.k_proj", "self_attn.q_norm", "mlp.up_proj"])
@@ -125,17 +140,46 @@ def test_copies_keep_weights_of_their_own():
     assert not torch.allclose(written(other), expected, atol=1e-2)
 
 
-def test_adapters_are_not_passed_over():
+def adapted(model, **options):
+    wanted = LoraConfig(r=2, target_modules=["v_proj", "up_proj"], **options)
+    other = get_peft_model(model, wanted).eval()
+    with torch.no_grad():
+        for name, parameter in other.named_parameters():
+            if "lora_" in name:
+                parameter.normal_(0, 0.3)
+    return other
+
+
+def merged(model):
+    """A plain model with what an adapted one amounts to."""
+    fresh = made(LIKE_LLAMA["qwen3"])
+    fresh.load_state_dict(copy.deepcopy(model).merge_and_unload().state_dict())
+    return fresh
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_adapters_are_in_the_copies(before):
+    model = made(LIKE_LLAMA["qwen3"])
+    if before:
+        used(model)
+    peft = adapted(model)
+    assert all(used(model))
+    assert torch.allclose(written(peft), written(merged(peft)), atol=1e-4)
+    assert all(layer._joined is not None for layer in model.model.layers)
+    layer = model.model.layers[0].self_attn.v_proj
+    with torch.no_grad():
+        layer.lora_B["default"].weight.mul_(-2)
+    assert torch.allclose(written(peft), written(merged(peft)), atol=1e-4)
+    layer.set_scale("default", 3.0)
+    assert torch.allclose(written(peft), written(merged(peft)), atol=1e-4)
+
+
+def test_adapters_of_another_kind_are_not_passed_over():
     model = made(LIKE_LLAMA["qwen3"])
     used(model)
-    adapted = get_peft_model(
-        model, LoraConfig(r=2, target_modules=["v_proj", "up_proj"], init_lora_weights=False)
-    ).eval()
-    found = written(adapted)
-    merged = adapted.merge_and_unload()
-    fresh = made(LIKE_LLAMA["qwen3"])
-    fresh.load_state_dict(merged.state_dict())
-    assert torch.allclose(found, written(fresh), atol=1e-4)
+    peft = adapted(model, use_dora=True)
+    assert torch.allclose(written(peft), written(merged(peft)), atol=1e-4)
+    assert all(layer._joined is None for layer in model.model.layers)
 
 
 def test_training_is_the_models_own_code():

@@ -173,9 +173,9 @@ class SlotCache(Cache):
         """Bytes of the keys and values of one position of one slot, in all layers."""
         return position_bytes(self.slot_layers)
 
-    def wipe(self, *, keep_memory: bool) -> None:
-        """Forget all contents, and give the memory back unless it is to be kept."""
-        if keep_memory:
+    def wipe(self, *, keep_bytes: int) -> None:
+        """Forget all contents, and give the memory back if it is more than `keep_bytes`."""
+        if self.slots * self.positions * self.position_bytes <= keep_bytes:
             for layer in self.slot_layers:
                 layer.wipe()
         else:

@@ -21,7 +21,7 @@ from turnwise.engines.masks import MaskRule, mask_forms, sliding_window
 from turnwise.engines.passes import Model, base_of
 from turnwise.engines.rows import CachedRows, RecomputedRows, Rows
 from turnwise.errors import EngineError
-from turnwise.kernels import use
+from turnwise.kernels import use, use_steps
 from turnwise.noise import generator
 
 TOLERANCE = 1e-3
@@ -61,6 +61,7 @@ def choose_rows(
             if nothing does.
     """
     use(base_of(model))
+    use_steps(base_of(model), config.copy_megabytes << 20)
     with torch.inference_mode():
         probe = _make_probe(model, context, config, seed)
         tried = ["asked for"] if config.cache == "none" else []

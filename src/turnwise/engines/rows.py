@@ -21,7 +21,7 @@ from turnwise.engines.cache import SlotCache
 from turnwise.engines.masks import MaskRule
 from turnwise.engines.passes import HeadAtLast, Model, Pass, base_of
 from turnwise.engines.prefix import PrefixStore, common_length
-from turnwise.kernels import DecodePlan
+from turnwise.kernels import DecodePlan, drop_copies
 from turnwise.types import IntArray
 
 Prompt: TypeAlias = tuple[int, ...]
@@ -31,6 +31,8 @@ AREA = 1 << 22
 """Most query-key pairs of one pass over prompts."""
 WORTH_WAITING = 256
 """Tokens that must be saved before prompts wait for others that begin like them."""
+KEPT_BYTES = 256 << 20
+"""Memory of slots that is kept from one iteration to the next on a CPU."""
 SHARED = 16
 """Tokens that two prompts must share for one to wait for the other."""
 
@@ -175,14 +177,15 @@ class CachedRows:
     def forget(self) -> None:
         """Drop remembered prompts, and what is in the slots if no row is being written.
 
-        A trainer wants the memory of an accelerator; to take the CPU's again costs as much as a few
-        passes, so that is kept.
+        Copies of weights go too. A trainer wants an accelerator's memory, and much of a CPU's; to
+        take little of that again costs as much as a few passes, so it is kept.
         """
         self._store.clear()
+        drop_copies(base_of(self._model))
         if self._written and not self.count:
             with torch.inference_mode():  # what was made in this mode can only be written in it
                 for cache in (self._prompts, self._own):
-                    cache.wipe(keep_memory=self._device.type == "cpu")
+                    cache.wipe(keep_bytes=KEPT_BYTES if self._device.type == "cpu" else 0)
             self._prompt_lengths = self._prompt_lengths[:0]
             self._written = False
 

@@ -21,6 +21,8 @@ from turnwise.errors import ModelError
 from turnwise.forest.batches import MicroBatch
 
 Logits = Callable[[Tensor], Tensor]
+Softmax = tuple[Tensor, Tensor]
+"""Log-probabilities [E] and entropies [H]; no entropies where none were asked for."""
 EntropyUse = Literal["none", "measured", "trained"]
 """Whether entropies are wanted, and with a gradient."""
 
@@ -34,6 +36,11 @@ class Parts:
     config: dict[str, object]
     attention: str
     """The attention implementation: "sdpa", "eager" or another."""
+
+    @property
+    def frozen_head(self) -> bool:
+        """Whether the LM head is not trained, as beside adapters: it needs no gradient."""
+        return not any(parameter.requires_grad for parameter in self.lm_head.parameters())
 
     @property
     def vocab(self) -> int:
@@ -81,24 +88,32 @@ def parts_of(model: PreTrainedModel | PeftModel) -> Parts:
 
 
 def score_heads(
-    inputs: Tensor, logits: Logits, batch: MicroBatch, chunk_rows: int, entropy: EntropyUse
-) -> tuple[Tensor, Tensor]:
+    inputs: Tensor,
+    logits: Logits,
+    batch: MicroBatch,
+    chunk_rows: int,
+    entropy: EntropyUse,
+    *,
+    frozen: bool = False,
+) -> Softmax:
     """Return log-probabilities [E] and entropies [H] of softmax(logits(inputs) / T).
 
-    `inputs` [H, ...] is turned into logits at most `chunk_rows` rows at a time; with gradients and
-    more than one chunk, each chunk's logits are made again in the backward pass. Entropies are
-    empty unless asked for.
+    `inputs` [H, ...] is turned into logits at most `chunk_rows` rows at a time. With gradients and
+    more than one chunk, each chunk's logits are made again in the backward pass, unless `logits` is
+    `frozen` and entropies are not trained: then each chunk is differentiated at once. Entropies
+    are empty unless asked for.
     """
     heads = inputs.shape[0]
     temperature = batch.head_temperature.to(inputs.device)
     edge_head, edge_token = batch.edge_head.to(inputs.device), batch.edge_token.to(inputs.device)
     warm = bool((batch.head_temperature != 1).any())
 
-    def chunk(rows: Tensor, warmth: Tensor, head: Tensor, token: Tensor) -> tuple[Tensor, Tensor]:
+    def chunk(rows: Tensor, warmth: Tensor, head: Tensor, token: Tensor) -> Softmax:
         scaled = logits(rows).float()
         return log_softmax_at(scaled / warmth[:, None] if warm else scaled, head, token, entropy)
 
-    if heads <= chunk_rows:
+    at_once = frozen and entropy != "trained" and inputs.requires_grad and torch.is_grad_enabled()
+    if heads <= chunk_rows and not at_once:
         return chunk(inputs, temperature, edge_head, edge_token)
     bounds = list(range(0, heads, chunk_rows))
     cuts = torch.searchsorted(batch.edge_head, torch.tensor([*bounds, heads])).tolist()
@@ -111,7 +126,9 @@ def score_heads(
             edge_head[first:last] - start,
             edge_token[first:last],
         )
-        if torch.is_grad_enabled():
+        if at_once:
+            part = _AtOnce.apply(chunk, *arguments)
+        elif torch.is_grad_enabled():
             part = checkpoint(chunk, *arguments, use_reentrant=False)
         else:
             part = chunk(*arguments)
@@ -120,9 +137,46 @@ def score_heads(
     return torch.cat(logprobs), torch.cat(entropies)
 
 
+class _AtOnce(torch.autograd.Function):
+    """A chunk that is differentiated while its logits are at hand, so that none are kept.
+
+    A log-probability's gradient has the width of a hidden state, whatever the vocabulary. Every
+    edge gets a row of its own: few rows have more than one.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        chunk: Callable[..., Softmax],
+        rows: Tensor,
+        warmth: Tensor,
+        head_E: Tensor,
+        token_E: Tensor,
+    ) -> Softmax:
+        with torch.enable_grad():
+            own = rows.detach()[head_E].requires_grad_()
+            each = torch.arange(len(head_E), device=rows.device)
+            logprobs, of_edges = chunk(own, warmth[head_E], each, token_E)
+            (gradients,) = torch.autograd.grad(logprobs.sum(), own)
+        ctx.save_for_backward(gradients, head_E)
+        ctx.rows = rows.shape
+        entropies = of_edges.detach()
+        if len(entropies):
+            entropies = entropies.new_zeros(len(rows)).index_copy_(0, head_E, entropies)
+        ctx.mark_non_differentiable(entropies)
+        return logprobs.detach(), entropies
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Any) -> tuple[Tensor | None, ...]:
+        gradients, head_E = ctx.saved_tensors
+        by_edge = slopes[0][:, None].to(gradients.dtype) * gradients
+        for_rows = gradients.new_zeros(ctx.rows).index_add_(0, head_E, by_edge)
+        return None, for_rows, None, None, None
+
+
 def log_softmax_at(
     scaled_HV: Tensor, head_E: Tensor, token_E: Tensor, entropy: EntropyUse
-) -> tuple[Tensor, Tensor]:
+) -> Softmax:
     """Return log softmax(scaled)[head, token] [E], and the entropies [H] if asked for.
 
     Example:

@@ -96,7 +96,8 @@ class TreeScorer:
             use_cache=False,
         ).last_hidden_state
         chunk_rows = max(1, self.config.head_chunk // parts.vocab)
-        return _at_occurrences(hidden, parts.logits, batch, chunk_rows, entropy)
+        frozen = parts.frozen_head
+        return _at_occurrences(hidden, parts.logits, batch, chunk_rows, entropy, frozen=frozen)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,9 +129,10 @@ class FlatScorer:
         if self.head == "hidden":
             parts = parts_of(model)
             states, logits = parts.body(**inputs).last_hidden_state, parts.logits
+            frozen = parts.frozen_head
             chunk_rows = max(1, self.config.head_chunk // parts.vocab)
         else:
-            states, logits = model(**inputs).logits, _as_they_are
+            states, logits, frozen = model(**inputs).logits, _as_they_are, False
             chunk_rows = max(1, self.config.head_chunk // states.shape[-1])
         if states.shape[:2] != batch.token_ids.shape:
             raise ModelError(
@@ -138,7 +140,7 @@ class FlatScorer:
                 f"{tuple(batch.token_ids.shape)}: adapters that add virtual tokens (prompt "
                 "tuning) cannot be scored, use LoRA"
             )
-        return _at_occurrences(states, logits, batch, chunk_rows, entropy)
+        return _at_occurrences(states, logits, batch, chunk_rows, entropy, frozen=frozen)
 
 
 def _as_they_are(logits: Tensor) -> Tensor:
@@ -146,12 +148,18 @@ def _as_they_are(logits: Tensor) -> Tensor:
 
 
 def _at_occurrences(
-    states_BND: Tensor, logits: Logits, batch: MicroBatch, chunk_rows: int, entropy: EntropyUse
+    states_BND: Tensor,
+    logits: Logits,
+    batch: MicroBatch,
+    chunk_rows: int,
+    entropy: EntropyUse,
+    *,
+    frozen: bool,
 ) -> Scores:
     """Make logits where a target needs them, and gather the results back to occurrences."""
     device = states_BND.device
     needed = states_BND.flatten(0, 1)[batch.head_node.to(device)]
-    logprobs, entropies = score_heads(needed, logits, batch, chunk_rows, entropy)
+    logprobs, entropies = score_heads(needed, logits, batch, chunk_rows, entropy, frozen=frozen)
     edge = batch.edge.to(device)
     if entropy == "none":
         return Scores(logprobs=logprobs[edge], entropy=entropies)

@@ -2,21 +2,34 @@
 
 `use` gives a model one attention function, which does what SDPA does until a pass comes with a mask
 that is a plan (`Planned`): then the plan attends, and computes what is needed and nothing else. On
-CPUs it also exchanges linear layers, norms and the decoder layers of small models for ones that are
-faster there, and keeps freed memory. Nothing changes a number by more than rounding; which of them
-act depends on the machine, never on a clock.
+CPUs it also exchanges linear layers, adapters and norms for ones that are faster there, and keeps
+freed memory. `use_steps` exchanges decoder layers for ones that take steps of sampling in fewer
+operations, from copies of their weights. Nothing changes a number by more than rounding; which of
+them act depends on the machine, never on a clock.
 """
 
 from transformers import PreTrainedModel
 
-from turnwise.kernels import layers, linear, norm
+from turnwise.kernels import linear, lora, norm
 from turnwise.kernels.attention import ATTENTION, BY_HAND, Planned, set_attention
 from turnwise.kernels.decode import DecodePlan
 from turnwise.kernels.flex import FlexPlan
+from turnwise.kernels.layers import drop_copies
+from turnwise.kernels.layers import use as use_steps
 from turnwise.kernels.memory import keep_freed_memory
 from turnwise.kernels.tree import TreePlan
 
-__all__ = ["ATTENTION", "BY_HAND", "DecodePlan", "FlexPlan", "Planned", "TreePlan", "use"]
+__all__ = [
+    "ATTENTION",
+    "BY_HAND",
+    "DecodePlan",
+    "FlexPlan",
+    "Planned",
+    "TreePlan",
+    "drop_copies",
+    "use",
+    "use_steps",
+]
 
 
 def use(model: PreTrainedModel) -> None:
@@ -27,7 +40,6 @@ def use(model: PreTrainedModel) -> None:
     keep_freed_memory()
     for module in model.modules():
         norm.use(module)
+        lora.use(module)
         if linear.worth_it():
             linear.use(module)
-    for module in model.modules():
-        layers.use(module)

@@ -12,22 +12,21 @@ Shapes: N rows, H query heads, K key-value heads, D width of a head; E width of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from turnwise.kernels import linear, norm
+from turnwise.kernels import linear, lora, norm
 from turnwise.kernels.attention import Planned
 from turnwise.kernels.decode import DecodePlan
 
-LARGEST = 1 << 22
-"""Weights of a layer above which its products take longer than calling them does, and a second
-copy of them costs more than it gives."""
 TOLERANCE = 1e-5
 """Largest difference from the layer's own output, whose size is about 1."""
+Versions: TypeAlias = tuple[tuple[int, int] | float, ...]
+"""Where tensors are and how often they were written, and the scales of adapters."""
 PROJECTIONS = ("q_proj", "k_proj", "v_proj")
 GATES = ("gate_proj", "up_proj")
 
@@ -39,7 +38,7 @@ class Joined:
     `query_key` [H + K, D] are the weights of the norms of queries and keys, or None.
     """
 
-    versions: tuple[tuple[int, int], ...]
+    versions: Versions
     projections: linear.Packed
     query_key: Tensor | None
     epsilon: float
@@ -137,35 +136,40 @@ def _turn(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 def joined_of(layer: Any) -> Joined | None:
     """Return the layer's joined weights, made anew if one has changed; None if it has none now.
 
-    So it is where adapters have taken the place of a projection.
+    So it is where something other than a linear layer, or one with a plain adapter, has taken the
+    place of a projection.
     """
     attention, block = layer.self_attn, layer.mlp
     modules = [getattr(attention, name) for name in PROJECTIONS]
     modules += [getattr(block, name) for name in GATES]
     modules += [attention.o_proj, block.down_proj]
-    if not all(type(module) in (nn.Linear, linear.Linear) for module in modules):
+    found = [lora.weights_of(module) for module in modules]
+    weights = [one for one in found if one is not None]
+    if len(weights) < len(modules):
         return None
-    parts = [module.weight for module in modules]
-    parts += [module.bias for module in modules if module.bias is not None]
+    parts = [part for one in weights for part in one.parts]
     if hasattr(attention, "q_norm"):
         parts += [attention.q_norm.weight, attention.k_norm.weight]
-    versions = tuple((part.data_ptr(), part._version) for part in parts)
+    versions = (
+        *((part.data_ptr(), part._version) for part in parts),
+        *(one.scale for one in weights),
+    )
     joined = vars(layer).get("_joined")
     if joined is None or joined.versions != versions:
-        joined = layer._joined = _join(attention, modules, versions)
+        joined = layer._joined = _join(attention, weights, versions)
     return joined
 
 
-def _join(attention: Any, modules: list[Any], versions: tuple[tuple[int, int], ...]) -> Joined:
+def _join(attention: Any, weights: list[lora.Weights], versions: Versions) -> Joined:
     """Return copies of a layer's weights, side by side."""
-    three, gates, (output, down) = modules[:3], modules[3:5], modules[5:]
+    three, gates, (output, down) = weights[:3], weights[3:5], weights[5:]
     query_key, epsilon = None, 0.0
     if hasattr(attention, "q_norm"):
         width, norms = attention.head_dim, (attention.q_norm, attention.k_norm)
-        weights = [one.weight + norm.offset_of(one) for one in norms]
-        counts = [module.out_features // width for module in three[:2]]
+        scales = [one.weight + norm.offset_of(one) for one in norms]
+        counts = [one.base.out_features // width for one in three[:2]]
         query_key = torch.cat(
-            [weight.expand(count, width) for weight, count in zip(weights, counts, strict=True)]
+            [scale.expand(count, width) for scale, count in zip(scales, counts, strict=True)]
         ).detach()
         epsilon = norm.epsilon_of(attention.q_norm)
     return Joined(
@@ -173,15 +177,16 @@ def _join(attention: Any, modules: list[Any], versions: tuple[tuple[int, int], .
         projections=_side_by_side(three),
         query_key=query_key,
         epsilon=epsilon,
-        output=linear.Packed(output.weight, output.bias),
+        output=linear.Packed(output.whole(), output.base.bias),
         gates=_side_by_side(gates),
-        down=linear.Packed(down.weight, down.bias),
+        down=linear.Packed(down.whole(), down.base.bias),
     )
 
 
-def _side_by_side(modules: list[Any]) -> linear.Packed:
-    bias = None if modules[0].bias is None else torch.cat([module.bias for module in modules])
-    return linear.Packed(torch.cat([module.weight for module in modules]), bias)
+def _side_by_side(weights: list[lora.Weights]) -> linear.Packed:
+    biases = [one.base.bias for one in weights if one.base.bias is not None]
+    bias = torch.cat(biases) if biases else None
+    return linear.Packed(torch.cat([one.whole() for one in weights]), bias)
 
 
 class _Nothing:
@@ -205,14 +210,35 @@ class _Overheard:
         return self._plan.attend(module, query, key, value, **asked)
 
 
-def use(module: nn.Module) -> bool:
-    """Let `module` take steps so if that gives its own numbers; return whether it does."""
+def use(model: nn.Module, copy_bytes: int) -> bool:
+    """Let the layers of `model` take steps so where that gives their own numbers.
+
+    Nothing is done if copies of all their weights take more than `copy_bytes`. Returns whether some
+    layers do.
+    """
+    fit = [module for module in model.modules() if _may_fit(module)]
+    size = sum(p.numel() * p.element_size() for module in fit for p in module.parameters())
+    used = [_use(module) for module in fit if size <= copy_bytes]
+    return any(used)
+
+
+def drop_copies(model: nn.Module) -> None:
+    """Free the copies of weights; they are made again when they are needed."""
+    layers: list[Any] = [module for module in model.modules() if isinstance(module, Layer)]
+    for layer in layers:
+        layer._joined = None
+
+
+def _may_fit(module: nn.Module) -> bool:
+    """Whether `module` is called a decoder layer, all in float32 on the CPU."""
+    named = type(module).__name__.endswith("DecoderLayer")
+    return named and all(p.dtype == torch.float32 and not p.is_cuda for p in module.parameters())
+
+
+def _use(module: nn.Module) -> bool:
     own = type(module)
-    if issubclass(own, Layer) or not own.__name__.endswith("DecoderLayer"):
-        return False
-    weights = [p for p in module.parameters() if p.dtype == torch.float32 and not p.is_cuda]
-    if sum(p.numel() for p in weights) > LARGEST or len(weights) < len([*module.parameters()]):
-        return False
+    if issubclass(own, Layer):
+        return True
     try:
         with torch.no_grad():
             difference = _difference(module)
@@ -256,4 +282,5 @@ def _difference(layer: Any) -> float:
     )
     layer._asked = overheard.asked  # scale, soft-cap and window, wherever the model keeps them
     found = step(layer, joined, hidden, plan, _Nothing(), angles.cos(), angles.sin())
+    layer._joined = None
     return float((found - expected).abs().max() / expected.abs().max().clamp(min=1.0))

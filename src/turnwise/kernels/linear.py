@@ -24,6 +24,8 @@ _ROWS = 32
 """Rows for which packed weights are best; others can be multiplied with them too."""
 _FEW = 16
 """Rows below which a product is not worth the call's own cost."""
+_LARGE = 1 << 20
+"""Weights from which few rows are best multiplied with packed ones, on processors of any maker."""
 
 
 class Linear(nn.Linear):
@@ -66,8 +68,13 @@ def multiply(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     return _MULTIPLY(input, weight, bias, "none", [], "")
 
 
+def product(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return the same by whichever library is faster here."""
+    return (multiply if worth_it() else F.linear)(input, weight, bias)
+
+
 class Packed:
-    """A linear layer's product with few rows, of weights in the order that the library reads.
+    """A linear layer's product with few rows, of weights in the order that oneDNN reads.
 
     A copy of the weights as they were. Without gradients.
     """
@@ -75,12 +82,14 @@ class Packed:
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         weight = weight.detach()
         self.outputs = weight.shape[0]
-        self._weight = _REORDER(weight.contiguous(), _ROWS) if worth_it() else weight.clone()
+        one_dnn = worth_it() or (weight.numel() >= _LARGE and _has_one_dnn())
+        self._multiply = multiply if one_dnn else F.linear
+        self._weight = _REORDER(weight.contiguous(), _ROWS) if one_dnn else weight.clone()
         self._bias = None if bias is None else bias.detach().clone()
 
     def __call__(self, input: Tensor) -> Tensor:
         """Return `input` [..., I] times the weights, plus the bias, [..., O]."""
-        return (multiply if worth_it() else F.linear)(input, self._weight, self._bias)
+        return self._multiply(input, self._weight, self._bias)
 
 
 def outer(gradient: Tensor, input: Tensor, weight: Tensor) -> Tensor:
@@ -94,18 +103,27 @@ def outer(gradient: Tensor, input: Tensor, weight: Tensor) -> Tensor:
     return found.to_dense()
 
 
+def _has_one_dnn() -> bool:
+    return torch.backends.mkldnn.is_available() and platform.machine() in ("x86_64", "AMD64")
+
+
 @cache
 def worth_it() -> bool:
     """Whether float32 products are faster by oneDNN here: a property of the machine, not a clock's.
 
     Equal machines must decide alike, as sums in another order give other last bits.
     """
-    if not torch.backends.mkldnn.is_available() or platform.machine() not in ("x86_64", "AMD64"):
+    if not _has_one_dnn():
         return False
     try:
         return "GenuineIntel" not in Path("/proc/cpuinfo").read_text()
     except OSError:
         return "intel" not in platform.processor().lower()
+
+
+def is_plain(module: nn.Module) -> bool:
+    """Whether `module` is a linear layer and nothing else."""
+    return type(module) in (nn.Linear, Linear)
 
 
 def use(module: nn.Module) -> bool:

@@ -10,7 +10,8 @@ import ctypes
 from functools import cache
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
-_NEVER = 2**31 - 1
+_NEVER = -1
+"""No number is: the largest that fits is 2 GiB, of which a large model frees more at every step."""
 
 
 @cache
