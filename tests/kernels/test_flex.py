@@ -44,7 +44,7 @@ def test_blocks_hold_exactly_the_pairs(forest):
 
 
 @pytest.mark.parametrize("window", [None, 1, 60, 200, 1000])
-@pytest.mark.parametrize("softcap", [None, 2.0])
+@pytest.mark.parametrize("softcap", [None, 2.0, 7.0])
 @given(forest=forests())
 @settings(max_examples=8, deadline=None)
 def test_attention_is_that_of_all_pairs(window, softcap, forest):

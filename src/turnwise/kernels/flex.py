@@ -76,7 +76,7 @@ class FlexPlan:
             query,
             key,
             value,
-            score_mod=None if softcap is None else _capped(softcap),
+            score_mod=None if softcap is None else _capped(softcap, query.device),
             block_mask=self._mask(query.device, window),
             scale=scale,
             enable_gqa=query.shape[1] != key.shape[1],
@@ -125,9 +125,11 @@ def _listed(wanted: BoolArray, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 @cache
-def _capped(softcap: float) -> Callable[..., Tensor]:
+def _capped(softcap: float, device: torch.device) -> Callable[..., Tensor]:
+    cap = torch.tensor(softcap, device=device)  # of a second number, the compiler makes a symbol
+
     def capped(score: Tensor, batch: Tensor, head: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        return softcap * torch.tanh(score / softcap)
+        return cap * torch.tanh(score / cap)
 
     return capped
 

@@ -184,7 +184,7 @@ def _join(attention: Any, weights: list[lora.Weights], versions: Versions) -> Jo
 
 
 def _side_by_side(weights: list[lora.Weights]) -> linear.Packed:
-    biases = [one.base.bias for one in weights if one.base.bias is not None]
+    biases: list[Tensor] = [one.base.bias for one in weights if one.base.bias is not None]
     bias = torch.cat(biases) if biases else None
     return linear.Packed(torch.cat([one.whole() for one in weights]), bias)
 
