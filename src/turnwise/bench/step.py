@@ -22,7 +22,7 @@ from turnwise.bench.counting import Shape, distinct, row_by_row
 from turnwise.bench.side import Side
 from turnwise.bench.works import Words, Work, count_words, make_model, make_rows
 from turnwise.bench.worlds import talk_of, words_of
-from turnwise.errors import ConfigError, TrainingError
+from turnwise.errors import ConfigError, RunError, TrainingError
 
 WARM = 2
 AGREEMENT = 1e-4
@@ -38,7 +38,8 @@ class StepResult:
     quartiles; by part of the step likewise. It is `counted`, the ratio of operations that the two
     ways of laying out a step demand, times `efficiency`, that of operations a second. `gradient` is
     the relative difference of the two first gradients; `settings` say how TRL was run, the fastest
-    of those `tried`. `operations` are a second's, of ours.
+    of those `tried` (None: it ended, mostly for want of memory). `operations` are a second's, of
+    ours.
     """
 
     work: str
@@ -54,7 +55,7 @@ class StepResult:
     gradient: float
     peak_mb: dict[str, float]
     settings: dict[str, Any]
-    tried: dict[str, float]
+    tried: dict[str, float | None]
     metrics: dict[str, float]
 
     def as_dict(self) -> dict[str, Any]:
@@ -75,7 +76,7 @@ def compare(
     Raises:
         ConfigError: if TRL is not installed.
         TrainingError: if the two first gradients differ: then it is not the same mathematics.
-        RunError: if a trainer's process ends.
+        RunError: if our process ends, or TRL's in every way it is tried.
     """
     if find_spec("trl") is None:
         raise ConfigError("TRL is not installed: pip install 'turnwise[bench]'")
@@ -86,18 +87,8 @@ def compare(
         ours = stack.enter_context(_side("ours", settings, folder, threads))
         told = ours.ask("gradients")
         note(f"{work.name}: {told['scorer']}; {told['engine']}")
-        tried: dict[str, float] = {}
-        best: tuple[float, Mapping[str, Any]] | None = None
-        for way in _ways(work):
-            name = ", ".join(f"{key} {value}" for key, value in way.items())
-            with _side("theirs", settings | way, folder, threads) as side:
-                side.ask("step")
-                tried[name] = side.ask("step")["seconds"]
-            note(f"{work.name}: TRL by {name}: {tried[name]:.2f} s")
-            if best is None or tried[name] < best[0]:
-                best = (tried[name], way)
-        assert best is not None
-        theirs = stack.enter_context(_side("theirs", settings | best[1], folder, threads))
+        way, tried = _fastest(work, settings, folder, threads, note)
+        theirs = stack.enter_context(_side("theirs", {**settings, **way}, folder, threads))
         theirs.ask("gradients")
         gradient = gradient_difference(first)
         note(f"{work.name}: first gradients differ by {gradient:.1e} of their length")
@@ -115,7 +106,37 @@ def compare(
             b.append(theirs.ask("step"))
             note(f"{work.name}: ours {a[-1]['seconds']:.3f} s, TRL {b[-1]['seconds']:.3f} s")
         shape = Shape.of(folder / "model")
-    return _result(work, shape, a, b, gradient, dict(best[1]), tried)
+    return _result(work, shape, a, b, gradient, dict(way), tried)
+
+
+def _fastest(
+    work: Work,
+    settings: Mapping[str, Any],
+    folder: Path,
+    threads: int,
+    note: Callable[[str], None],
+) -> tuple[Mapping[str, Any], dict[str, float | None]]:
+    """Take two steps by TRL in every way; return the fastest, and the second step of each."""
+    tried: dict[str, float | None] = {}
+    taken: list[tuple[float, Mapping[str, Any]]] = []
+    failure: RunError | None = None
+    for way in _ways(work):
+        name = ", ".join(f"{key} {value}" for key, value in way.items())
+        try:
+            with _side("theirs", {**settings, **way}, folder, threads) as side:
+                side.ask("step")
+                seconds = side.ask("step")["seconds"]
+        except RunError as error:
+            tried[name], failure = None, error
+            note(f"{work.name}: TRL by {name} ended")
+            continue
+        tried[name] = seconds
+        taken.append((seconds, way))
+        note(f"{work.name}: TRL by {name}: {seconds:.2f} s")
+    if not taken:
+        assert failure is not None
+        raise failure
+    return min(taken, key=lambda one: one[0])[1], tried
 
 
 def alone(
@@ -215,7 +236,7 @@ def _result(
     theirs: Sequence[Mapping[str, Any]],
     gradient: float,
     settings: dict[str, Any],
-    tried: dict[str, float],
+    tried: dict[str, float | None],
 ) -> StepResult:
     ratios = {
         part: sorted(t[part] / o[part] for o, t in zip(ours, theirs, strict=True)) for part in PARTS

@@ -99,7 +99,7 @@ _WORKS = (
         prompt_tokens=256,
         completion_tokens=64,
         lora=True,
-        micro_rows=(8, 4),
+        micro_rows=(4, 8, 2),
         goal=2.2,
     ),
     Work(
