@@ -27,6 +27,8 @@ from turnwise.errors import ConfigError, RunError, TrainingError
 WARM = 2
 AGREEMENT = 1e-4
 """Largest difference of the two first gradients, as a share of their length."""
+HOPELESS = 3.0
+"""Times the best step that a way's first one may take and still be tried again, warm."""
 PARTS = ("seconds", "sampling", "update")
 
 
@@ -116,7 +118,10 @@ def _fastest(
     threads: int,
     note: Callable[[str], None],
 ) -> tuple[Mapping[str, Any], dict[str, float | None]]:
-    """Take two steps by TRL in every way; return the fastest, and the second step of each."""
+    """Take two steps by TRL in every way; return the fastest, and the second step of each.
+
+    Where the first takes more than `HOPELESS` times the best, it is the only one.
+    """
     tried: dict[str, float | None] = {}
     taken: list[tuple[float, Mapping[str, Any]]] = []
     failure: RunError | None = None
@@ -124,8 +129,9 @@ def _fastest(
         name = ", ".join(f"{key} {value}" for key, value in way.items())
         try:
             with _side("theirs", {**settings, **way}, folder, threads) as side:
-                side.ask("step")
                 seconds = side.ask("step")["seconds"]
+                if not taken or seconds <= HOPELESS * min(taken, key=_seconds)[0]:
+                    seconds = side.ask("step")["seconds"]
         except RunError as error:
             tried[name], failure = None, error
             note(f"{work.name}: TRL by {name} ended")
@@ -136,7 +142,11 @@ def _fastest(
     if not taken:
         assert failure is not None
         raise failure
-    return min(taken, key=lambda one: one[0])[1], tried
+    return min(taken, key=_seconds)[1], tried
+
+
+def _seconds(taken: tuple[float, Mapping[str, Any]]) -> float:
+    return taken[0]
 
 
 def alone(
