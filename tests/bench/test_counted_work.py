@@ -121,6 +121,9 @@ def test_the_count_of_operations_is_that_of_its_parts(name):
     assert distinct(work, shape).sampling == 2 * tokens
     assert distinct(work, shape).update == 2 * tokens * (2 if work.lora else 3)
     assert row_by_row(work, shape).update > distinct(work, shape).update
+    cached = row_by_row(work, shape, cached=True).sampling
+    assert cached == 2 * work.episodes * (work.row_tokens - 1)
+    assert (cached == row_by_row(work, shape).sampling) == (work.turns == 1)
 
 
 def test_a_run_of_tokens_sees_all_before_it():

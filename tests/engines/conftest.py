@@ -97,13 +97,19 @@ class Weights:
 
 
 @pytest.fixture(scope="session")
-def models():
+def make_model():
+    """`make_model(name)`: a fresh one."""
+    return lambda name: (CACHED | RECOMPUTED)[name]()
+
+
+@pytest.fixture(scope="session")
+def models(make_model):
     """`models(name)`: each made once."""
     made = {}
 
     def get(name):
         if name not in made:
-            made[name] = (CACHED | RECOMPUTED)[name]()
+            made[name] = make_model(name)
         return made[name]
 
     return get
@@ -116,10 +122,14 @@ def weights():
 
 @pytest.fixture
 def make_engine(models):
-    """`make_engine(name, stop_ids=..., seed=..., **options)`: an engine with one policy, main."""
+    """`make_engine(model, stop_ids=..., seed=..., **options)`: an engine with one policy, main.
 
-    def make(name="qwen3", *, stop_ids=(), context=CONTEXT, seed=0, **options):
-        policy = Weights(models(name), stop_ids=frozenset(stop_ids), context=context)
+    `model` may be a name.
+    """
+
+    def make(model="qwen3", *, stop_ids=(), context=CONTEXT, seed=0, **options):
+        model = models(model) if isinstance(model, str) else model
+        policy = Weights(model, stop_ids=frozenset(stop_ids), context=context)
         engine = LocalEngine({"main": policy}, EngineConfig(**options), seed)
         engine.policy = policy
         return engine

@@ -8,6 +8,7 @@ import torch
 
 from turnwise.engines import EngineConfig, LocalEngine, run
 from turnwise.errors import ConfigError, EngineError
+from turnwise.kernels.layers import Layer
 from turnwise.noise import token_uniforms
 from turnwise.settings import parse
 
@@ -359,6 +360,40 @@ def test_prompts_are_forgotten_when_an_iteration_ends(make_engine, tools):
         tools.ask(engine, [tools.request(PROMPT, id=tools.turn(1))])
         again = len(PROMPT) if deterministic else 1
         assert engine.metrics()["engine/prefill_tokens"] == again
+
+
+@pytest.mark.parametrize("kept", [0, 1 << 28])
+def test_little_memory_is_kept_between_iterations_and_much_is_not(
+    make_engine, tools, monkeypatch, kept
+):
+    monkeypatch.setattr("turnwise.engines.rows.KEPT_BYTES", kept)
+    engine = make_engine()
+    rows, asked = engine._lanes["main"].rows, workload(tools)
+    before = tools.ask(engine, asked)
+    assert rows._prompts.slots and rows._own.slots
+    engine.end_iteration()
+    assert bool(rows._prompts.slots and rows._own.slots) == bool(kept)
+    assert tools.ask(engine, asked) == before
+
+
+@pytest.mark.parametrize("name", ["qwen3", "qwen3-lora"])
+@pytest.mark.parametrize("megabytes", [0, 64])
+def test_copies_of_weights_are_made_where_they_fit_and_freed_with_the_iteration(
+    make_engine, make_model, tools, name, megabytes
+):
+    fresh = make_model(name)
+    engine = make_engine(fresh, copy_megabytes=megabytes)
+    asked = workload(tools, count=3)
+    expected = tools.ask(make_engine(name, cache="none"), asked)
+    found = tools.ask(engine, asked)
+    layers = [m for m in fresh.modules() if isinstance(m, Layer)]
+    assert len(layers) == (2 if megabytes else 0)
+    assert all(layer._joined is not None for layer in layers)
+    engine.end_iteration()
+    assert all(layer._joined is None for layer in layers)
+    for one, other in zip(found, expected, strict=True):
+        assert one.token_ids == other.token_ids
+        np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-4)
 
 
 def test_a_cancelled_request_leaves_its_row(make_engine, tools):

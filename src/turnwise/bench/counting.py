@@ -122,16 +122,22 @@ def distinct(work: Work, shape: Shape) -> Needed:
     return Needed(sampling=sampled.forward(shape), update=trained.training(shape, frozen=work.lora))
 
 
-def row_by_row(work: Work, shape: Shape) -> Needed:
+def row_by_row(work: Work, shape: Shape, *, cached: bool = False) -> Needed:
     """Return what is computed if every episode is a row: prompts and histories again and again.
 
-    In sampling each turn reads its whole history anew, as `generate` does for each call.
+    In sampling each turn reads its whole history anew, as `generate` does for each call, unless
+    keys and values are `cached` from turn to turn.
     """
     sampled, before = Count(tokens=0, pairs=0, heads=0), work.prompt_tokens
     for turn in range(work.turns):
-        if turn:
-            before += work.observed_tokens
-        sampled += _run(0, before) + _run(before, work.completion_tokens - 1)
+        heard = work.observed_tokens if turn else work.prompt_tokens
+        before += work.observed_tokens if turn else 0
+        last = turn == work.turns - 1
+        if cached:
+            said = work.completion_tokens - last
+            sampled += _run(before - heard, heard) + _run(before, said)
+        else:
+            sampled += _run(0, before) + _run(before, work.completion_tokens - 1)
         before += work.completion_tokens
     heads = work.turns * work.completion_tokens
     sampled = Count(tokens=sampled.tokens, pairs=sampled.pairs, heads=heads) * work.episodes

@@ -252,7 +252,8 @@ def _result(
         part: sorted(t[part] / o[part] for o, t in zip(ours, theirs, strict=True)) for part in PARTS
     }
     quarter = (len(ours) - 1) / 4
-    needed, demanded = distinct(work, shape), row_by_row(work, shape)
+    needed = distinct(work, shape)
+    demanded = row_by_row(work, shape, cached=bool(settings.get("cached")))
     ratio = {part: median(values) for part, values in ratios.items()}
     counted = {part: getattr(demanded, part) / getattr(needed, part) for part in PARTS}
     seconds = {part: median(step[part] for step in ours) for part in PARTS}
