@@ -56,7 +56,7 @@ def take_step(work: Work, budget: dict[str, int], gradients: str) -> dict[str, f
         began = time.perf_counter()
         found = first_gradients(session, plan_of(recipe))
         seconds = time.perf_counter() - began
-        counted = session.engine.metrics() | found["metrics"]
+        counted = session.take_sampling() | found["metrics"]
     torch.save(found["gradients"], gradients)
     return {
         "seconds": seconds,

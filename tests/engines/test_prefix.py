@@ -71,6 +71,16 @@ def test_the_budget_is_kept():
     assert len(nothing) == 0
 
 
+def test_what_is_longer_than_the_budget_is_not_remembered_and_shorter_is():
+    layers = slots(4, 12)
+    store = PrefixStore(5 * 2 * 4)
+    store.save(layers, [((1, 2, 3, 4, 5, 6), 0, 0), ((1, 2, 3), 1, 0)])
+    assert len(store) == 0
+    store.make_room([(1, 2, 3, 4, 5, 6)])
+    store.save(layers, [((1, 2, 3), 1, 0)])
+    assert len(store) == 3
+
+
 def test_what_is_used_outlives_what_is_not():
     layers = slots(4, 12)
     store = PrefixStore(10 * 2 * 4)

@@ -130,6 +130,9 @@ class PrefixStore:
         """
         if not self._full:
             return
+        if not self._count:  # what did not fit in would not fit into an empty store
+            self._full = False
+            return
         known = [self.match(tokens) for tokens in coming]
         used = len(np.unique(np.concatenate(known))) if known else 0
         if 2 * used > self._count:
