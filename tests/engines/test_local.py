@@ -188,6 +188,18 @@ def test_prompts_that_begin_alike_are_computed_once_from_where_they_differ(make_
     assert engine.metrics()["engine/prefill_tokens"] == 42 + 9
 
 
+def test_prompts_that_are_done_with_are_not_read_again(make_engine, tools):
+    engine = make_engine()
+    rows = engine._lanes["main"].rows
+    for turn in range(3):
+        asked = [
+            tools.request(prompt, id=tools.turn(i, turn))
+            for i, prompt in enumerate(prompts(6, seed=turn))
+        ]
+        tools.ask(engine, asked)
+        assert len(rows._prompt_lengths) == 6
+
+
 def test_remembered_prompts_are_bounded_by_the_budget(make_engine, tools):
     engine = make_engine(prefix_megabytes=1)
     store = engine._lanes["main"].rows._store

@@ -31,6 +31,8 @@ AREA = 1 << 22
 """Most query-key pairs of one pass over prompts."""
 WORTH_WAITING = 256
 """Tokens that must be saved before prompts wait for others that begin like them."""
+GAPS = 8
+"""One gap in so many prompts is left open."""
 KEPT_BYTES = 256 << 20
 """Memory of slots that is kept from one iteration to the next on a CPU."""
 SHARED = 16
@@ -119,7 +121,7 @@ class CachedRows:
         order: list[int] = []
         logits: list[Tensor] = []
         self._store.make_room(prompts)
-        self._drop_prompts(len(prompts))
+        self._drop_prompts()
         waiting = self._waiting(prompts)
         for wave in (sorted(set(range(len(prompts))) - waiting), sorted(waiting)):
             known = {i: self._store.match(prompts[i][:-1]) for i in wave}
@@ -193,10 +195,13 @@ class CachedRows:
         """Return a layer's keys and values of all prompts in use."""
         return self._prompts.seen(layer, len(self._prompt_lengths), int(self._prompt_lengths.max()))
 
-    def _drop_prompts(self, coming: int) -> None:
-        """Close the gaps that prompts without rows leave, when there are more of them than rows."""
+    def _drop_prompts(self) -> None:
+        """Close the gaps that prompts without rows leave.
+
+        Every step would read them again; few of them are not worth moving the others.
+        """
         live, numbers = np.unique(self._prompt_of, return_inverse=True)
-        if len(self._prompt_lengths) + coming <= 2 * (len(live) + coming):
+        if GAPS * (len(self._prompt_lengths) - len(live)) <= len(live):
             return
         lengths = self._prompt_lengths[live]
         if len(live):
