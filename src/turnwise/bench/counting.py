@@ -128,13 +128,12 @@ def row_by_row(work: Work, shape: Shape, *, cached: bool = False) -> Needed:
     In sampling each turn reads its whole history anew, as `generate` does for each call, unless
     keys and values are `cached` from turn to turn.
     """
-    sampled, before = Count(tokens=0, pairs=0, heads=0), work.prompt_tokens
+    sampled, before = Count(tokens=0, pairs=0, heads=0), 0
     for turn in range(work.turns):
         heard = work.observed_tokens if turn else work.prompt_tokens
-        before += work.observed_tokens if turn else 0
-        last = turn == work.turns - 1
+        before += heard
         if cached:
-            said = work.completion_tokens - last
+            said = work.completion_tokens - (turn == work.turns - 1)
             sampled += _run(before - heard, heard) + _run(before, said)
         else:
             sampled += _run(0, before) + _run(before, work.completion_tokens - 1)

@@ -23,6 +23,7 @@ from turnwise.engines.batch import Batch
 from turnwise.engines.cache import SlotCache
 from turnwise.engines.passes import HeadAtLast, Model, Pass
 from turnwise.kernels.attention import Plan
+from turnwise.kernels.lora import only_adds
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -221,7 +222,7 @@ def _alike(one: Model, other: Model) -> bool:
     layers = _lora_layers(one), _lora_layers(other)
     if not layers[0] or layers[0].keys() != layers[1].keys():
         return False
-    if not all(_plain(layer) for some in layers for layer in some.values()):
+    if not all(only_adds(layer) for some in layers for layer in some.values()):
         return False
     mine, theirs = dict(one.named_parameters()), dict(other.named_parameters())
     rest = {name for name in mine | theirs if ".lora_A." not in name and ".lora_B." not in name}
@@ -232,8 +233,3 @@ def _lora_layers(model: Model) -> dict[str, Any]:
     return {
         name: module for name, module in model.named_modules() if isinstance(module, LoraLinear)
     }
-
-
-def _plain(layer: Any) -> bool:
-    """Whether a layer adds B A x and nothing else."""
-    return not (layer.merged or layer.disable_adapters or layer.lora_variant)

@@ -210,16 +210,16 @@ class _Overheard:
         return self._plan.attend(module, query, key, value, **asked)
 
 
-def use(model: nn.Module, copy_bytes: int) -> bool:
+def use(model: nn.Module, copy_bytes: int) -> None:
     """Let the layers of `model` take steps so where that gives their own numbers.
 
-    Nothing is done if copies of all their weights take more than `copy_bytes`. Returns whether some
-    layers do.
+    Nothing is done if copies of all their weights take more than `copy_bytes`.
     """
     fit = [module for module in model.modules() if _may_fit(module)]
     size = sum(p.numel() * p.element_size() for module in fit for p in module.parameters())
-    used = [_use(module) for module in fit if size <= copy_bytes]
-    return any(used)
+    if size <= copy_bytes:
+        for module in fit:
+            _use(module)
 
 
 def drop_copies(model: nn.Module) -> None:
@@ -235,19 +235,17 @@ def _may_fit(module: nn.Module) -> bool:
     return named and all(p.dtype == torch.float32 and not p.is_cuda for p in module.parameters())
 
 
-def _use(module: nn.Module) -> bool:
+def _use(module: nn.Module) -> None:
     own = type(module)
     if issubclass(own, Layer):
-        return True
+        return
     try:
         with torch.no_grad():
             difference = _difference(module)
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):  # of another kind
-        return False
-    if difference > TOLERANCE:
-        return False
-    module.__class__ = type(own.__name__, (Layer, own), {})
-    return True
+        return
+    if difference <= TOLERANCE:
+        module.__class__ = type(own.__name__, (Layer, own), {})
 
 
 def _difference(layer: Any) -> float:

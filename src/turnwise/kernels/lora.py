@@ -77,6 +77,11 @@ class _Product(torch.autograd.Function):
         return for_input, None, None, for_down, for_up, None
 
 
+def only_adds(layer: Any) -> bool:
+    """Whether a LoRA layer adds its adapters' products to that of its weights, and nothing else."""
+    return not (layer.merged or layer.disable_adapters or layer.lora_variant)
+
+
 def adapter_of(layer: Any) -> Adapter | None:
     """Return what acts in a LoRA layer beside frozen weights in float32, if nothing else does.
 
@@ -84,7 +89,7 @@ def adapter_of(layer: Any) -> Adapter | None:
     a plain linear layer.
     """
     base = layer.base_layer
-    if layer.merged or layer.disable_adapters or layer.lora_variant or not linear.is_plain(base):
+    if not only_adds(layer) or not linear.is_plain(base):
         return None
     names = [name for name in layer.active_adapters if name in layer.lora_A]
     if len(names) != 1:
