@@ -1,0 +1,167 @@
+"""The calls of Linux that Python has no words for: namespaces, mounts, capabilities, Landlock.
+
+Owns their numbers and structures, by processor. Each function is one call and raises an `OSError`
+that names it. Decides nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MACHINES = {"x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+MACHINE = MACHINES.get(platform.machine(), "")
+"""The processor's name, if its calls are known here; or nothing."""
+
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND = 1, 2, 4, 32, 4096
+MS_REC, MS_PRIVATE = 16384, 1 << 18
+MNT_DETACH = 2
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
+PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
+AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE = -100, 0x1000, 0x8000
+MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV = 1, 2, 4
+
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+_CAPSET = {"x86_64": 126, "aarch64": 91}
+_MOUNT_SETATTR = 442
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc_with_lock = ctypes.PyDLL(None)
+
+
+def _checked(name: str, result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+    return result
+
+
+def _call(name: str, number: int, *args: Any) -> int:
+    wide = [ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args]
+    return _checked(name, _libc.syscall(ctypes.c_long(number), *wide))
+
+
+def fork() -> int:
+    """Fork a process that has one thread; return the child's number, 0 in the child.
+
+    What `os.fork` does beyond that, for processes with several threads and for `random`, is left
+    out: it takes a child half a millisecond.
+    """
+    return _checked("fork", _libc_with_lock.fork())
+
+
+def unshare(flags: int) -> None:
+    """Leave the namespaces named by `flags` for new ones."""
+    _checked("unshare", _libc.unshare(ctypes.c_int(flags)))
+
+
+def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
+    """Mount `source` on `target`."""
+    given = [text.encode() or None for text in (source, target, kind)]
+    result = _libc.mount(*given, ctypes.c_ulong(flags), options.encode() or None)
+    _checked(f"mount {target}", result)
+
+
+def unmount(target: str) -> None:
+    """Take away what is mounted on `target`, whoever still uses it."""
+    _checked(f"umount {target}", _libc.umount2(target.encode(), ctypes.c_int(MNT_DETACH)))
+
+
+def make_read_only(target: str) -> None:
+    """Make all that is mounted on and below `target` read-only, without devices or set-user-ids."""
+    given = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, 0, 0)
+    path = ctypes.c_char_p(target.encode())
+    size = ctypes.sizeof(given)
+    _call("mount_setattr", _MOUNT_SETATTR, AT_FDCWD, path, AT_RECURSIVE, ctypes.byref(given), size)
+
+
+def pivot_root_here() -> None:
+    """Make the working directory, a mount, the root, and let go of the old one."""
+    here = ctypes.c_char_p(b".")
+    _call("pivot_root", _PIVOT_ROOT[MACHINE], here, here)
+    unmount(".")
+    os.chdir("/")
+
+
+def prctl(option: int, value: int) -> None:
+    """Set a property of this process."""
+    rest = (ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
+    _checked("prctl", _libc.prctl(ctypes.c_int(option), ctypes.c_ulong(value), *rest))
+
+
+def put_on(program: ctypes.Structure) -> None:
+    """Put this process under a filter of system calls."""
+    _checked("seccomp", _libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program)))
+
+
+def drop_capabilities() -> None:
+    """Give up all capabilities, for good where no new privileges can be had."""
+    version = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    nothing = (ctypes.c_uint32 * 6)()
+    _call("capset", _CAPSET[MACHINE], ctypes.byref(version), ctypes.byref(nothing))
+
+
+# Landlock: https://docs.kernel.org/userspace-api/landlock.html
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
+_REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+_FIRST_RIGHTS = (1 << 13) - 1
+_SPECIAL_FILES = (1 << 6) | (1 << 9) | (1 << 10) | (1 << 11)
+"""Making character devices, sockets, pipes and block devices."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Opening:
+    """What Landlock leaves open: folders that may be read, folders and files that may be written.
+
+    Example:
+        >>> Opening(readable=("/usr",), writable=("/tmp/scratch",)).readable
+        ('/usr',)
+    """
+
+    readable: tuple[str, ...]
+    writable: tuple[str, ...]
+
+
+def landlock_version() -> int:
+    """Return the version of Landlock that the kernel has; 0 if none."""
+    try:
+        return _call("landlock", _LANDLOCK_CREATE, ctypes.c_void_p(None), 0, 1)
+    except OSError:
+        return 0
+
+
+def landlock(opening: Opening) -> None:
+    """Close the file system, network ports and others' signals to this process and its children."""
+    version = landlock_version()
+    rights = _FIRST_RIGHTS
+    for since, right in ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV)):
+        rights |= right if version >= since else 0
+    ports, scopes = 3 if version >= 4 else 0, 3 if version >= 6 else 0
+    given = (ctypes.c_uint64 * 3)(rights, ports, scopes)
+    size = 24 if version >= 6 else 16 if version >= 4 else 8
+    rules = _call("landlock", _LANDLOCK_CREATE, ctypes.byref(given), size, 0)
+    read = _EXECUTE | _READ_FILE | _READ_DIR
+    _open_paths(rules, opening.readable, read)
+    _open_paths(rules, opening.writable, rights & ~_SPECIAL_FILES & ~_IOCTL_DEV)
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    _call("landlock", _LANDLOCK_RESTRICT, rules, 0)
+    os.close(rules)
+
+
+def _open_paths(rules: int, paths: Sequence[str], rights: int) -> None:
+    for path in paths:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        allowed = rights if os.path.isdir(path) else rights & (_WRITE_FILE | _READ_FILE | _TRUNCATE)
+        rule = ctypes.create_string_buffer(
+            allowed.to_bytes(8, "little") + descriptor.to_bytes(4, "little"), 12
+        )
+        _call("landlock", _LANDLOCK_ADD, rules, 1, ctypes.byref(rule), 0)
+        os.close(descriptor)
