@@ -54,6 +54,10 @@ class EngineError(TurnwiseError, RuntimeError):
     """Sampling failed, or sampler and trainer disagree beyond tolerance."""
 
 
+class SandboxError(TurnwiseError, RuntimeError):
+    """Programs cannot be isolated here, or the sandbox itself failed."""
+
+
 class TrainingError(TurnwiseError, RuntimeError):
     """Training cannot go on: non-finite losses in a row, or a failed invariant of a batch."""
 

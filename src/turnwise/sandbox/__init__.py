@@ -1,0 +1,28 @@
+"""Programs that a model wrote, run safely: a value comes back, or a named failure.
+
+Owns workers, walls and limits. Who checks an answer is outside, and what is right never comes here.
+`run`, `run_async`, `run_batch` and `run_batch_async` use one sandbox for the whole process, whose
+options `configure` sets; `Sandbox` makes another.
+"""
+
+from __future__ import annotations
+
+from turnwise.sandbox.config import SandboxConfig
+from turnwise.sandbox.pool import Sandbox
+from turnwise.sandbox.result import FailureName, Job, Limits, Result
+from turnwise.sandbox.shared import configure, run, run_async, run_batch, run_batch_async, shared
+
+__all__ = [
+    "FailureName",
+    "Job",
+    "Limits",
+    "Result",
+    "Sandbox",
+    "SandboxConfig",
+    "configure",
+    "run",
+    "run_async",
+    "run_batch",
+    "run_batch_async",
+    "shared",
+]

@@ -1,0 +1,57 @@
+"""The settings of a sandbox: how programs are kept apart from all else, and how many at once.
+
+Owns `SandboxConfig`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from turnwise.settings import Settings
+
+
+class SandboxConfig(Settings):
+    """How programs that a model wrote are run."""
+
+    backend: Literal["isolated", "subprocess", "container"] = "isolated"
+    """"isolated" lets nothing out, by means of the Linux kernel, and refuses to run where the
+    kernel does not grant them. "subprocess" has limits and no walls: for programs you trust.
+    "container" puts the workers into a container of `image`."""
+    workers: int | None = Field(default=None, ge=1)
+    """Programs that run at once; None is one for each core."""
+    preload: tuple[str, ...] = ()
+    """Modules that workers have imported before any program comes, such as "numpy". A container
+    imports them from its image."""
+    network: bool = False
+    """Whether programs may open sockets."""
+    image: str | None = None
+    """The container's image: anything with Python 3.11 or later as `python3`; "python:3.11-slim"
+    if not given."""
+    runtime: str | None = None
+    """The program that runs containers, "docker" if not given; or "podman", or a path."""
+
+    @model_validator(mode="after")
+    def _check_container(self) -> SandboxConfig:
+        for name, value in (("image", self.image), ("runtime", self.runtime)):
+            if value is not None and self.backend != "container":
+                raise ValueError(
+                    f"{name} = {value!r} does not apply to backend = {self.backend!r}: leave "
+                    f"{name} out, or take backend = 'container'"
+                )
+        return self
+
+    @field_validator("preload")
+    @classmethod
+    def _check_modules(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if not all(part.isidentifier() for part in name.split(".")):
+                raise ValueError(f"{name!r} is no module's name: give names as `import` takes them")
+        return names
+
+    @property
+    def at_once(self) -> int:
+        """How many programs run at once."""
+        return self.workers or len(os.sched_getaffinity(0))

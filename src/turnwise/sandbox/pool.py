@@ -1,0 +1,235 @@
+"""Workers, and the programs that wait for one: `Sandbox`.
+
+Owns starting workers, handing them programs and replacing those that are lost. A program's own
+failure is a `Result`; a sandbox that fails is tried again with another worker and then raises, so
+that nobody is penalised for what the machine did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import queue
+import threading
+import warnings
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+from turnwise.errors import MissingDependencyError, SandboxError
+from turnwise.sandbox.backends import BACKENDS
+from turnwise.sandbox.config import SandboxConfig
+from turnwise.sandbox.inside.wire import NotPlainError, TooLargeError, dump
+from turnwise.sandbox.link import LostError, WorkerLink
+from turnwise.sandbox.result import Job, Limits, Result
+from turnwise.settings import parse
+
+TRIES = 3
+"""How many workers may be lost with one program before that is an error."""
+LARGEST_INPUT = 64 << 20
+
+
+class Sandbox:
+    """Runs programs that a model wrote, each in a fresh process behind walls.
+
+    Workers are started by the first program, or by `start`, and stay until `close`. Any thread may
+    ask. Options are the fields of `SandboxConfig`.
+
+    Raises:
+        ConfigError: if an option is unknown or wrong.
+
+    Example:
+        >>> Sandbox(workers=3, preload=("math",)).config.at_once
+        3
+    """
+
+    def __init__(self, config: SandboxConfig | None = None, **options: Any) -> None:
+        self.config = config or parse(SandboxConfig, options, "sandbox")
+        self._jobs: queue.SimpleQueue[tuple[Job, bytes, Future[Result]] | None]
+        self._jobs = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        self.replaced = 0
+        """Workers that were lost and replaced."""
+        self.walls = ""
+        """What keeps programs in, once started: "namespaces", "landlock", "container" or "none"."""
+        _OPEN.add(self)
+
+    def start(self) -> None:
+        """Start all workers, and return when they wait for programs.
+
+        Raises:
+            SandboxError: if the kernel refuses the walls, or a module cannot be imported.
+            MissingDependencyError: if there is no program that runs containers.
+        """
+        with self._lock:
+            if self._threads:
+                return
+            _warn_once(self.config.backend)
+            first = WorkerLink(self.config)
+            self.walls = first.walls
+            links = [first, *(None for _ in range(self.config.at_once - 1))]
+            self._threads = [
+                threading.Thread(target=self._serve, args=(link,), name="sandbox", daemon=True)
+                for link in links
+            ]
+            for thread in self._threads:
+                thread.start()
+
+    def run(
+        self,
+        program: str,
+        inputs: Sequence[Any] | Mapping[str, Any] = (),
+        limits: Limits | None = None,
+        *,
+        call: str = "",
+        stdin: str = "",
+        seed: int = 0,
+    ) -> Result:
+        """Run one program to its end.
+
+        Args:
+            program: Python source.
+            inputs: plain values: the arguments of `call` by position or name, or a script's
+                variables.
+            limits: what it may use.
+            call: the function to call; "" runs a script, whose value is its variable `result`.
+            stdin: what it reads from standard input.
+            seed: seeds `random` and, if preloaded, numpy.
+
+        Raises:
+            ValueError: if an input is of another type, or too large.
+            SandboxError: if the sandbox itself fails, three times with this program; or for more
+                than one process where the kernel does not grant namespaces.
+        """
+        return self.submit(_job(program, inputs, limits, call, stdin, seed)).result()
+
+    async def run_async(
+        self,
+        program: str,
+        inputs: Sequence[Any] | Mapping[str, Any] = (),
+        limits: Limits | None = None,
+        *,
+        call: str = "",
+        stdin: str = "",
+        seed: int = 0,
+    ) -> Result:
+        """Do what `run` does, and let other coroutines go on meanwhile."""
+        job = _job(program, inputs, limits, call, stdin, seed)
+        return await asyncio.wrap_future(self.submit(job))
+
+    def run_batch(self, jobs: Iterable[Job]) -> list[Result]:
+        """Run programs side by side; return their results in their order."""
+        return [future.result() for future in [self.submit(job) for job in jobs]]
+
+    async def run_batch_async(self, jobs: Iterable[Job]) -> list[Result]:
+        """Do what `run_batch` does, and let other coroutines go on meanwhile."""
+        return list(await asyncio.gather(*[asyncio.wrap_future(self.submit(j)) for j in jobs]))
+
+    def submit(self, job: Job) -> Future[Result]:
+        """Queue a program; cancelling the future takes it out again unless it has begun."""
+        try:
+            given = job.inputs
+            given = dict(given) if isinstance(given, Mapping) else list(given)
+            inputs = dump(given, LARGEST_INPUT)
+        except (NotPlainError, TooLargeError) as cause:
+            raise ValueError(
+                f"inputs of a program: {cause}: give None, numbers, text, bytes, lists, tuples, "
+                "dicts, sets or numpy's arrays of numbers"
+            ) from None
+        self.start()
+        if job.limits.processes > 1 and self.walls == "landlock":
+            raise SandboxError(
+                f"processes = {job.limits.processes}: here programs stand behind Landlock, which "
+                "does not keep processes apart: allow unprivileged user namespaces, or take "
+                "processes = 1"
+            )
+        future: Future[Result] = Future()
+        self._jobs.put((job, inputs, future))
+        return future
+
+    def close(self) -> None:
+        """End all workers, once they have done what is queued."""
+        with self._lock:
+            threads, self._threads = self._threads, []
+        for _ in threads:
+            self._jobs.put(None)
+        for thread in threads:
+            thread.join()
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self.close()
+
+    def _serve(self, link: WorkerLink | None) -> None:
+        """Hand programs to one worker after another, as each is lost, until there are no more."""
+        while (queued := self._jobs.get()) is not None:
+            job, inputs, future = queued
+            if not future.set_running_or_notify_cancel():
+                continue
+            reason = ""
+            for _ in range(TRIES):
+                try:
+                    if link is None:
+                        link = WorkerLink(self.config)
+                    future.set_result(link.run(job, inputs))
+                    break
+                except LostError as lost:
+                    reason = str(lost)
+                    if link is not None:
+                        link.kill()
+                    link = None
+                    self.replaced += 1
+                except (SandboxError, MissingDependencyError, OSError) as error:
+                    future.set_exception(error)
+                    break
+            else:
+                future.set_exception(
+                    SandboxError(f"a program was tried {TRIES} times, and each time {reason}")
+                )
+        if link is not None:
+            link.close()
+
+
+def _job(
+    program: str,
+    inputs: Sequence[Any] | Mapping[str, Any],
+    limits: Limits | None,
+    call: str,
+    stdin: str,
+    seed: int,
+) -> Job:
+    bounds = limits or Limits()
+    return Job(program=program, inputs=inputs, limits=bounds, call=call, stdin=stdin, seed=seed)
+
+
+_OPEN: weakref.WeakSet[Sandbox] = weakref.WeakSet()
+_WARNED: set[str] = set()
+
+
+def _warn_once(backend: str) -> None:
+    warning = BACKENDS[backend].warning
+    if warning and backend not in _WARNED:
+        _WARNED.add(backend)
+        warnings.warn(warning, stacklevel=4)
+
+
+@atexit.register
+def _close_all() -> None:
+    for sandbox in list(_OPEN):
+        sandbox.close()
+
+
+def _forget_after_fork() -> None:
+    """A forked copy of this process has none of its threads: it starts workers of its own."""
+    for sandbox in list(_OPEN):
+        sandbox._threads, sandbox._lock, sandbox._jobs = [], threading.Lock(), queue.SimpleQueue()
+
+
+with suppress(AttributeError):
+    os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,0 +1,177 @@
+import json
+import os
+import shlex
+import stat
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+from turnwise.sandbox import Job, Limits, Sandbox, pool
+from turnwise.sandbox.backends import BACKENDS
+from turnwise.sandbox.config import SandboxConfig
+
+SHORT = Limits(cpu=0.3, wall=1.5, memory=64, output=1 << 16, files=1)
+ENDS = [
+    ("result = 1 + 1", "value"),
+    ("x = (", "syntax"),
+    ("1 / 0", "exception"),
+    ("while True: pass", "cpu"),
+    ("import time\ntime.sleep(99)", "timeout"),
+    ("x = bytes(10**12)", "memory"),
+    ("import os\nos.abort()", "crash"),
+    ("print('x' * 10**6)", "output"),
+    ("f = open('big', 'wb')\nwhile True: f.write(bytes(9999)); f.flush()", "output"),
+    ("i = 0\nwhile True: open(str(i), 'w').write('x' * 9999); i += 1", "output"),
+    ("result = sorted(__import__('os').listdir('.')) or 2", "value"),
+]
+
+
+@pytest.fixture(scope="module")
+def plain():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sandbox = Sandbox(backend="subprocess", workers=1)
+        sandbox.start()
+    with sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="module")
+def contained(tmp_path_factory):
+    """Workers as a container starts them, by a runtime that only does what it is told last."""
+    runtime = tmp_path_factory.mktemp("bin") / "runtime"
+    runtime.write_text(
+        f"#!{sys.executable}\n"
+        "import os, sys\n"
+        "words = sys.argv[1:]\n"
+        "mounted = dict(w.split(':')[1::-1] for w in words if w.endswith(':ro'))\n"
+        "given = dict(w.split('=') for a, w in zip(words, words[1:]) if a == '--env')\n"
+        "command = words[words.index('python3') + 1:]\n"
+        "command = [mounted.get(word, word) for word in command]\n"
+        "os.execve(sys.executable, [sys.executable, *command], given)\n"
+    )
+    runtime.chmod(runtime.stat().st_mode | stat.S_IXUSR)
+    with Sandbox(backend="container", runtime=str(runtime), workers=1) as sandbox:
+        yield sandbox
+
+
+@pytest.mark.parametrize(("program", "end"), ENDS)
+def test_limits_hold_without_walls(plain, program, end):
+    result = plain.run(program, (), SHORT)
+    assert (result.failure or "value") == end, result
+    assert plain.replaced == 0
+
+
+@pytest.mark.parametrize(("program", "end"), ENDS)
+def test_limits_hold_in_a_container(contained, program, end):
+    result = contained.run(program, (), SHORT)
+    assert (result.failure or "value") == end, result
+    assert contained.walls == "container" and contained.replaced == 0
+
+
+def test_programs_in_a_container_stand_behind_a_filter_too(contained):
+    assert contained.run("import os\nos.fork()").failure == "forbidden"
+    assert contained.run("import socket\nsocket.socket()").failure == "forbidden"
+    assert contained.run("import os\nos.kill(os.getppid(), 9)").failure == "forbidden"
+
+
+def test_what_a_container_is_given():
+    config = SandboxConfig(backend="container", runtime=sys.executable, image="mine:1")
+    words = BACKENDS["container"].command(config)
+    told = shlex.join(words)
+    for part in ("--network none", "--read-only", "--cap-drop ALL", "--user 65534:65534", "mine:1"):
+        assert part in told
+    assert "--pids-limit" in words and "no-new-privileges" in words
+    open_ = SandboxConfig(backend="container", runtime=sys.executable, network=True)
+    assert "--network" not in BACKENDS["container"].command(open_)
+
+
+def test_having_no_walls_is_said_once(monkeypatch):
+    monkeypatch.setattr(pool, "_WARNED", set())
+    with pytest.warns(UserWarning, match="does not wall them in") as told:
+        for _ in range(2):
+            with Sandbox(backend="subprocess", workers=1) as sandbox:
+                sandbox.start()
+    assert len(told) == 1
+
+
+def test_what_outlives_a_program_is_ended_without_walls(plain):
+    program = """
+import os, time
+child = os.fork()
+if child == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open("here", "w").write(str(os.getpid()))
+        time.sleep(60)
+    os._exit(0)
+while not os.path.exists("here"): time.sleep(0.01)
+result = int(open("here").read() or 0)
+"""
+    pid = plain.run(program).value
+    assert pid > 0 and not os.path.exists(f"/proc/{pid}")
+
+
+def test_scratch_is_removed_with_its_worker():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with Sandbox(backend="subprocess", workers=1) as sandbox:
+            folder = sandbox.run("import os\nresult = os.getcwd()").value
+    assert not os.path.exists(os.path.dirname(folder))
+
+
+def test_the_environment_does_not_get_in(plain, monkeypatch):
+    monkeypatch.setenv("API_TOKEN", "token-4711")
+    assert plain.run("import os\nresult = dict(os.environ)").value.get("API_TOKEN") is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with Sandbox(backend="subprocess", workers=1) as later:
+            assert "API_TOKEN" not in later.run("import os\nresult = dict(os.environ)").value
+
+
+def test_sockets_open_where_the_network_is_allowed(isolated):
+    program = "import socket\nresult = socket.socket().fileno() > 0"
+    assert isolated.run(program).failure == "forbidden"
+    with Sandbox(workers=1, network=True) as sandbox:
+        assert sandbox.run(program).value is True
+
+
+@pytest.mark.slow
+def test_soak(isolated):
+    """Memory, descriptors and processes after the last thousand are those of the first."""
+
+    def used():
+        pids = [os.getpid(), *_below(os.getpid())]
+        resident = sum(_resident(pid) for pid in pids)
+        return resident, len(os.listdir("/proc/self/fd")), len(pids)
+
+    programs = ["result = 1", "1 / 0", "import os\nos._exit(1)", "open('x', 'w').write('y')"]
+    with Sandbox(workers=2) as sandbox:
+        jobs = [Job(program=programs[i % 4]) for i in range(1000)]
+        sandbox.run_batch(jobs)
+        first = used()
+        for _ in range(4):
+            sandbox.run_batch(jobs)
+        last = used()
+        assert sandbox.replaced == 0
+    assert last[1:] == first[1:] and last[0] < 1.1 * first[0], (first, last)
+
+
+def _below(pid):
+    told = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
+    ).stdout.split()
+    children = [int(word) for word in told if os.path.exists(f"/proc/{word}")]
+    return [*children, *(p for child in children for p in _below(child))]
+
+
+def _resident(pid):
+    with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+        return int(file.read().split()[1])
+
+
+def test_first_frames_are_plain():
+    for backend in BACKENDS.values():
+        json.dumps(backend.first_frame(SandboxConfig()))

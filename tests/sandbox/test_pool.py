@@ -1,0 +1,255 @@
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from turnwise.errors import ConfigError, MissingDependencyError, SandboxError
+from turnwise.sandbox import Job, Limits, Sandbox, SandboxConfig, configure, run, shared
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+def processes_below(pid):
+    """Return all processes that descend from one."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents[int(entry.name)] = (int(words[1]), words[0])
+    found, added = {pid}, True
+    while added:
+        more = {p for p, (parent, _) in parents.items() if parent in found} - found
+        found, added = found | more, bool(more)
+    return {p: parents[p][1] for p in found - {pid} if p in parents}
+
+
+def run_apart(program, **options):
+    """Run a program of the test's in an interpreter of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        **options,
+    )
+
+
+def test_killed_workers_are_replaced(isolated):
+    with Sandbox(workers=1) as sandbox:
+        assert sandbox.run("result = 1").value == 1
+        before = processes_below(os.getpid())
+        slow = sandbox.submit(Job(program="import time\ntime.sleep(0.5)\nresult = 2"))
+        time.sleep(0.2)
+        for pid in sorted(set(processes_below(os.getpid())) - set(before)):
+            os.kill(pid, signal.SIGKILL)  # the program: its own misfortune
+        assert slow.result().failure == "crash"
+        assert sandbox.replaced == 0
+        newest = max(before)
+        os.kill(newest, signal.SIGKILL)  # the worker: tried again
+        assert sandbox.run("result = 3").value == 3
+        assert sandbox.replaced == 1
+
+
+def test_a_worker_that_dies_with_a_program_is_no_fault_of_the_programs(isolated):
+    with Sandbox(workers=1) as sandbox:
+        sandbox.start()
+        worker = max(processes_below(os.getpid()))
+        future = sandbox.submit(Job(program="import time\ntime.sleep(0.4)\nresult = 5"))
+        time.sleep(0.15)
+        os.kill(worker, signal.SIGKILL)
+        assert future.result().value == 5
+        assert sandbox.replaced == 1
+
+
+def test_nothing_is_left_when_it_is_closed(isolated):
+    before, open_before = processes_below(os.getpid()), len(os.listdir("/proc/self/fd"))
+    with Sandbox(workers=2) as sandbox:
+        sandbox.run_batch([Job(program="import threading")] * 10)
+        assert len(processes_below(os.getpid())) > len(before)
+    assert processes_below(os.getpid()) == before
+    assert len(os.listdir("/proc/self/fd")) == open_before
+
+
+def test_what_is_queued_is_done_before_it_closes(isolated):
+    sandbox = Sandbox(workers=1)
+    futures = [sandbox.submit(Job(program=f"result = {i}")) for i in range(20)]
+    sandbox.close()
+    assert [future.result().value for future in futures] == list(range(20))
+
+
+def test_a_closed_sandbox_starts_again(isolated):
+    sandbox = Sandbox(workers=1)
+    assert sandbox.run("result = 1").value == 1
+    sandbox.close()
+    assert sandbox.run("result = 2").value == 2
+    sandbox.close()
+
+
+def test_cancelled_programs_are_not_run(isolated):
+    with Sandbox(workers=1) as sandbox:
+        first = sandbox.submit(Job(program="import time\ntime.sleep(0.3)"))
+        second = sandbox.submit(Job(program="result = 1"))
+        assert second.cancel() and first.result().ok
+        assert sandbox.run("result = 2").value == 2
+
+
+def test_many_threads_may_ask(isolated):
+    found = {}
+
+    def ask(i):
+        found[i] = sandbox.run("result = inputs[0] ** 2", (i,)).value
+
+    with Sandbox(workers=2) as sandbox:
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == {i: i * i for i in range(16)}
+
+
+def test_workers_end_with_the_process_that_started_them(isolated, tmp_path):
+    program = f"""
+import os, signal
+from turnwise.sandbox import Sandbox
+sandbox = Sandbox(workers=2)
+sandbox.submit(__import__("turnwise.sandbox").sandbox.Job(program="while True: pass"))
+sandbox.run("result = 1")
+open({str(tmp_path / "pid")!r}, "w").write(str(os.getpid()))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    mark = f"TURNWISE_TEST_{os.getpid()}"
+    run_apart(program)
+    assert (tmp_path / "pid").exists(), mark
+    deadline = time.monotonic() + 10
+    inside = str(SOURCE / "turnwise/sandbox/inside")
+    while time.monotonic() < deadline:
+        orphans = [
+            p
+            for p in Path("/proc").iterdir()
+            if p.name.isdigit() and inside in _command(p) and _parent(p) == 1
+        ]
+        if not orphans:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"workers without a library: {orphans}")
+
+
+def _command(process):
+    try:
+        return (process / "cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _parent(process):
+    try:
+        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def test_a_forked_copy_has_workers_of_its_own(isolated):
+    program = """
+import os
+from turnwise.sandbox import run
+assert run("result = 1").value == 1
+pid = os.fork()
+if pid == 0:
+    os._exit(run("result = 7").value)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+assert run("result = 2").value == 2
+"""
+    done = run_apart(program)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_ordinary_user_is_enough(isolated):
+    if os.geteuid() != 0:
+        pytest.skip("this is an ordinary user already")
+    program = """
+from turnwise.sandbox import Limits, Sandbox
+with Sandbox(workers=1) as sandbox:
+    print(sandbox.run("import os\\nresult = os.getuid()").value, sandbox.walls)
+    print(sandbox.run("import os\\nos.kill(os.getppid(), 9)").failure)
+    print(sandbox.run("open('/etc/passwd')").failure, sandbox.run("open('x', 'w')").failure)
+    print(sandbox.run("import os\\nwhile True: os.fork()", (), Limits(processes=5)).failure)
+"""
+    try:
+        run_apart("import turnwise.sandbox", user=65534, group=65534, cwd="/")
+    except PermissionError:
+        pytest.skip("nobody may not run this interpreter")
+    done = run_apart(program, user=65534, group=65534, extra_groups=[], cwd="/")
+    assert done.stdout.splitlines() == [
+        "65534 namespaces",
+        "forbidden",
+        "exception None",
+        "exception",
+    ], done.stderr
+
+
+def test_where_the_kernel_refuses_one_sentence_says_so(isolated):
+    program = """
+import os
+from turnwise.sandbox.inside import kernel
+from turnwise.sandbox.inside.filters import Filter
+kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+Filter(tools=True, network=True, whole=True).put_on(os.getpid())  # no namespaces, no Landlock
+from turnwise.errors import SandboxError
+from turnwise.sandbox import Sandbox
+try:
+    Sandbox(workers=1).run("result = 1")
+except SandboxError as refused:
+    print(refused)
+"""
+    done = run_apart(program)
+    assert done.stdout.count("\n") == 1, done.stderr
+    for words in ("cannot be isolated here", "namespaces: ", "landlock: ", "'subprocess'"):
+        assert words in done.stdout
+
+
+def test_modules_that_are_not_there_are_named():
+    with pytest.raises(SandboxError, match="No module named 'nump'"):
+        Sandbox(workers=1, preload=("nump",)).start()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"backend": "isolatd"}, "'isolated'"),
+        ({"worker": 3}, "did you mean 'workers'"),
+        ({"preload": ["import os"]}, "'import os' is no module's name"),
+        ({"image": "python:3.12"}, "does not apply to backend = 'isolated'"),
+        ({"workers": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_wrong_options_are_refused(options, words):
+    with pytest.raises(ConfigError, match=words):
+        Sandbox(**options)
+
+
+def test_a_container_needs_a_program_that_runs_it():
+    with pytest.raises(MissingDependencyError, match="'no-such-runtime' is no program"):
+        Sandbox(backend="container", runtime="no-such-runtime").start()
+
+
+def test_the_shared_sandbox_takes_its_options_from_configure(isolated):
+    assert run("result = 1").value == 1
+    first = shared()
+    assert configure(first.config) is first
+    second = configure(SandboxConfig(workers=1, preload=("fractions",)))
+    try:
+        assert second is shared() is not first
+        assert run("import sys\nresult = 'fractions' in sys.modules").value is True
+        assert run("result = 1", (), Limits(steps=5)).value == 1
+    finally:
+        configure(SandboxConfig()).close()
