@@ -1,6 +1,7 @@
-"""Small models of real families, with tokenizers of bytes; tiny runs; the benchmark scripts."""
+"""Small models of real families, with tokenizers of bytes; tiny runs; scripts; sandboxes."""
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,10 @@ import torch
 import transformers as hf
 from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers, processors
 from tokenizers.models import BPE
+
+from turnwise.errors import SandboxError
+from turnwise.sandbox import Sandbox
+from turnwise.sandbox.backends import BACKENDS
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 TINY = (
@@ -104,3 +109,28 @@ def load_benchmark(name):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def isolated():
+    """A sandbox that all tests of a process use: whatever one leaves behind, the next would see."""
+    with Sandbox(workers=1, preload=("numpy",)) as sandbox:
+        try:
+            sandbox.start()
+        except SandboxError as refused:
+            pytest.skip(str(refused))
+        yield sandbox
+
+
+@pytest.fixture(scope="session")
+def landlocked():
+    """A sandbox as it is where the kernel does not grant namespaces."""
+    sandbox = Sandbox(workers=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(BACKENDS, "isolated", replace(BACKENDS["isolated"], walls=("landlock",)))
+        try:
+            sandbox.start()
+        except SandboxError as refused:
+            pytest.skip(str(refused))
+    with sandbox:
+        yield sandbox

@@ -16,6 +16,7 @@ SAYS = {
     "03_an_env_of_your_own.py": ("EnvReport(name='crossing'", "crossings never seen"),
     "04_a_real_model.py": ("after training", "asked of a new lake, it says:"),
     "05_a_gymnasium_env.py": ("EnvReport(name='gymnasium'", "optimal: arrives in 100%"),
+    "07_programs.py": ("a program, run: 7", "another: cpu, more than 0.1 s", "after training:  "),
     "06_tools.py": (
         "EnvReport(name='cups'",
         '"enum": ["red", "green", "blue"]',
@@ -50,6 +51,8 @@ def test_an_example_runs(name, tmp_path, small_model):
     if name.startswith("02"):
         before, after = (float(line.split()[2].strip(",")) for line in said.splitlines()[:2])
         assert after - before > 0.5
+    if name.startswith("07"):
+        assert float(said.split("after training: ")[1].split(",")[0]) > 0.8
     if name.startswith("03"):
         shares = {line.split(":")[0].strip(): line for line in said.splitlines()[1:]}
         percent = {who: int(line.split("for ")[1].split("%")[0]) for who, line in shares.items()}

@@ -34,6 +34,7 @@ from turnwise.runs import (
     StopSignal,
     open_sinks,
 )
+from turnwise.sections import open_sandbox
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers import (
     Plan,
@@ -66,6 +67,7 @@ def plan_of(recipe: Recipe) -> Plan:
 
 def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) -> Session:
     """Build the parts that `recipe` names, for the run in `folder`."""
+    open_sandbox(recipe.env, recipe.sandbox)
     policy = make_policy(recipe, folder.path)
     training, warmup = recipe.env.make("training"), recipe.env.make("warmup")
     judged = recipe.env.make("evaluation")

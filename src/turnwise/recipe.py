@@ -25,6 +25,7 @@ from turnwise.forest import ForestConfig
 from turnwise.losses import LossConfig
 from turnwise.policies import OptimizerConfig, PolicyConfig
 from turnwise.runs import MetricsConfig
+from turnwise.sandbox import SandboxConfig
 from turnwise.sections import CheckpointConfig, EnvChoice, EpisodeConfig, EvaluationConfig
 from turnwise.settings import Settings, parse
 from turnwise.trainers.config import GrpoConfig, RehearsalConfig, SftConfig
@@ -77,6 +78,8 @@ class Recipe(Settings):
     """Checkpoints."""
     episodes: EpisodeConfig = EpisodeConfig()
     """Recorded episodes."""
+    sandbox: SandboxConfig = SandboxConfig()
+    """How programs that the model writes are run, where the env runs any."""
     metrics: MetricsConfig = MetricsConfig()
     """Where metrics go beside `metrics.jsonl`."""
 
@@ -108,6 +111,11 @@ class Recipe(Settings):
             raise ValueError(
                 f"evaluation.target = {target}: scores of {env.name!r} are in [0, 1]: give a "
                 "number above 0 and at most 1"
+            )
+        if self.sandbox != SandboxConfig() and not env.runs_programs:
+            raise ValueError(
+                f"[sandbox] does not apply: env {env.name!r} runs no programs: leave it out, or "
+                "mark the reward function with turnwise.sandbox.runs_programs"
             )
         check_components(self.credit, (*env.components, *RUNNER_COMPONENTS))
         self._check_comparison()

@@ -28,6 +28,7 @@ from turnwise.runs import (
     Run,
     RunScores,
 )
+from turnwise.sections import open_sandbox
 from turnwise.stages import PRETRAIN, without_adapters
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers import (
@@ -83,6 +84,7 @@ def load_run(run: Path, *, overrides: Sequence[str] = (), seed: int | None = Non
     if chosen is None:
         raise RunError(f"run '{folder.path}' has no checkpoint yet: let it train first")
     checkpoints.check(chosen)
+    open_sandbox(recipe.env, recipe.sandbox)
     recipe = without_adapters(recipe) if chosen.phase == PRETRAIN else recipe
     policy = make_policy(recipe, folder.path)
     seed = recipe.seed if seed is None else seed

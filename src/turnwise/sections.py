@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from turnwise.envs.base import Env
 from turnwise.rollout import make_guarded
+from turnwise.sandbox import SandboxConfig, configure
 from turnwise.settings import Settings
 
 Phase = Literal["evaluation", "training", "warmup"]
@@ -41,6 +42,16 @@ class EnvChoice(Settings):
         """Return the env as `phase` plays it, under guard (`rollout.guarded`)."""
         extra = {"evaluation": {}, "training": self.training, "warmup": self.warmup}[phase]
         return make_guarded(self.name, self.options | extra, self.timeout)
+
+
+def open_sandbox(env: EnvChoice, config: SandboxConfig) -> None:
+    """Start the process's sandbox if `env` runs programs.
+
+    Raises:
+        SandboxError: if programs cannot be isolated as `config` asks.
+    """
+    if env.make("training").runs_programs:
+        configure(config).start()
 
 
 class EvaluationConfig(Settings):

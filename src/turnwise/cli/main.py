@@ -14,6 +14,7 @@ from rich.table import Table
 
 from turnwise.cli.bench import bench
 from turnwise.cli.options import console, one_sentence, print_json, problems, say
+from turnwise.cli.sandbox import sandbox
 
 if TYPE_CHECKING:
     from turnwise.runs import RunScores
@@ -26,6 +27,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.add_typer(bench, name="bench")
+app.add_typer(sandbox, name="sandbox")
 STOPPED = 130
 
 Sets = Annotated[

@@ -122,9 +122,10 @@ class Env(ABC, Generic[S]):
     Class attributes: `name`; `roles`; `components`, reward component -> level; `reward_timing`;
     `branching`; `scored_by`; `config_class`, the options; `files`, those of them that name a file;
     `waits`, whether `step` waits for something outside, a program or a server: then steps of
-    several episodes are made side by side on threads, and must bear it. Instances hold the options,
-    and no episode: all of an episode is in `S`. Adapters, which learn their timing and branching
-    from what they adapt, set these two on the instance.
+    several episodes are made side by side on threads, and must bear it; `runs_programs`, whether
+    it runs programs in `turnwise.sandbox`: then no run begins where that cannot be. Instances hold
+    the options, and no episode: all of an episode is in `S`. Adapters, which learn their timing and
+    branching from what they adapt, set these two on the instance.
 
     `reset`, `observe`, `step` and `score` must be written. The rest has defaults that are right for
     an env whose tasks differ by their seed, whose text shows all of the state and whose answers are
@@ -140,6 +141,7 @@ class Env(ABC, Generic[S]):
     scored_by: ClassVar[ScoredBy] = "score"
     files: ClassVar[tuple[str, ...]] = ()
     waits: bool = False
+    runs_programs: bool = False
 
     def __init__(self, config: Any = None) -> None:
         self.config = config

@@ -37,6 +37,7 @@ from turnwise.envs.base import (
 from turnwise.envs.reward_functions import TrainerState, call_functions, load_functions
 from turnwise.envs.split import share_of, split_of
 from turnwise.errors import ConfigError, DataError, EnvError
+from turnwise.sandbox import is_marked
 from turnwise.settings import Settings
 from turnwise.types import Episode, Message, MessageRole, Split, Task
 
@@ -102,6 +103,7 @@ class Rows(Env[RowState]):
         self.functions = load_functions(config.reward)
         own = dict.fromkeys(self.functions, "agent")
         self.components = own  # pyright: ignore[reportAttributeAccessIssue]
+        self.runs_programs = any(is_marked(each) for each in self.functions.values())
         self._rows = read_rows(config.path)
         self._judged = self._rows if config.eval_path is None else read_rows(config.eval_path)
 

@@ -19,7 +19,7 @@ from turnwise.credit.returns import mix_rewards
 from turnwise.engines.base import Engine
 from turnwise.engines.loop import run
 from turnwise.envs.base import Env, Settlement, Step
-from turnwise.errors import EngineError, RewardError, StuckEnvError, TurnwiseError
+from turnwise.errors import EngineError, RewardError, SandboxError, StuckEnvError, TurnwiseError
 from turnwise.rollout.seat import (
     EpisodeOver,
     Place,
@@ -145,7 +145,7 @@ class Runner:
             score = self.env.score(step.state)
         except EpisodeOver as over:
             error = over.failure
-        except EngineError as cause:
+        except (EngineError, SandboxError) as cause:
             error = Failure(kind="engine", message=str(cause))
         except StuckEnvError:  # every further episode would wait as long
             raise

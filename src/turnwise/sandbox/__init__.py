@@ -8,6 +8,7 @@ options `configure` sets; `Sandbox` makes another.
 from __future__ import annotations
 
 from turnwise.sandbox.config import SandboxConfig
+from turnwise.sandbox.marks import is_marked, runs_programs
 from turnwise.sandbox.pool import Sandbox
 from turnwise.sandbox.result import FailureName, Job, Limits, Result
 from turnwise.sandbox.shared import configure, run, run_async, run_batch, run_batch_async, shared
@@ -20,9 +21,11 @@ __all__ = [
     "Sandbox",
     "SandboxConfig",
     "configure",
+    "is_marked",
     "run",
     "run_async",
     "run_batch",
     "run_batch_async",
+    "runs_programs",
     "shared",
 ]

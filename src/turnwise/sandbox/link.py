@@ -149,7 +149,7 @@ class WorkerLink:
             self._process.wait(1.0)
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return f"its worker ended: {lines[-1][:300]}" if lines else "its worker ended"
+        return f"its worker ended: {' '.join(lines[-3:])[-300:]}" if lines else "its worker ended"
 
 
 def _paths(config: SandboxConfig) -> dict[str, str]:

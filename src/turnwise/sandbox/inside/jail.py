@@ -81,7 +81,9 @@ def enter(ways: Sequence[str], readable: Sequence[str], network: bool) -> Walls:
         try:
             if way == "namespaces":
                 return _enter_namespaces(readable, network)
-            return _enter_landlock(readable)
+            if way == "landlock":
+                return _enter_landlock(readable)
+            raise RefusedError("nothing of that name is known")
         except RefusedError as refused:
             reasons.append(f"{way}: {refused}")
     raise RefusedError("; ".join(reasons))

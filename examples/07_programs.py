@@ -1,0 +1,56 @@
+"""Train on what programs do: a reply becomes a program, is run in the sandbox, and judged by tests.
+
+    python examples/07_programs.py
+
+The model is made on the spot and knows nothing: it finds out which programs pass. With a real one,
+give prompts that ask for a program and leave `before` and `after` out: replies are then whole
+programs, or hold one in a fenced block.
+"""
+
+from __future__ import annotations
+
+import turnwise as tw
+from turnwise import rewards, sandbox
+
+WORDS = {"+": ("add", "plus", "sum"), "-": ("take", "minus", "less"), "*": ("times", "product")}
+PAIRS = ((1, 2), (3, 3), (5, 2))
+ROWS = [
+    {
+        "prompt": f"{word} {again} :",
+        "before": "def f(x, y): return x ",
+        "after": " y",
+        "tests": [
+            {"call": "f", "inputs": [x, y], "expected": {"+": x + y, "-": x - y, "*": x * y}[sign]}
+            for x, y in PAIRS
+        ],
+    }
+    for sign, words in WORDS.items()
+    for word in words
+    for again in "abcdef"
+]
+
+
+def main() -> None:
+    tried = sandbox.run("def f(x): return x + 3", (4,), call="f")
+    print(f"a program, run: {tried.value} after {tried.cpu_seconds:.3f} s")
+    stuck = sandbox.run("while True: pass", (), sandbox.Limits(cpu=0.1))
+    print(f"another: {stuck.failure}, {stuck.message}")
+
+    outcome = tw.train(
+        tw.PolicyConfig(nano={"hidden": 64, "layers": 2}),
+        ROWS,
+        reward=rewards.solves,
+        settings={
+            "trainer.iterations": 150,
+            "trainer.group_size": 16,
+            "agents.player.max_tokens": 1,
+        },
+    )
+    scores = outcome.scores
+    assert scores is not None, "stopped before the end: call again with resume_run=True"
+    print(f"before training: {scores.baselines['warmup']:.2f}")
+    print(f"after training:  {scores.score:.2f}, sampled {scores.score_sampled:.2f}")
+
+
+if __name__ == "__main__":
+    main()

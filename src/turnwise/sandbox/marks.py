@@ -1,0 +1,34 @@
+"""The mark of functions that run programs, so that a run can see to the sandbox before it begins.
+
+Owns the mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+_MARK = "turnwise_runs_programs"
+
+
+def runs_programs(function: F) -> F:
+    """Mark a reward function that runs programs in the sandbox.
+
+    Training with it takes the settings in [sandbox] and does not begin if programs cannot be
+    isolated.
+
+    Example:
+        >>> @runs_programs
+        ... def compiles(completions, **columns):
+        ...     ...
+        >>> is_marked(compiles), is_marked(len)
+        (True, False)
+    """
+    vars(function)[_MARK] = True
+    return function
+
+
+def is_marked(thing: Any) -> bool:
+    """Return whether something is marked."""
+    return hasattr(thing, _MARK)
