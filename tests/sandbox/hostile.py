@@ -170,6 +170,24 @@ result = 'nothing'
 ]
 
 SYSTEM = [
+    (
+        "signals by the owner of a pipe",
+        "forbidden",
+        """
+import fcntl
+read, write = os.pipe()
+fcntl.fcntl(read, fcntl.F_SETOWN, HOST)
+""",
+    ),
+    (
+        "signals by the owner of a pipe, of its own choice",
+        "forbidden",
+        """
+import fcntl
+read, write = os.pipe()
+fcntl.fcntl(read, 10, 9)
+""",
+    ),
     ("null pointer", "crash", "import ctypes\nctypes.string_at(0)"),
     ("trace its parent", "forbidden", "CALL(101, 16, os.getppid(), 0, 0)"),
     ("read its parent's memory", "forbidden", "CALL(310, os.getppid(), 0, 0, 0, 0, 0)"),
@@ -209,6 +227,17 @@ SYSTEM = [
 ]
 
 FILES = [
+    (
+        "folders in folders without end",
+        "output cpu exception value",
+        """
+import os
+for i in range(5000):
+    os.mkdir("x"); os.chdir("x")
+    open("y", "w").write("y")
+result = "nothing"
+""",
+    ),
     (
         "read secrets",
         "value",
@@ -321,6 +350,11 @@ NETWORK = [
 ]
 
 OUTPUT = [
+    (
+        "output that does not wait",
+        "value exception",
+        "import os\nos.set_blocking(1, False)\nos.set_blocking(2, False)\nresult = 'nothing'",
+    ),
     ("print without end", "output", "while True: print('x' * 1000)"),
     ("errors without end", "output", "import sys\nwhile True: sys.stderr.write('x' * 1000)"),
     ("one huge print", "output", "print('x' * 10**7)"),
@@ -343,6 +377,16 @@ OUTPUT = [
 ]
 
 OBJECTS = [
+    (
+        "keys of one hash",
+        "crash",
+        "import sys\nresult = {i * sys.hash_info.modulus for i in range(1, 2000)}",
+    ),
+    (
+        "keys of one hash, nested",
+        "crash",
+        "import sys\nresult = {((i * sys.hash_info.modulus,),): i for i in range(1, 800)}",
+    ),
     ("object", "exception", "result = object()"),
     (
         "pickle",

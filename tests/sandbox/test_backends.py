@@ -1,10 +1,12 @@
 import json
 import os
 import shlex
+import socket
 import stat
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 
 import pytest
 
@@ -131,11 +133,28 @@ def test_the_environment_does_not_get_in(plain, monkeypatch):
             assert "API_TOKEN" not in later.run("import os\nresult = dict(os.environ)").value
 
 
-def test_sockets_open_where_the_network_is_allowed(isolated):
+def test_sockets_open_where_the_network_is_allowed(isolated, monkeypatch):
     program = "import socket\nresult = socket.socket().fileno() > 0"
     assert isolated.run(program).failure == "forbidden"
-    with Sandbox(workers=1, network=True) as sandbox:
-        assert sandbox.run(program).value is True
+    unix = "import socket\nsocket.socket(socket.AF_UNIX)"
+    ask = """
+import socket
+with socket.create_connection(("127.0.0.1", inputs[0]), 5) as talk:
+    result = talk.recv(99)
+"""
+    for ways in (("namespaces",), ("landlock",)):
+        monkeypatch.setitem(BACKENDS, "isolated", replace(BACKENDS["isolated"], walls=ways))
+        with (
+            Sandbox(workers=1, network=True) as sandbox,
+            socket.create_server(("127.0.0.1", 0)) as server,
+        ):
+            assert sandbox.run(program).value is True
+            assert sandbox.run(unix).failure == "forbidden"
+            asked = sandbox.submit(Job(program=ask, inputs=(server.getsockname()[1],)))
+            talk, _ = server.accept()
+            talk.sendall(b"hello")
+            talk.close()
+            assert asked.result().value == b"hello"
 
 
 @pytest.mark.slow

@@ -72,6 +72,7 @@ def check_untouched(host, sandbox):
         host["server"].accept()
     after = sandbox.run("import os\nresult = (sorted(os.listdir('.')), len('abc'), sum([1, 2]))")
     assert after.ok and after.value == ([], 3, 3), after
+    assert len(sandbox.run("print('x' * 200_000)").stdout) == 200_001
     assert sandbox.run("def f(x): return x", (EXPECTED[-3:],), call="f").value == EXPECTED[-3:]
 
 

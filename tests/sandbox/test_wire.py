@@ -138,6 +138,17 @@ def test_arrays_of_objects_are_not_read():
             load(tagged)
 
 
+def test_keys_of_one_hash_are_refused_before_they_are_told_apart():
+    import sys
+
+    for value in ({i * sys.hash_info.modulus for i in range(500)}, {-1: 0, -2: 0}):
+        if len(value) > 100:
+            with pytest.raises(NotPlainError):
+                load(dump(value, 1 << 20))
+        else:
+            assert load(dump(value, 1 << 20)) == value
+
+
 def test_frames_follow_each_other():
     read, write = os.pipe()
     write_frame(write, {"a": 1}, (b"x", b"", b"yz"))

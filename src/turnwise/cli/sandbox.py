@@ -95,18 +95,23 @@ def run(
         print_json(asdict(result) | {"value": repr(result.value)})
     else:
         for text in (result.stdout, result.stderr):
-            say(text.rstrip("\n")) if text else None
+            say(_printable(text.rstrip("\n"))) if text else None
         line = f" in line {result.line}" if result.line else ""
         failed = f"{result.failure}{line}: {result.message}"
-        say(f"value: {result.value!r}" if result.ok else failed)
+        say(f"value: {result.value!r}" if result.ok else _printable(failed))
         say(f"{result.cpu_seconds:.3f} s of CPU time, {result.wall_seconds:.3f} s by the clock")
     if not result.ok:
         raise typer.Exit(1)
 
 
+def _printable(text: str) -> str:
+    """Return a program's words without what would steer the terminal."""
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
 def _opened(backend: str, preload: list[str] | None, workers: int | None) -> Sandbox:
     given: dict[str, Any] = {"backend": backend, "preload": preload or []}
-    return Sandbox(**given, **({"workers": workers} if workers else {}))
+    return Sandbox(None, **given | ({"workers": workers} if workers else {}))
 
 
 def _arguments(text: str) -> list[Any] | dict[str, Any]:

@@ -48,7 +48,7 @@ class Backend:
         """Return what a worker is told before any program."""
         return {
             "walls": list(self.walls),
-            "readable": paths_to_read(),
+            "readable": paths_to_read(config.network),
             "preload": list(config.preload),
             "network": config.network,
         }

@@ -23,7 +23,7 @@ getcwd:79:17 chdir:80:49 fchdir:81:50 getdents:78:- getdents64:217:61 mkdir:83:-
 rmdir:84:- unlink:87:- unlinkat:263:35 rename:82:- renameat:264:38 renameat2:316:276 link:86:-
 linkat:265:37 symlink:88:- symlinkat:266:36 truncate:76:45 ftruncate:77:46 fallocate:285:47
 fsync:74:82 fdatasync:75:83 flock:73:32 fadvise64:221:223 sendfile:40:71 copy_file_range:326:285
-umask:95:166 dup:32:23 dup2:33:- dup3:292:24 pipe:22:- pipe2:293:59 fcntl:72:25 poll:7:-
+umask:95:166 dup:32:23 dup2:33:- dup3:292:24 pipe:22:- pipe2:293:59 poll:7:-
 ppoll:271:73 select:23:- pselect6:270:72 epoll_create:213:- epoll_create1:291:20 epoll_ctl:233:21
 epoll_wait:232:- epoll_pwait:281:22 eventfd:284:- eventfd2:290:19 timerfd_create:283:85
 timerfd_settime:286:86 timerfd_gettime:287:87 socketpair:53:199 sendto:44:206 recvfrom:45:207
@@ -75,7 +75,8 @@ landlock_restrict_self:446:446
 """
 """Calls that no honest program makes."""
 _SPECIAL = """
-clone:56:220 kill:62:129 tgkill:234:131 prctl:157:167 ioctl:16:29 prlimit64:302:261
+fcntl:72:25 socket:41:198 clone:56:220 kill:62:129 tgkill:234:131 prctl:157:167 ioctl:16:29
+prlimit64:302:261
 """
 """Calls that are judged by their arguments."""
 
@@ -88,6 +89,10 @@ _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _THREAD, _NEW_NAMESPACES = 0x10000, 0x7E020000
 _FILE_FLAGS = (0x5450, 0x5451, 0x541B, 0x5421)
 """FIONCLEX, FIOCLEX, FIONREAD, FIONBIO."""
+_SENDERS = (8, 10, 15, 1024, 1026)
+"""F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY: they have signals sent to any process."""
+_FAMILIES = (2, 10)
+"""AF_INET and AF_INET6: a socket of UNIX may be a door to a service of this machine."""
 _HARMLESS_PROPERTIES = (3, 15, 16, 0x53564D41)
 """PR_GET_DUMPABLE, PR_SET_NAME, PR_GET_NAME, PR_SET_VMA."""
 
@@ -122,6 +127,9 @@ class Filter:
         ):
             verdicts |= {number: [(_RETURN, 0, 0, action)] for number in listed.values()}
         verdicts[special["clone"]] = _clone(tools)
+        verdicts[special["fcntl"]] = _not_among(1, _SENDERS)
+        if network:
+            verdicts[special["socket"]] = _among(0, _FAMILIES, errno.EPERM)
         verdicts[special["ioctl"]] = _among(1, _FILE_FLAGS, errno.ENOTTY)
         verdicts[special["prctl"]] = _among(0, _HARMLESS_PROPERTIES, errno.EPERM)
         always: list[Code] = [(_RETURN, 0, 0, _ALLOW)]
@@ -188,6 +196,12 @@ def _among(position: int, values: Iterable[int], otherwise: int) -> list[Code]:
     """Return a verdict that allows some values of an argument."""
     load = (_LOAD, 0, 0, _ARGUMENTS + 8 * position)
     return [load, *_one_by_one(values, _ALLOW), (_RETURN, 0, 0, _ERRNO | otherwise)]
+
+
+def _not_among(position: int, values: Iterable[int]) -> list[Code]:
+    """Return a verdict that refuses some values of an argument."""
+    load = (_LOAD, 0, 0, _ARGUMENTS + 8 * position)
+    return [load, *_one_by_one(values, _ERRNO | errno.EPERM), (_RETURN, 0, 0, _ALLOW)]
 
 
 def _clone(tools: bool) -> list[Code]:

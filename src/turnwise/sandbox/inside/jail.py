@@ -82,14 +82,14 @@ def enter(ways: Sequence[str], readable: Sequence[str], network: bool) -> Walls:
             if way == "namespaces":
                 return _enter_namespaces(readable, network)
             if way == "landlock":
-                return _enter_landlock(readable)
+                return _enter_landlock(readable, network)
             raise RefusedError("nothing of that name is known")
         except RefusedError as refused:
             reasons.append(f"{way}: {refused}")
     raise RefusedError("; ".join(reasons))
 
 
-def _enter_landlock(readable: Sequence[str]) -> Walls:
+def _enter_landlock(readable: Sequence[str], network: bool) -> Walls:
     if not kernel.landlock_version():
         raise RefusedError("the kernel has none")
     scratch = make_scratch()
@@ -97,7 +97,7 @@ def _enter_landlock(readable: Sequence[str]) -> Walls:
     readable = [path for path in readable if os.path.exists(path)]
     try:
         opening = kernel.Opening(readable=tuple(readable), writable=(scratch, *devices))
-        kernel.landlock(opening)
+        kernel.landlock(opening, network)
     except OSError as error:
         os.rmdir(scratch)
         raise RefusedError(f"{error.strerror}") from None
@@ -284,12 +284,14 @@ def _line(descriptor: int) -> str:
     return said.decode(errors="replace").strip()
 
 
-def paths_to_read() -> list[str]:
-    """Return the folders without which this interpreter and its libraries do not work."""
+def paths_to_read(network: bool) -> list[str]:
+    """Return the paths without which this interpreter and its libraries do not work."""
     packages = ("site-packages", "dist-packages")
     listed = [sys.prefix, sys.base_prefix, "/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache"]
     listed += [path for path in sys.path if os.path.basename(path) in packages]
     wanted: list[str] = []
+    if network:
+        listed += ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl/certs"]
     both = {path for p in listed for path in (os.path.abspath(p), os.path.realpath(p))}
     for path in sorted(both, key=len):
         if path != "/" and not any(path.startswith(f"{known}/") for known in wanted):

@@ -138,13 +138,18 @@ def landlock_version() -> int:
         return 0
 
 
-def landlock(opening: Opening) -> None:
-    """Close the file system, network ports and others' signals to this process and its children."""
+def landlock(opening: Opening, network: bool) -> None:
+    """Close the file system, ports and signals to others to this process and its children.
+
+    Args:
+        opening: what of the file system stays open.
+        network: whether ports do.
+    """
     version = landlock_version()
     rights = _FIRST_RIGHTS
     for since, right in ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV)):
         rights |= right if version >= since else 0
-    ports, scopes = 3 if version >= 4 else 0, 3 if version >= 6 else 0
+    ports, scopes = 3 if version >= 4 and not network else 0, 3 if version >= 6 else 0
     given = (ctypes.c_uint64 * 3)(rights, ports, scopes)
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     rules = _call("landlock", _LANDLOCK_CREATE, ctypes.byref(given), size, 0)

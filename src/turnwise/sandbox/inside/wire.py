@@ -17,6 +17,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+ALIKE = 100
+"""How many keys of a set or dict may have a hash that another has."""
 DEEPEST = 64
 """How deep values may be nested."""
 WIDEST = 2**63
@@ -148,6 +150,19 @@ def _parts(inner: Any, depth: int) -> list[Any]:
     return [_built(part, depth + 1) for part in inner] if isinstance(inner, list) else _refuse()
 
 
+def _apart(parts: list[Any]) -> list[Any]:
+    """Return keys; refuse many of one hash, which take for ever to tell apart."""
+    if len(parts) - len({hash(part) for part in parts}) > ALIKE:
+        raise NotPlainError(f"more than {ALIKE} keys of one hash")
+    return parts
+
+
+def _dict(inner: Any, depth: int) -> dict[Any, Any]:
+    pairs = [_parts(pair, depth) for pair in inner]
+    _apart([key for key, _ in pairs])
+    return dict(pairs)
+
+
 def _array(inner: Any, depth: int) -> Any:
     import numpy
 
@@ -160,9 +175,9 @@ def _array(inner: Any, depth: int) -> Any:
 
 _READERS: dict[str, Callable[[Any, int], Any]] = {
     "t": lambda inner, depth: tuple(_parts(inner, depth)),
-    "s": lambda inner, depth: set(_parts(inner, depth)),
-    "z": lambda inner, depth: frozenset(_parts(inner, depth)),
-    "d": lambda inner, depth: dict(_parts(p, depth) for p in inner),
+    "s": lambda inner, depth: set(_apart(_parts(inner, depth))),
+    "z": lambda inner, depth: frozenset(_apart(_parts(inner, depth))),
+    "d": _dict,
     "b": lambda inner, depth: base64.b64decode(inner, validate=True),
     "f": lambda inner, depth: {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[inner],
     "i": lambda inner, depth: int(inner, 16),

@@ -20,7 +20,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from turnwise.sandbox.inside import jail, kernel, wire
+from turnwise.sandbox.inside import files, jail, kernel, wire
 from turnwise.sandbox.inside.child import ROOM, Job, Sheet, limit, live, make_streams
 from turnwise.sandbox.inside.filters import Filter
 from turnwise.sandbox.inside.jail import Walls
@@ -37,10 +37,10 @@ _CORES = os.cpu_count() or 1
 
 
 class Worker:
-    """The state of a worker: its walls, and what all programs use one after the other.
+    """The state of a worker: its walls, and what programs use one after the other.
 
-    The pipes for what programs print are the worker's own, and children have copies of their ends:
-    when a program and all it started are dead, and the pipes are empty, the next can have them.
+    No descriptor that a program has had is another's: the pipe that tells of walls is closed in
+    every child before its program begins.
     """
 
     def __init__(self, walls: Walls, network: bool, base: int) -> None:
@@ -50,13 +50,8 @@ class Worker:
         self.limits: dict[str, Any] = {}
         self.scratch_size = 0
         self.runs = 0
-        self.out, self.err, self.ready = os.pipe(), os.pipe(), os.pipe()
-        self.poll = select.poll()
-        self.poll.register(CONTROL, 0)  # its end, not what it brings
-        for pipe in (self.out, self.err, self.ready):
-            os.set_blocking(pipe[0], False)
-        for pipe in (self.out, self.err):
-            self.poll.register(pipe[0], select.POLLIN)
+        self.ready = os.pipe()
+        os.set_blocking(self.ready[0], False)
 
     def filter(self, tools: bool) -> Filter | None:
         """Return what programs are put under; None where there are no walls at all."""
@@ -89,7 +84,7 @@ class Worker:
         """Return an empty folder for the next program."""
         if not self.walls.own_root:
             self.runs += 1
-            folder = os.path.join(self.walls.scratch, str(self.runs))
+            folder = os.path.join(self.walls.scratch, f"{self.runs}")
             os.mkdir(folder)
             os.chmod(folder, 0o777 if self.walls.user is not None else 0o700)
             return folder
@@ -101,9 +96,9 @@ class Worker:
         return self.walls.scratch
 
     def leave(self, folder: str) -> None:
-        """Empty what a program leaves behind."""
+        """Remove what a program leaves behind, where it is not on a file system of its own."""
         if not self.walls.own_root:
-            shutil.rmtree(folder, onerror=_open_and_again)
+            files.remove(folder, self.walls.scratch)
 
 
 class Run:
@@ -112,7 +107,7 @@ class Run:
     def __init__(self, worker: Worker, job: Job) -> None:
         self.worker, self.job, self.limits = worker, job, job.limits
         self.verdict: tuple[str, str] | None = None
-        self.output = {worker.out[0]: bytearray(), worker.err[0]: bytearray()}
+        self.output: dict[int, bytearray] = {}
 
     def to_the_end(self) -> tuple[dict[str, Any], list[bytes]]:
         """Start the child, watch it, end it; return the verdict and all that it said."""
@@ -120,14 +115,16 @@ class Run:
         folder = worker.folder(limits["files"])
         filter = worker.filter(limits["processes"] > 1)
         stdin = _stdin(self.job.stdin)
+        out, err = os.pipe(), os.pipe()
         began = time.monotonic()
         pid = kernel.fork()
         if pid == 0:
-            for place, end in enumerate((stdin, worker.out[1], worker.err[1], worker.ready[1])):
+            for place, end in enumerate((stdin, out[1], err[1], worker.ready[1])):
                 os.dup2(end, place)
             live(self.job, worker.walls, filter, worker.sheet, folder)
-        if stdin != NOTHING:
-            os.close(stdin)
+        for descriptor in (out[1], err[1], *([] if stdin == NOTHING else [stdin])):
+            os.close(descriptor)
+        self.output = {out[0]: bytearray(), err[0]: bytearray()}
         self.watch(pid, began, folder)
         status, usage = self.end(pid)
         wall = time.monotonic() - began
@@ -147,8 +144,12 @@ class Run:
         """Return when the child has ended, or has reached a limit."""
         clock = (~pid << 3) | 2  # CLOCK_PROCESS_CPUTIME_ID of another process
         ended = os.pidfd_open(pid)
-        poll = self.worker.poll
+        poll = select.poll()
         poll.register(ended, select.POLLIN)
+        poll.register(CONTROL, 0)  # its end, not what it brings
+        for descriptor in self.output:
+            os.set_blocking(descriptor, False)
+            poll.register(descriptor, select.POLLIN)
         cores = min(_CORES, self.limits["threads"] + self.limits["processes"])
         bounded = self.worker.walls.own_root
         used = 0.0
@@ -169,14 +170,13 @@ class Run:
                     os.kill(pid, signal.SIGKILL)
                     os._exit(0)  # nobody waits for an answer any more
                 for descriptor, _ in events:
-                    if descriptor in self.output:
-                        self.read(descriptor)
-                if not bounded and _size(folder) > self.limits["files"]:
+                    if descriptor in self.output and not self.read(descriptor):
+                        poll.unregister(descriptor)  # closed
+                if not bounded and files.size(folder) > self.limits["files"]:
                     self.verdict = "output", f"more than {self.limits['files']} bytes in files"
                 if any(descriptor == ended for descriptor, _ in events):
                     return
         finally:
-            poll.unregister(ended)
             os.close(ended)
 
     def read(self, descriptor: int) -> bool:
@@ -185,21 +185,19 @@ class Run:
             part = os.read(descriptor, 1 << 16)
         except BlockingIOError:
             return False
-        kept = self.output[descriptor]
+        most, kept = self.limits["output"], self.output[descriptor]
         kept += part
-        if len(kept) > self.limits["output"]:
-            del kept[self.limits["output"] :]
-            self.verdict = self.verdict or (
-                "output",
-                f"more than {self.limits['output']} bytes printed",
-            )
-        return True
+        if len(kept) > most:
+            del kept[most:]
+            self.verdict = self.verdict or ("output", f"more than {most} bytes printed")
+        return bool(part)
 
     def drain(self) -> None:
-        """Take the rest of the output, of a child that has ended; the pipes are empty then."""
+        """Take the rest of the output, of a child that has ended, and close the pipes."""
         for descriptor in self.output:
-            while self.read(descriptor):
+            while len(self.output[descriptor]) < self.limits["output"] and self.read(descriptor):
                 pass
+            os.close(descriptor)
 
     def end(self, pid: int) -> tuple[int, Any]:
         """End the child and all it has started; return its status and what it used."""
@@ -230,7 +228,7 @@ class Run:
         if said.startswith(b'["value",'):
             return {"failure": ""}, said
         try:
-            _, kind, message, line = wire.load(said)
+            _, kind, message, line = wire.load(said[:ROOM])
             assert kind in _TOLD and type(message) is str and type(line) is int
         except (wire.NotPlainError, ValueError, TypeError, AssertionError):
             return _failed("crash", "what it left behind cannot be read"), b""
@@ -287,25 +285,6 @@ def _children() -> list[int]:
             return [int(word) for word in file.read().split()]
     except OSError:  # no /proc to be read behind these walls, and no way to start processes
         return []
-
-
-def _size(folder: str) -> int:
-    """Return the bytes of all files in a folder."""
-    total = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):
-                total += os.lstat(os.path.join(place, name)).st_size
-    return total
-
-
-def _open_and_again(call: Any, path: str, _: Any) -> None:
-    """Remove what a program has closed against removal."""
-    with suppress(OSError):
-        os.chmod(os.path.dirname(path), 0o700)
-        if not os.path.islink(path):
-            os.chmod(path, 0o700)
-        call(path)
 
 
 def main() -> None:
