@@ -18,10 +18,10 @@ from torch import Tensor
 
 from turnwise.engines.config import EngineConfig
 from turnwise.engines.masks import MaskRule, mask_forms, sliding_window
-from turnwise.engines.passes import Model, base_of
 from turnwise.engines.rows import CachedRows, RecomputedRows, Rows
 from turnwise.errors import EngineError
 from turnwise.kernels import use, use_steps
+from turnwise.kernels.wrapped import Model, base_of
 from turnwise.noise import generator
 
 TOLERANCE = 1e-3

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
-from peft import PeftModel
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from turnwise.engines.cache import SlotCache
 from turnwise.engines.masks import MaskRule
 from turnwise.kernels import Planned
 from turnwise.kernels.attention import Plan
-
-Model: TypeAlias = PreTrainedModel | PeftModel
+from turnwise.kernels.wrapped import Model, base_of
 
 
 class HeadAtLast:
@@ -43,13 +40,6 @@ class HeadAtLast:
             inputs["logits_to_keep"] = wanted
         logits = self._model(**inputs).logits
         return logits[torch.arange(len(ends), device=places.device), places]
-
-
-def base_of(model: Model) -> PreTrainedModel:
-    """Return the Hugging Face model inside an adapter's wrapper, or the model itself."""
-    inner = model.get_base_model() if isinstance(model, PeftModel) else model
-    assert isinstance(inner, PreTrainedModel)
-    return inner
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

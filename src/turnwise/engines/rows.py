@@ -19,9 +19,10 @@ from torch import Tensor
 
 from turnwise.engines.cache import SlotCache
 from turnwise.engines.masks import MaskRule
-from turnwise.engines.passes import HeadAtLast, Model, Pass, base_of
+from turnwise.engines.passes import HeadAtLast, Pass
 from turnwise.engines.prefix import PrefixStore, common_length
 from turnwise.kernels import DecodePlan, drop_copies
+from turnwise.kernels.wrapped import Model, base_of
 from turnwise.types import IntArray
 
 Prompt: TypeAlias = tuple[int, ...]

@@ -18,10 +18,10 @@ from torch import Tensor
 from turnwise.errors import ModelError
 from turnwise.forest.batches import MicroBatch, micro_batches, plan_of
 from turnwise.forest.config import ForestConfig, Layout
-from turnwise.forest.head import base_of
 from turnwise.forest.masks import MaskForm, mask_forms, sliding_window
-from turnwise.forest.score import FlatScorer, HeadPath, Model, Scorer, TreeScorer
+from turnwise.forest.score import FlatScorer, HeadPath, Scorer, TreeScorer
 from turnwise.kernels import use
+from turnwise.kernels.wrapped import Model, base_of
 from turnwise.noise import generator
 from turnwise.types import Sample, TurnId
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from peft import PeftModel
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from turnwise.errors import ModelError
 from turnwise.forest.batches import MicroBatch
+from turnwise.kernels.wrapped import Model, base_of
 
 Logits = Callable[[Tensor], Tensor]
 Softmax = tuple[Tensor, Tensor]
@@ -62,15 +62,7 @@ class Parts:
         return logits
 
 
-def base_of(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
-    """Return the transformers model inside; adapters are injected into its layers."""
-    base = model.get_base_model() if isinstance(model, PeftModel) else model
-    if not isinstance(base, PreTrainedModel):
-        raise ModelError(f"expected a transformers model, got {type(base).__name__}")
-    return base
-
-
-def parts_of(model: PreTrainedModel | PeftModel) -> Parts:
+def parts_of(model: Model) -> Parts:
     """Find the decoder body and the LM head of a causal model, with or without adapters.
 
     Raises:

@@ -11,18 +11,16 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import torch
-from peft import PeftModel
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from turnwise.errors import ModelError
 from turnwise.forest.batches import MicroBatch, micro_batches
 from turnwise.forest.config import ForestConfig, Layout
-from turnwise.forest.head import EntropyUse, Logits, base_of, parts_of, score_heads
+from turnwise.forest.head import EntropyUse, Logits, parts_of, score_heads
 from turnwise.forest.masks import MaskForm, sliding_window, tree_masks
+from turnwise.kernels.wrapped import Model, base_of
 from turnwise.types import Sample
 
-Model = PreTrainedModel | PeftModel
 HeadPath = Literal["hidden", "logits"]
 """Where flat rows meet the LM head: at targets only, or in the model's own forward."""
 

@@ -15,6 +15,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from turnwise.errors import ModelError
+from turnwise.kernels.wrapped import Model
 from turnwise.policies.config import LoraSettings, PolicyConfig
 from turnwise.policies.merging import merged_model, read_merged
 from turnwise.policies.sources import ADAPTER_FILE, existing_source
@@ -38,7 +39,7 @@ def adapter_base(source: str) -> str:
 
 def with_adapter(
     model: PreTrainedModel, config: PolicyConfig, adapter: str | None, seed: int
-) -> PreTrainedModel | PeftModel:
+) -> Model:
     """Return the model with its saved or new adapter, or as it is."""
     if adapter is not None:
         _check_same_lora(config.lora, adapter)

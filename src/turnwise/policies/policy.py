@@ -26,6 +26,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from turnwise.errors import ModelError
+from turnwise.kernels.wrapped import Model
 from turnwise.policies.config import PolicyConfig
 from turnwise.policies.folders import quiet, replaced_folder
 from turnwise.policies.merging import Merged, merge_in_place, read_merged, write_merged
@@ -56,7 +57,7 @@ class Policy:
         self,
         *,
         name: str,
-        model: PreTrainedModel | PeftModel,
+        model: Model,
         tokenizer: PreTrainedTokenizerBase,
         renderer: Renderer,
         config: PolicyConfig,
@@ -298,7 +299,7 @@ class Policy:
             )
 
 
-def fork(model: PreTrainedModel | PeftModel) -> PreTrainedModel | PeftModel:
+def fork(model: Model) -> Model:
     """Return a copy of `model` with modules of its own that shares the frozen parameters.
 
     Policies on one base each have their own adapters and never switch each other's.
