@@ -54,4 +54,5 @@ class SandboxConfig(Settings):
     @property
     def at_once(self) -> int:
         """How many programs run at once."""
-        return self.workers or len(os.sched_getaffinity(0))
+        own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+        return self.workers or len(own) or os.cpu_count() or 1

@@ -74,6 +74,8 @@ def enter(ways: Sequence[str], readable: Sequence[str], network: bool) -> Walls:
     """
     if not ways or ways == ["container"]:
         return Walls(kind="container" if ways else "none", scratch=make_scratch(), user=None)
+    if sys.platform != "linux":
+        raise RefusedError(f"walls are built by Linux, and this is {sys.platform}")
     if not kernel.MACHINE:
         raise RefusedError(f"no system calls are known for the processor {os.uname().machine}")
     reasons: list[str] = []
