@@ -119,6 +119,11 @@ def test_malformed_tests_are_refused(tests, words):
     assert words in str(refused.value)
 
 
+def test_rows_without_tests_are_refused():
+    with pytest.raises(RewardError, match="rows have no column 'tests'"):
+        passes_tests([RIGHT], prompts=["x"])
+
+
 def test_malformed_limits_are_refused():
     with pytest.raises(RewardError, match="limits of row 0: unknown key 'cpus'"):
         passes_tests([RIGHT], [DOUBLE], limits=[{"cpus": 1}])

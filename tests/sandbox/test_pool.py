@@ -1,4 +1,5 @@
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -92,6 +93,23 @@ def test_a_closed_sandbox_starts_again(isolated):
     sandbox.close()
     assert sandbox.run("result = 2").value == 2
     sandbox.close()
+
+
+def test_programs_that_come_while_it_closes_are_done_too(isolated):
+    sandbox, futures = Sandbox(workers=2), []
+
+    def ask():
+        for i in range(40):
+            futures.append((i, sandbox.submit(Job(program=f"result = {i}"))))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    while asking.is_alive():
+        sandbox.close()
+        time.sleep(0.05)
+    sandbox.close()
+    assert len(futures) == 40
+    assert all(future.result(timeout=20).value == i for i, future in futures)
 
 
 def test_cancelled_programs_are_not_run(isolated):
@@ -253,3 +271,30 @@ def test_the_shared_sandbox_takes_its_options_from_configure(isolated):
         assert run("result = 1", (), Limits(steps=5)).value == 1
     finally:
         configure(SandboxConfig()).close()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"program": 3}, "program = '3': expected Python source as text"),
+        ({"program": "", "inputs": 3}, "expected a list by position, or a dict by name"),
+        ({"program": "", "inputs": "ab"}, "expected a list by position, or a dict by name"),
+        ({"program": "", "inputs": {1: 2}}, "every key must be text"),
+        ({"program": "", "limits": {"cpu": 1}}, "expected Limits"),
+        ({"program": "", "call": len}, "expected a function's name"),
+        ({"program": "", "stdin": b"x"}, "expected text"),
+        ({"program": "", "seed": "x"}, "expected an int"),
+    ],
+)
+def test_what_is_no_program_is_refused_before_anybody_waits(isolated, given, words):
+    with pytest.raises(TypeError, match=re.escape(words)):
+        isolated.run(**given)
+    assert isolated.run("result = 1").value == 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_nobody_waits_for_a_thread_that_is_gone(isolated, monkeypatch):
+    sandbox = Sandbox(workers=1)
+    monkeypatch.setattr(sandbox, "_carry_out", None)  # a bug of ours, of whatever kind
+    with pytest.raises(SandboxError, match="came to its end"):
+        sandbox.run("result = 1")

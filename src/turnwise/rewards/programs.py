@@ -62,7 +62,7 @@ class ProgramTest(Settings):
 @runs_programs
 def passes_tests(
     completions: Sequence[_Answer],
-    tests: Sequence[Sequence[Mapping[str, Any]]],
+    tests: Sequence[Sequence[Mapping[str, Any]]] | None = None,
     before: Sequence[str] | None = None,
     after: Sequence[str] | None = None,
     limits: Sequence[Mapping[str, Any] | None] | None = None,
@@ -100,7 +100,7 @@ def passes_tests(
 @runs_programs
 def solves(
     completions: Sequence[_Answer],
-    tests: Sequence[Sequence[Mapping[str, Any]]],
+    tests: Sequence[Sequence[Mapping[str, Any]]] | None = None,
     **columns: Any,
 ) -> list[float | None]:
     """Reward 1 for a program that passes all tests of its row, 0 for others (`passes_tests`)."""
@@ -111,7 +111,7 @@ def solves(
 @runs_programs
 def runs(
     completions: Sequence[_Answer],
-    tests: Sequence[Sequence[Mapping[str, Any]]],
+    tests: Sequence[Sequence[Mapping[str, Any]]] | None = None,
     before: Sequence[str] | None = None,
     after: Sequence[str] | None = None,
     limits: Sequence[Mapping[str, Any] | None] | None = None,
@@ -163,7 +163,7 @@ def is_same(value: Any, expected: Any) -> bool:
 
 def _judge(
     completions: Sequence[_Answer],
-    tests: Sequence[Sequence[Mapping[str, Any]]],
+    tests: Sequence[Sequence[Mapping[str, Any]]] | None,
     around: tuple[Sequence[str] | None, Sequence[str] | None],
     limits: Sequence[Mapping[str, Any] | None] | None,
     passed: Callable[[ProgramTest, Result], bool] = ProgramTest.passed,
@@ -172,6 +172,11 @@ def _judge(
 
     What is asked twice, as in groups that agree, is run once.
     """
+    if tests is None:
+        raise RewardError(
+            "rows have no column 'tests': give each one a list of tests, "
+            '[{"call": "double", "inputs": [4], "expected": 8}]'
+        )
     asked: dict[str, Future[Result]] = {}
     wanted: list[list[tuple[ProgramTest, str]]] = []
     for place, answer in enumerate(completions):

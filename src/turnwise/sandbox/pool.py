@@ -66,18 +66,21 @@ class Sandbox:
             MissingDependencyError: if there is no program that runs containers.
         """
         with self._lock:
-            if self._threads:
-                return
-            _warn_once(self.config.backend)
-            first = WorkerLink(self.config)
-            self.walls = first.walls
-            links = [first, *(None for _ in range(self.config.at_once - 1))]
-            self._threads = [
-                threading.Thread(target=self._serve, args=(link,), name="sandbox", daemon=True)
-                for link in links
-            ]
-            for thread in self._threads:
-                thread.start()
+            self._start()
+
+    def _start(self) -> None:
+        if self._threads:
+            return
+        _warn_once(self.config.backend)
+        first = WorkerLink(self.config)
+        self.walls = first.walls
+        links = [first, *(None for _ in range(self.config.at_once - 1))]
+        self._threads = [
+            threading.Thread(target=self._serve, args=(link,), name="sandbox", daemon=True)
+            for link in links
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def run(
         self,
@@ -101,7 +104,8 @@ class Sandbox:
             seed: seeds `random` and, if preloaded, numpy.
 
         Raises:
-            ValueError: if an input is of another type, or too large.
+            TypeError: if an argument is of another type than is said here.
+            ValueError: if an input is not plain, or too large.
             SandboxError: if the sandbox itself fails, three times with this program; or for more
                 than one process where the kernel does not grant namespaces.
         """
@@ -131,32 +135,33 @@ class Sandbox:
 
     def submit(self, job: Job) -> Future[Result]:
         """Queue a program; cancelling the future takes it out again unless it has begun."""
+        _check(job)
+        given = job.inputs
         try:
-            given = job.inputs
-            given = dict(given) if isinstance(given, Mapping) else list(given)
-            inputs = dump(given, LARGEST_INPUT)
+            inputs = dump(dict(given) if isinstance(given, Mapping) else list(given), LARGEST_INPUT)
         except (NotPlainError, TooLargeError) as cause:
             raise ValueError(
                 f"inputs of a program: {cause}: give None, numbers, text, bytes, lists, tuples, "
                 "dicts, sets or numpy's arrays of numbers"
             ) from None
-        self.start()
-        if job.limits.processes > 1 and self.walls == "landlock":
-            raise SandboxError(
-                f"processes = {job.limits.processes}: here programs stand behind Landlock, which "
-                "does not keep processes apart: allow unprivileged user namespaces, or take "
-                "processes = 1"
-            )
         future: Future[Result] = Future()
-        self._jobs.put((job, inputs, future))
+        with self._lock:  # what is queued before `close` is done; what comes later starts anew
+            self._start()
+            if job.limits.processes > 1 and self.walls == "landlock":
+                raise SandboxError(
+                    f"processes = {job.limits.processes}: here programs stand behind Landlock, "
+                    "which does not keep processes apart: allow unprivileged user namespaces, or "
+                    "take processes = 1"
+                )
+            self._jobs.put((job, inputs, future))
         return future
 
     def close(self) -> None:
         """End all workers, once they have done what is queued."""
         with self._lock:
             threads, self._threads = self._threads, []
-        for _ in threads:
-            self._jobs.put(None)
+            for _ in threads:
+                self._jobs.put(None)
         for thread in threads:
             thread.join()
 
@@ -172,28 +177,37 @@ class Sandbox:
             job, inputs, future = queued
             if not future.set_running_or_notify_cancel():
                 continue
-            reason = ""
-            for _ in range(TRIES):
-                try:
-                    if link is None:
-                        link = WorkerLink(self.config)
-                    future.set_result(link.run(job, inputs))
-                    break
-                except LostError as lost:
-                    reason = str(lost)
-                    if link is not None:
-                        link.kill()
-                    link = None
-                    self.replaced += 1
-                except (SandboxError, MissingDependencyError, OSError) as error:
-                    future.set_exception(error)
-                    break
-            else:
-                future.set_exception(
-                    SandboxError(f"a program was tried {TRIES} times, and each time {reason}")
-                )
+            try:
+                link = self._carry_out(link, job, inputs, future)
+            finally:
+                if not future.done():  # whoever waits is not to wait for ever
+                    future.set_exception(SandboxError("a thread of the sandbox came to its end"))
         if link is not None:
             link.close()
+
+    def _carry_out(
+        self, link: WorkerLink | None, job: Job, inputs: bytes, future: Future[Result]
+    ) -> WorkerLink | None:
+        """Run a program and settle its future; return the worker that is left."""
+        reason = ""
+        for _ in range(TRIES):
+            try:
+                link = link or WorkerLink(self.config)
+                future.set_result(link.run(job, inputs))
+                return link
+            except LostError as lost:
+                reason = str(lost)
+                if link is not None:
+                    link.kill()
+                link = None
+                self.replaced += 1
+            except (SandboxError, MissingDependencyError, OSError) as error:
+                future.set_exception(error)
+                return link
+        future.set_exception(
+            SandboxError(f"a program was tried {TRIES} times, and each time {reason}")
+        )
+        return link
 
 
 def _job(
@@ -206,6 +220,28 @@ def _job(
 ) -> Job:
     bounds = limits or Limits()
     return Job(program=program, inputs=inputs, limits=bounds, call=call, stdin=stdin, seed=seed)
+
+
+def _check(job: Job) -> None:
+    """Refuse what is no program, before anybody waits for it.
+
+    Raises:
+        TypeError: with what was given and what was expected.
+    """
+    inputs = job.inputs
+    wanted = {
+        "program": (job.program, str, "Python source as text"),
+        "call": (job.call, str, "a function's name"),
+        "stdin": (job.stdin, str, "text"),
+        "seed": (job.seed, int, "an int"),
+        "limits": (job.limits, Limits, "Limits(...)"),
+        "inputs": (inputs, Sequence | Mapping, "a list by position, or a dict by name"),
+    }
+    for name, (given, kind, expected) in wanted.items():
+        if not isinstance(given, kind) or (name == "inputs" and isinstance(given, str | bytes)):
+            raise TypeError(f"{name} = {str(given)[:60]!r}: expected {expected}")
+    if isinstance(inputs, Mapping) and not all(isinstance(name, str) for name in inputs):
+        raise TypeError("inputs by name: every key must be text")
 
 
 _OPEN: weakref.WeakSet[Sandbox] = weakref.WeakSet()
