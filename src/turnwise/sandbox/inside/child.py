@@ -14,7 +14,6 @@ import io
 import linecache
 import mmap
 import os
-import random
 import resource
 import struct
 import sys
@@ -53,7 +52,7 @@ class Job:
     """One program and all that bounds it, as `worker` was told.
 
     Example:
-        >>> Job(source="result = 1", call="", inputs=b"[]", stdin=b"", seed=0, limits={}).call
+        >>> Job(source="result = 1", call="", inputs=b"[]", stdin=b"", limits={}).call
         ''
     """
 
@@ -61,7 +60,6 @@ class Job:
     call: str
     inputs: bytes
     stdin: bytes
-    seed: int
     limits: dict[str, Any]
 
 
@@ -111,9 +109,6 @@ def live(job: Job, walls: Walls, filter: Filter | None, sheet: Sheet, folder: st
             if job.limits["processes"] > 1:  # a single one is watched, more exactly
                 _bound(resource.RLIMIT_CPU, int(job.limits["cpu"]) + 1, for_good=True)
             _stand(walls, filter, folder)
-            random.seed(job.seed)
-            if "numpy.random" in sys.modules:
-                sys.modules["numpy.random"].seed(job.seed % 2**32)
         except (OSError, ValueError) as error:
             os.write(2, _what(error).encode(errors="replace"))
             return

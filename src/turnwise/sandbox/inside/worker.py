@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import random
 import select
 import shutil
 import signal
@@ -48,6 +49,7 @@ class Worker:
         self.sheet = Sheet(1 << 20)
         self.filters: dict[bool, Filter] = {}
         self.limits: dict[str, Any] = {}
+        self.seed: int | None = None
         self.scratch_size = 0
         self.runs = 0
         self.ready = os.pipe()
@@ -75,9 +77,11 @@ class Worker:
             call=header["call"],
             inputs=inputs,
             stdin=stdin,
-            seed=header["seed"],
             limits=limits,
         )
+        if header["seed"] != self.seed:
+            self.seed = header["seed"]
+            _seed_generators(header["seed"])
         return Run(self, job).to_the_end()
 
     def folder(self, size: int) -> str:
@@ -233,6 +237,13 @@ class Run:
         except (wire.NotPlainError, ValueError, TypeError, AssertionError):
             return _failed("crash", "what it left behind cannot be read"), b""
         return _failed(kind, message, line), b""
+
+
+def _seed_generators(seed: int) -> None:
+    """Seed the generators that programs share by convention: all children begin with copies."""
+    random.seed(seed)
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed(seed % 2**32)
 
 
 def _failed(kind: str, message: str, line: int = 0) -> dict[str, Any]:
