@@ -14,7 +14,7 @@ from turnwise.sandbox import Job, Limits, Sandbox, pool
 from turnwise.sandbox.backends import BACKENDS
 from turnwise.sandbox.config import SandboxConfig
 
-SHORT = Limits(cpu=0.3, wall=1.5, memory=64, output=1 << 16, files=1)
+SHORT = Limits(cpu=0.5, wall=3.0, memory=64, output=1 << 16, files=1)
 ENDS = [
     ("result = 1 + 1", "value"),
     ("x = (", "syntax"),

@@ -48,9 +48,11 @@ def test_killed_workers_are_replaced(isolated):
     with Sandbox(workers=1) as sandbox:
         assert sandbox.run("result = 1").value == 1
         before = processes_below(os.getpid())
-        slow = sandbox.submit(Job(program="import time\ntime.sleep(0.5)\nresult = 2"))
-        time.sleep(0.2)
-        for pid in sorted(set(processes_below(os.getpid())) - set(before)):
+        slow = sandbox.submit(Job(program="import time\ntime.sleep(30)", limits=Limits(wall=60.0)))
+        while not (new := set(processes_below(os.getpid())) - set(before)):
+            time.sleep(0.05)
+        time.sleep(0.5)  # its walls stand
+        for pid in new:
             os.kill(pid, signal.SIGKILL)  # the program: its own misfortune
         assert slow.result().failure == "crash"
         assert sandbox.replaced == 0

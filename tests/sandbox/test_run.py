@@ -114,10 +114,10 @@ def test_steps_are_counted_to_the_line(isolated):
 
 def test_cpu_time_decides_not_the_clock(isolated):
     program = "import time\ntime.sleep(0.5)\nresult = 1"
-    result = isolated.run(program, (), Limits(cpu=0.1, wall=5.0))
-    assert result.value == 1 and result.cpu_seconds < 0.1 < 0.5 <= result.wall_seconds
+    result = isolated.run(program, (), Limits(cpu=0.2, wall=9.0))
+    assert result.value == 1 and result.cpu_seconds < 0.2 < 0.5 <= result.wall_seconds
     spent = isolated.run("while True: pass", (), Limits(cpu=0.1, wall=60.0))
-    assert spent.failure == "cpu" and 0.1 <= spent.cpu_seconds < 0.2
+    assert spent.failure == "cpu" and 0.1 <= spent.cpu_seconds < 0.5
 
 
 def test_memory_beside_the_interpreters_own(isolated):
@@ -168,13 +168,13 @@ def test_a_batch_keeps_its_order(isolated):
 
 def test_coroutines_wait_side_by_side():
     async def ask(sandbox):
-        program = "import time\ntime.sleep(0.4)\nresult = 1"
+        program = "import time\ntime.sleep(1.0)\nresult = 1"
         began = time.monotonic()
         two = await asyncio.gather(sandbox.run_async(program), sandbox.run_async(program))
         more = await sandbox.run_batch_async([Job(program="result = 2")] * 3)
         return [r.value for r in [*two, *more]], time.monotonic() - began
 
     with Sandbox(workers=2) as sandbox:
-        sandbox.start()
+        sandbox.run_batch([Job(program="import time\ntime.sleep(0.2)")] * 4)  # both are there
         values, seconds = asyncio.run(ask(sandbox))
-    assert values == [1, 1, 2, 2, 2] and seconds < 0.75
+    assert values == [1, 1, 2, 2, 2] and seconds < 1.9

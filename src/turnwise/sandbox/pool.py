@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 from turnwise.errors import MissingDependencyError, SandboxError
 from turnwise.sandbox.backends import BACKENDS
@@ -30,6 +30,7 @@ from turnwise.settings import parse
 TRIES = 3
 """How many workers may be lost with one program before that is an error."""
 LARGEST_INPUT = 64 << 20
+_Queue: TypeAlias = "queue.SimpleQueue[tuple[Job, bytes, Future[Result]] | None]"
 
 
 class Sandbox:
@@ -48,8 +49,7 @@ class Sandbox:
 
     def __init__(self, config: SandboxConfig | None = None, **options: Any) -> None:
         self.config = config or parse(SandboxConfig, options, "sandbox")
-        self._jobs: queue.SimpleQueue[tuple[Job, bytes, Future[Result]] | None]
-        self._jobs = queue.SimpleQueue()
+        self._jobs: _Queue = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
         self.replaced = 0
@@ -76,7 +76,9 @@ class Sandbox:
         self.walls = first.walls
         links = [first, *(None for _ in range(self.config.at_once - 1))]
         self._threads = [
-            threading.Thread(target=self._serve, args=(link,), name="sandbox", daemon=True)
+            threading.Thread(
+                target=self._serve, args=(link, self._jobs), name="sandbox", daemon=True
+            )
             for link in links
         ]
         for thread in self._threads:
@@ -160,8 +162,9 @@ class Sandbox:
         """End all workers, once they have done what is queued."""
         with self._lock:
             threads, self._threads = self._threads, []
-            for _ in threads:
-                self._jobs.put(None)
+            jobs, self._jobs = self._jobs, queue.SimpleQueue()
+        for _ in threads:
+            jobs.put(None)
         for thread in threads:
             thread.join()
 
@@ -171,9 +174,9 @@ class Sandbox:
     def __exit__(self, *ended: object) -> None:
         self.close()
 
-    def _serve(self, link: WorkerLink | None) -> None:
+    def _serve(self, link: WorkerLink | None, jobs: _Queue) -> None:
         """Hand programs to one worker after another, as each is lost, until there are no more."""
-        while (queued := self._jobs.get()) is not None:
+        while (queued := jobs.get()) is not None:
             job, inputs, future = queued
             if not future.set_running_or_notify_cancel():
                 continue
