@@ -47,6 +47,7 @@ def known(host):
     return {
         "SECRETS": [str(host["folder"] / "secret.txt"), str(REPOSITORY / "pyproject.toml")],
         "REPOSITORY": str(REPOSITORY),
+        "OWN": sys.prefix,
         "TOKEN": "token-4711",
         "PORT": host["server"].getsockname()[1],
         "HOST": os.getpid(),

@@ -300,3 +300,4 @@ def test_nobody_waits_for_a_thread_that_is_gone(isolated, monkeypatch):
     monkeypatch.setattr(sandbox, "_carry_out", None)  # a bug of ours, of whatever kind
     with pytest.raises(SandboxError, match="came to its end"):
         sandbox.run("result = 1")
+    sandbox._threads[0].join()  # so that what it raises is raised within this test
