@@ -228,6 +228,11 @@ fcntl.fcntl(read, 10, 9)
 
 FILES = [
     (
+        "cut a secret short",
+        "exception forbidden",
+        "import os\nos.truncate(SECRETS[0], 0)",
+    ),
+    (
         "folders in folders without end",
         "output cpu exception value",
         """

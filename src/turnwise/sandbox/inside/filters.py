@@ -21,7 +21,7 @@ close_range:436:436 stat:4:- fstat:5:80 lstat:6:- newfstatat:262:79 statx:332:29
 fstatfs:138:44 access:21:- faccessat:269:48 faccessat2:439:439 readlink:89:- readlinkat:267:78
 getcwd:79:17 chdir:80:49 fchdir:81:50 getdents:78:- getdents64:217:61 mkdir:83:- mkdirat:258:34
 rmdir:84:- unlink:87:- unlinkat:263:35 rename:82:- renameat:264:38 renameat2:316:276 link:86:-
-linkat:265:37 symlink:88:- symlinkat:266:36 truncate:76:45 ftruncate:77:46 fallocate:285:47
+linkat:265:37 symlink:88:- symlinkat:266:36 ftruncate:77:46 fallocate:285:47
 fsync:74:82 fdatasync:75:83 flock:73:32 fadvise64:221:223 sendfile:40:71 copy_file_range:326:285
 umask:95:166 dup:32:23 dup2:33:- dup3:292:24 pipe:22:- pipe2:293:59 poll:7:-
 ppoll:271:73 select:23:- pselect6:270:72 epoll_create:213:- epoll_create1:291:20 epoll_ctl:233:21
@@ -54,10 +54,10 @@ sendmmsg:307:269 recvmmsg:299:243
 """
 """Calls that reach other machines."""
 _OWNERS = """
-chmod:90:- fchmod:91:52 fchmodat:268:53 chown:92:- fchown:93:55 lchown:94:- fchownat:260:54
-utime:132:- utimes:235:- utimensat:280:88 futimesat:261:-
+truncate:76:45 chmod:90:- fchmod:91:52 fchmodat:268:53 chown:92:- fchown:93:55 lchown:94:-
+fchownat:260:54 utime:132:- utimes:235:- utimensat:280:88 futimesat:261:-
 """
-"""Calls that change whose files are and who may read them, which Landlock does not guard."""
+"""Calls that change files by their paths and that Landlock, or its first versions, do not guard."""
 _KILLED = """
 ptrace:101:117 process_vm_readv:310:270 process_vm_writev:311:271 tkill:200:130
 rt_sigqueueinfo:129:138 rt_tgsigqueueinfo:297:240 pidfd_getfd:438:438
