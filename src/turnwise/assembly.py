@@ -67,9 +67,9 @@ def plan_of(recipe: Recipe) -> Plan:
 
 def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) -> Session:
     """Build the parts that `recipe` names, for the run in `folder`."""
-    open_sandbox(recipe.env, recipe.sandbox)
-    policy = make_policy(recipe, folder.path)
     training, warmup = recipe.env.make("training"), recipe.env.make("warmup")
+    open_sandbox(training, recipe.sandbox)
+    policy = make_policy(recipe, folder.path)
     judged = recipe.env.make("evaluation")
     engine = LocalEngine({policy.name: policy}, recipe.engine, recipe.seed)
     scorer = choose(policy.model, recipe.forest, recipe.seed)

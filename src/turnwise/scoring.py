@@ -84,7 +84,7 @@ def load_run(run: Path, *, overrides: Sequence[str] = (), seed: int | None = Non
     if chosen is None:
         raise RunError(f"run '{folder.path}' has no checkpoint yet: let it train first")
     checkpoints.check(chosen)
-    open_sandbox(recipe.env, recipe.sandbox)
+    open_sandbox(recipe.env.make("evaluation"), recipe.sandbox)
     recipe = without_adapters(recipe) if chosen.phase == PRETRAIN else recipe
     policy = make_policy(recipe, folder.path)
     seed = recipe.seed if seed is None else seed

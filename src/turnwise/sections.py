@@ -44,13 +44,13 @@ class EnvChoice(Settings):
         return make_guarded(self.name, self.options | extra, self.timeout)
 
 
-def open_sandbox(env: EnvChoice, config: SandboxConfig) -> None:
+def open_sandbox(env: Env[Any], config: SandboxConfig) -> None:
     """Start the process's sandbox if `env` runs programs.
 
     Raises:
         SandboxError: if programs cannot be isolated as `config` asks.
     """
-    if env.make("training").runs_programs:
+    if env.runs_programs:
         configure(config).start()
 
 

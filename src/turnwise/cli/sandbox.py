@@ -94,8 +94,8 @@ def run(
     if as_json:
         print_json(asdict(result) | {"value": repr(result.value)})
     else:
-        for text in (result.stdout, result.stderr):
-            say(_printable(text.rstrip("\n"))) if text else None
+        for text in filter(None, (result.stdout, result.stderr)):
+            say(_printable(text.rstrip("\n")))
         line = f" in line {result.line}" if result.line else ""
         failed = f"{result.failure}{line}: {result.message}"
         say(f"value: {result.value!r}" if result.ok else _printable(failed))

@@ -21,6 +21,7 @@ from turnwise.settings import Settings, parse
 
 CLOSE = 1e-6
 """How far floats may be apart, of the larger one's size, and still be the same."""
+EXAMPLE = '[{"call": "double", "inputs": [4], "expected": 8}]'
 _FENCE = re.compile(r"^```[^\n`]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _Answer: TypeAlias = str | Sequence[Mapping[str, str]]
 
@@ -173,10 +174,7 @@ def _judge(
     What is asked twice, as in groups that agree, is run once.
     """
     if tests is None:
-        raise RewardError(
-            "rows have no column 'tests': give each one a list of tests, "
-            '[{"call": "double", "inputs": [4], "expected": 8}]'
-        )
+        raise RewardError(f"rows have no column 'tests': give each one a list of tests, {EXAMPLE}")
     asked: dict[str, Future[Result]] = {}
     wanted: list[list[tuple[ProgramTest, str]]] = []
     for place, answer in enumerate(completions):
@@ -224,7 +222,7 @@ def _tests_of(tests: Any, place: int) -> Sequence[Mapping[str, Any]]:
     if isinstance(tests, str | bytes | Mapping) or not isinstance(tests, Sequence) or not tests:
         raise RewardError(
             f"tests of row {place} are {str(tests)[:80]!r}: give a list of one test or more, "
-            '[{"call": "double", "inputs": [4], "expected": 8}]'
+            f"{EXAMPLE}"
         )
     return tests
 

@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 from turnwise.errors import MissingDependencyError
 from turnwise.sandbox.config import SandboxConfig
-from turnwise.sandbox.inside.jail import paths_to_read
 
 INSIDE = Path(__file__).parent / "inside"
 ENVIRONMENT = {
@@ -48,10 +47,25 @@ class Backend:
         """Return what a worker is told before any program."""
         return {
             "walls": list(self.walls),
-            "readable": paths_to_read(config.network),
+            "readable": _paths_to_read(config.network),
             "preload": list(config.preload),
             "network": config.network,
         }
+
+
+def _paths_to_read(network: bool) -> list[str]:
+    """Return the paths without which this interpreter and its libraries do not work."""
+    packages = ("site-packages", "dist-packages")
+    listed = [sys.prefix, sys.base_prefix, "/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache"]
+    listed += [path for path in sys.path if os.path.basename(path) in packages]
+    wanted: list[str] = []
+    if network:
+        listed += ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl/certs"]
+    both = {path for p in listed for path in (os.path.abspath(p), os.path.realpath(p))}
+    for path in sorted(both, key=len):
+        if path != "/" and not any(path.startswith(f"{known}/") for known in wanted):
+            wanted.append(path)
+    return wanted
 
 
 def _local(config: SandboxConfig) -> list[str]:

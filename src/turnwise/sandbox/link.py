@@ -10,7 +10,6 @@ import select
 import shutil
 import subprocess
 import tempfile
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -106,9 +105,7 @@ class WorkerLink:
 
     def close(self) -> None:
         """Let the worker end."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
+        self._hang_up()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(5.0)
         self.kill()
@@ -118,13 +115,16 @@ class WorkerLink:
         with suppress(ProcessLookupError):
             self._process.kill()
         self._process.wait()
+        self._hang_up()
+        self._errors.close()
+        if self._scratch and self.walls in ("landlock", "none"):
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _hang_up(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with suppress(OSError):
                     pipe.close()
-        self._errors.close()
-        if self._scratch and self.walls in ("landlock", "none"):
-            shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _answer(self, seconds: float) -> tuple[dict[str, Any], list[bytes]]:
         """Return the worker's next frame.
@@ -134,10 +134,8 @@ class WorkerLink:
         """
         poll = select.poll()
         poll.register(self._from, select.POLLIN)
-        deadline = time.monotonic() + seconds
-        while not poll.poll(1e3 * max(deadline - time.monotonic(), 0)):
-            if time.monotonic() >= deadline:
-                raise LostError(f"it did not answer within {seconds:g} s")
+        if not poll.poll(1e3 * seconds):
+            raise LostError(f"it did not answer within {seconds:g} s")
         try:
             return read_frame(self._from)
         except EOFError:

@@ -5,14 +5,17 @@ Owns it. A run's recipe sets its options before anything is played; without one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+import inspect
+from collections.abc import Callable
 from threading import Lock
-from typing import Any
+from typing import Concatenate, ParamSpec, TypeVar
 
 from turnwise.sandbox.config import SandboxConfig
 from turnwise.sandbox.pool import Sandbox
-from turnwise.sandbox.result import Job, Limits, Result
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _LOCK = Lock()
 _SHARED: list[Sandbox] = []
 
@@ -37,38 +40,19 @@ def configure(config: SandboxConfig) -> Sandbox:
     return _SHARED[0]
 
 
-def run(
-    program: str,
-    inputs: Sequence[Any] | Mapping[str, Any] = (),
-    limits: Limits | None = None,
-    *,
-    call: str = "",
-    stdin: str = "",
-    seed: int = 0,
-) -> Result:
-    """Run one program in the shared sandbox (`Sandbox.run`)."""
-    return shared().run(program, inputs, limits, call=call, stdin=stdin, seed=seed)
+def _of_the_shared(method: Callable[Concatenate[Sandbox, P], T]) -> Callable[P, T]:
+    """Return a method of `Sandbox` as a function on the shared one."""
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return method(shared(), *args, **kwargs)
+
+    own = inspect.signature(method)
+    vars(call)["__signature__"] = own.replace(parameters=list(own.parameters.values())[1:])
+    return call
 
 
-async def run_async(
-    program: str,
-    inputs: Sequence[Any] | Mapping[str, Any] = (),
-    limits: Limits | None = None,
-    *,
-    call: str = "",
-    stdin: str = "",
-    seed: int = 0,
-) -> Result:
-    """Run one program in the shared sandbox, and let other coroutines go on meanwhile."""
-    box = shared()
-    return await box.run_async(program, inputs, limits, call=call, stdin=stdin, seed=seed)
-
-
-def run_batch(jobs: Iterable[Job]) -> list[Result]:
-    """Run programs side by side in the shared sandbox (`Sandbox.run_batch`)."""
-    return shared().run_batch(jobs)
-
-
-async def run_batch_async(jobs: Iterable[Job]) -> list[Result]:
-    """Run programs side by side, and let other coroutines go on meanwhile."""
-    return await shared().run_batch_async(jobs)
+run = _of_the_shared(Sandbox.run)
+run_async = _of_the_shared(Sandbox.run_async)
+run_batch = _of_the_shared(Sandbox.run_batch)
+run_batch_async = _of_the_shared(Sandbox.run_batch_async)

@@ -73,7 +73,7 @@ def enter(ways: Sequence[str], readable: Sequence[str], network: bool) -> Walls:
         RefusedError: if it grants none.
     """
     if not ways or ways == ["container"]:
-        return Walls(kind="container" if ways else "none", scratch=make_scratch(), user=None)
+        return Walls(kind="container" if ways else "none", scratch=_make_scratch(), user=None)
     if sys.platform != "linux":
         raise RefusedError(f"walls are built by Linux, and this is {sys.platform}")
     if not kernel.MACHINE:
@@ -94,7 +94,7 @@ def enter(ways: Sequence[str], readable: Sequence[str], network: bool) -> Walls:
 def _enter_landlock(readable: Sequence[str], network: bool) -> Walls:
     if not kernel.landlock_version():
         raise RefusedError("the kernel has none")
-    scratch = make_scratch()
+    scratch = _make_scratch()
     devices = [f"/dev/{name}" for name in DEVICES]
     readable = [path for path in readable if os.path.exists(path)]
     try:
@@ -106,7 +106,7 @@ def _enter_landlock(readable: Sequence[str], network: bool) -> Walls:
     return Walls(kind="landlock", scratch=scratch, user=_lesser_user())
 
 
-def make_scratch() -> str:
+def _make_scratch() -> str:
     """Make a folder that programs may write in."""
     scratch = tempfile.mkdtemp(prefix="turnwise-sandbox-")
     os.chmod(scratch, 0o777 if os.geteuid() == 0 else 0o700)
@@ -258,11 +258,6 @@ def _hold(path: str) -> int | None:
     return None if os.path.islink(path) else os.open(path, os.O_PATH | os.O_CLOEXEC)
 
 
-def unmount_scratch(scratch: str) -> None:
-    """Take the folder away, and all that is in it."""
-    kernel.unmount(scratch)
-
-
 def mount_scratch(scratch: str, size: int) -> None:
     """Put an empty folder of `size` bytes where programs may write."""
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
@@ -284,18 +279,3 @@ def _line(descriptor: int) -> str:
             break
         said += part
     return said.decode(errors="replace").strip()
-
-
-def paths_to_read(network: bool) -> list[str]:
-    """Return the paths without which this interpreter and its libraries do not work."""
-    packages = ("site-packages", "dist-packages")
-    listed = [sys.prefix, sys.base_prefix, "/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache"]
-    listed += [path for path in sys.path if os.path.basename(path) in packages]
-    wanted: list[str] = []
-    if network:
-        listed += ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl/certs"]
-    both = {path for p in listed for path in (os.path.abspath(p), os.path.realpath(p))}
-    for path in sorted(both, key=len):
-        if path != "/" and not any(path.startswith(f"{known}/") for known in wanted):
-            wanted.append(path)
-    return wanted

@@ -88,12 +88,12 @@ class Worker:
         """Return an empty folder for the next program."""
         if not self.walls.own_root:
             self.runs += 1
-            folder = os.path.join(self.walls.scratch, f"{self.runs}")
+            folder = os.path.join(self.walls.scratch, str(self.runs))
             os.mkdir(folder)
             os.chmod(folder, 0o777 if self.walls.user is not None else 0o700)
             return folder
         if size != self.scratch_size or os.listdir(self.walls.scratch):
-            jail.unmount_scratch(self.walls.scratch)
+            kernel.unmount(self.walls.scratch)
             jail.mount_scratch(self.walls.scratch, size)
             self.scratch_size = size
             os.chdir(self.walls.scratch)
