@@ -8,7 +8,7 @@ from turnwise.errors import ConfigError, RewardError, SandboxError
 from turnwise.recipe import make_recipe
 from turnwise.rewards import passes_tests, program_in, runs, solves
 from turnwise.rewards.programs import is_same
-from turnwise.sandbox import SandboxConfig, configure, shared
+from turnwise.sandbox import SandboxConfig, configure, pool, shared
 from turnwise.sandbox.backends import BACKENDS
 
 DOUBLE = [{"call": "double", "inputs": [x], "expected": 2 * x} for x in (0, 1, 5)]
@@ -161,6 +161,7 @@ def test_training_refuses_to_begin_where_programs_cannot_be_isolated(tmp_path, m
         tw.train("nano", ROWS, reward=solves, settings=TINY | {"sandbox.workers": 2}, root=tmp_path)
     (run,) = tmp_path.iterdir()
     assert not list((run / "checkpoints").glob("*"))
+    monkeypatch.setattr(pool, "_WARNED", set())  # whichever test of this process came before
     with pytest.warns(UserWarning, match="does not wall them in"):
         outcome = tw.train(
             "nano", ROWS, reward=solves, settings=TINY | {"sandbox.backend": "subprocess"},
