@@ -96,6 +96,8 @@ def double(x): return known
         (b"x", "x", False),
         ({1, 2}, [1, 2], False),
         (10**400, 1.5, False),
+        (1.5, 10**400, False),
+        (math.inf, 10**400, False),
         (2**63, 2**63, True),
     ],
 )

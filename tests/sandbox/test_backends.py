@@ -3,7 +3,6 @@ import os
 import shlex
 import socket
 import stat
-import subprocess
 import sys
 import warnings
 from dataclasses import replace
@@ -13,6 +12,8 @@ import pytest
 from turnwise.sandbox import Job, Limits, Sandbox, pool
 from turnwise.sandbox.backends import BACKENDS
 from turnwise.sandbox.config import SandboxConfig
+
+from ..conftest import load_benchmark
 
 SHORT = Limits(cpu=0.5, wall=3.0, memory=64, output=1 << 16, files=1)
 ENDS = [
@@ -162,9 +163,8 @@ def test_soak(isolated):
     """Memory, descriptors and processes after the last thousand are those of the first."""
 
     def used():
-        pids = [os.getpid(), *_below(os.getpid())]
-        resident = sum(_resident(pid) for pid in pids)
-        return resident, len(os.listdir("/proc/self/fd")), len(pids)
+        found = load_benchmark("sandbox").used()
+        return found.pop("library_mb") + found.pop("workers_mb"), found
 
     programs = ["result = 1", "1 / 0", "import os\nos._exit(1)", "open('x', 'w').write('y')"]
     with Sandbox(workers=2) as sandbox:
@@ -175,20 +175,8 @@ def test_soak(isolated):
             sandbox.run_batch(jobs)
         last = used()
         assert sandbox.replaced == 0
-    assert last[1:] == first[1:] and last[0] < 1.1 * first[0], (first, last)
-
-
-def _below(pid):
-    told = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
-    ).stdout.split()
-    children = [int(word) for word in told if os.path.exists(f"/proc/{word}")]
-    return [*children, *(p for child in children for p in _below(child))]
-
-
-def _resident(pid):
-    with open(f"/proc/{pid}/statm", encoding="ascii") as file:
-        return int(file.read().split()[1])
+    assert last[1] == first[1] and last[1]["zombies"] == 0
+    assert last[0] < 1.1 * first[0], (first, last)
 
 
 def test_first_frames_are_plain():

@@ -156,7 +156,10 @@ def is_same(value: Any, expected: Any) -> bool:
     if isinstance(value, bool) or isinstance(expected, bool):
         return value is expected
     if isinstance(value, float) and isinstance(expected, int | float):
-        return math.isclose(value, expected, rel_tol=CLOSE, abs_tol=CLOSE)
+        try:
+            return math.isclose(value, expected, rel_tol=CLOSE, abs_tol=CLOSE)
+        except OverflowError:  # an int beyond all floats
+            return False
     if isinstance(value, int) and isinstance(expected, float):
         return value == expected
     return type(value) is type(expected) and value == expected
