@@ -12,24 +12,14 @@ import pytest
 from turnwise.errors import ConfigError, MissingDependencyError, SandboxError
 from turnwise.sandbox import Job, Limits, Sandbox, SandboxConfig, configure, run, shared
 
+from ..conftest import load_benchmark
+
 SOURCE = Path(__file__).parents[2] / "src"
 
 
 def processes_below(pid):
     """Return all processes that descend from one."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                words = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents[int(entry.name)] = (int(words[1]), words[0])
-    found, added = {pid}, True
-    while added:
-        more = {p for p, (parent, _) in parents.items() if parent in found} - found
-        found, added = found | more, bool(more)
-    return {p: parents[p][1] for p in found - {pid} if p in parents}
+    return set(load_benchmark("sandbox").below(pid))
 
 
 def run_apart(program, **options):
