@@ -6,7 +6,7 @@
 
 A job is RECIPE:SEEDS, then settings after commas. Jobs that FILE holds already are not trained
 again, and a run that was interrupted goes on. Each line of FILE holds a run's command, commit,
-seconds, scores and totals.
+seconds (none where it was interrupted), scores and totals.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def train(recipe: str, settings: tuple[str, ...], folder: Path, commit: str) -> 
     name = "-".join([recipe, *(s.replace("=", "-").replace("/", "-") for s in settings)])
     run = folder / name
     command = ["train", recipe, *(word for s in settings for word in ("--set", s))]
-    asked = [*command, "--run", str(run), *(["--resume"] if run.is_dir() else [])]
+    fresh = not run.is_dir()  # a run goes on with its own settings
+    asked = [*(command if fresh else ["train", recipe, "--resume"]), "--run", str(run)]
     began = time.perf_counter()
     with (folder / f"{name}.log").open("a") as log:
         subprocess.run(
@@ -61,7 +62,7 @@ def train(recipe: str, settings: tuple[str, ...], folder: Path, commit: str) -> 
         "settings": list(settings),
         "command": " ".join(["turnwise", *command]),
         "commit": commit,
-        "seconds": round(time.perf_counter() - began, 1),
+        "seconds": round(time.perf_counter() - began, 1) if fresh else None,
         "scores": json.loads((run / "eval.json").read_text()),
         "totals": {k.removeprefix("total/"): v for k, v in last.items() if k.startswith("total/")},
     }
@@ -74,7 +75,8 @@ def table(rows: list[dict[str, Any]]) -> None:
         others = tuple(s for s in row["settings"] if not s.startswith("seed="))
         groups[row["recipe"], others].append(row)
     for (recipe, others), group in groups.items():
-        tasks, seconds = group[0]["scores"]["tasks"], [row["seconds"] for row in group]
+        tasks = group[0]["scores"]["tasks"]
+        seconds = [row["seconds"] for row in group if row["seconds"] is not None] or [nan]
         print(
             f"\n{' '.join([recipe, *others])}: {len(group)} seeds, {tasks} tasks, "
             f"{min(seconds):.0f} to {max(seconds):.0f} s, {sorted({r['commit'] for r in group})}"

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -34,31 +35,43 @@ def run_apart(program, **options):
     )
 
 
+def started(sandbox):
+    """Start a sandbox's workers; return their processes."""
+    before = processes_below(os.getpid())
+    sandbox.start()
+    return processes_below(os.getpid()) - before
+
+
+def kill(pids):
+    """End processes at once, of which some may end with others."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def test_killed_workers_are_replaced(isolated):
     with Sandbox(workers=1) as sandbox:
+        worker = started(sandbox)
         assert sandbox.run("result = 1").value == 1
         before = processes_below(os.getpid())
         slow = sandbox.submit(Job(program="import time\ntime.sleep(30)", limits=Limits(wall=60.0)))
-        while not (new := set(processes_below(os.getpid())) - set(before)):
+        while not (program := processes_below(os.getpid()) - before):
             time.sleep(0.05)
         time.sleep(0.5)  # its walls stand
-        for pid in new:
-            os.kill(pid, signal.SIGKILL)  # the program: its own misfortune
+        kill(program)  # its own misfortune
         assert slow.result().failure == "crash"
         assert sandbox.replaced == 0
-        newest = max(before)
-        os.kill(newest, signal.SIGKILL)  # the worker: tried again
+        kill(worker)  # tried again
         assert sandbox.run("result = 3").value == 3
         assert sandbox.replaced == 1
 
 
 def test_a_worker_that_dies_with_a_program_is_no_fault_of_the_programs(isolated):
     with Sandbox(workers=1) as sandbox:
-        sandbox.start()
-        worker = max(processes_below(os.getpid()))
+        worker = started(sandbox)
         future = sandbox.submit(Job(program="import time\ntime.sleep(0.4)\nresult = 5"))
         time.sleep(0.15)
-        os.kill(worker, signal.SIGKILL)
+        kill(worker)
         assert future.result().value == 5
         assert sandbox.replaced == 1
 
