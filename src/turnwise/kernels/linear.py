@@ -26,6 +26,8 @@ _FEW = 16
 """Rows below which a product is not worth the call's own cost."""
 _LARGE = 1 << 20
 """Weights from which few rows are best multiplied with packed ones, on processors of any maker."""
+_MEDIUM = 1 << 17
+"""Weights from which MKL multiplies few rows faster if they lie transposed."""
 
 
 class Linear(nn.Linear):
@@ -74,22 +76,33 @@ def product(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
 
 
 class Packed:
-    """A linear layer's product with few rows, of weights in the order that oneDNN reads.
+    """A linear layer's product with few rows, of weights in the order that is read fastest.
 
-    A copy of the weights as they were. Without gradients.
+    That is oneDNN's own where it multiplies, and [I, O] for MKL, whose product of 32 rows with
+    384 x 384 weights takes 36 us instead of 52 so. A copy of the weights as they were. Without
+    gradients.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         weight = weight.detach()
         self.outputs = weight.shape[0]
-        one_dnn = worth_it() or (weight.numel() >= _LARGE and _has_one_dnn())
-        self._multiply = multiply if one_dnn else F.linear
-        self._weight = _REORDER(weight.contiguous(), _ROWS) if one_dnn else weight.clone()
         self._bias = None if bias is None else bias.detach().clone()
+        if worth_it() or (weight.numel() >= _LARGE and _has_one_dnn()):
+            self._weight, self._multiply = _REORDER(weight.contiguous(), _ROWS), multiply
+        elif weight.numel() >= _MEDIUM:
+            self._weight, self._multiply = weight.t().contiguous(), _multiply_transposed
+        else:
+            self._weight, self._multiply = weight.clone(), F.linear
 
     def __call__(self, input: Tensor) -> Tensor:
         """Return `input` [..., I] times the weights, plus the bias, [..., O]."""
         return self._multiply(input, self._weight, self._bias)
+
+
+def _multiply_transposed(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return `input` [..., I] @ `weight` [I, O], plus `bias` [O]."""
+    found = torch.matmul(input, weight)
+    return found if bias is None else found.add_(bias)
 
 
 def outer(gradient: Tensor, input: Tensor, weight: Tensor) -> Tensor:
