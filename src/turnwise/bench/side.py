@@ -12,7 +12,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -23,23 +23,31 @@ LAST_LINES = 12
 
 
 class Side:
-    """One trainer's process: `python -m turnwise.bench.<module>` with its settings as JSON."""
+    """One trainer's process; what it prints goes to a log in `folder`."""
 
     def __init__(
-        self, module: str, settings: Mapping[str, Any], folder: Path, threads: int
+        self,
+        name: str,
+        command: Sequence[str],
+        folder: Path,
+        threads: int,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        self.name = module
+        self.name = name
         self._log = folder / "log.txt"
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCH_NUM_THREADS")
         quiet = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", f"turnwise.bench.{module}", json.dumps(dict(settings))],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env=os.environ | quiet | dict.fromkeys(names, str(threads)),
+                env=os.environ
+                | quiet
+                | dict.fromkeys(names, str(threads))
+                | dict(environment or {}),
             )
 
     def ask(self, command: str) -> dict[str, Any]:

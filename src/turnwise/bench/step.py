@@ -7,6 +7,7 @@ trainers are `ours` and `theirs`, what the shapes demand is `counting`'s.
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -220,7 +221,8 @@ def make_side(work: Work, folder: Path, threads: int, checkpointing: bool = Fals
 def _side(name: str, settings: Mapping[str, Any], folder: Path, threads: int) -> Side:
     place = folder / name
     place.mkdir(exist_ok=True)
-    return Side(name, settings, place, threads)
+    command = [sys.executable, "-m", f"turnwise.bench.{name}", json.dumps(dict(settings))]
+    return Side(name, command, place, threads)
 
 
 def gradient_difference(first: Path) -> float:
