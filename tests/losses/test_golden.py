@@ -42,8 +42,15 @@ def test_gspo_by_hand(make_inputs):
     value, gradient = loss_and_gradient(inputs, config)
     root = 2**0.5
     assert value == pytest.approx((2 * root - 0.9) / 3)
-    # Each of turn 7's two losses moves with the mean of two log-ratios.
     assert gradient == pytest.approx([root / 3, -0.9 / 3, root / 3])
+
+
+def test_gspo_gives_every_token_its_own_advantage(make_inputs):
+    """A turn of two spans that did well and badly: the spans are pulled apart, not averaged."""
+    inputs = make_inputs([2.0, 0.5, 1.0, 1.0], [1.0, 1.0, -1.0, -1.0], turn=[5] * 4)
+    value, gradient = loss_and_gradient(inputs, LossConfig(kind="gspo"))
+    assert value == pytest.approx(0.0)
+    assert gradient == pytest.approx([-0.25, -0.25, 0.25, 0.25])
 
 
 def test_gspo_clips_whole_turns_at_its_published_bounds(make_inputs):

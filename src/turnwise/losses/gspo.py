@@ -35,7 +35,10 @@ def mean_by_turn(values: Tensor, turn: Tensor, mask: Tensor) -> Tensor:
 def gspo_loss(inputs: LossInputs, advantages: Tensor, clip: Clip) -> RlTerm:
     """Return the clipped term with `s = exp(mean over the turn's tokens of log r)` for each token.
 
-    The mean runs over the turn's tokens that carry policy gradient.
+    The mean runs over the turn's tokens that carry policy gradient. It is without gradient: each
+    token moves by its own advantage (GSPO-token, section 4.3), and where a turn has one advantage
+    that is the gradient of `s` itself.
     """
-    log_ratio = mean_by_turn(inputs.rl_log_ratio, inputs.turn, inputs.has_rl)
-    return clipped_term(log_ratio, advantages, clip)
+    token = inputs.rl_log_ratio
+    mean = mean_by_turn(token, inputs.turn, inputs.has_rl)
+    return clipped_term(mean.detach() + token - token.detach(), advantages, clip)
