@@ -101,3 +101,20 @@ def test_a_reply_that_is_cut_is_a_completion(setting):
     found, _ = setting(endless)
     assert all(not actions for actions in found.chances.values())
     assert found.uncovered == 0.0
+
+
+def test_a_reply_that_ends_early_is_a_completion(setting):
+    """It says nothing in 3 cases of 10, ends before its answer does in 1 of 10, or says LEFT."""
+
+    def early(said, stop, ids):
+        if not said:
+            return {ids[ANSWER]: 0.7, stop: 0.3}
+        if said == (ids[ANSWER],):
+            return {ids["LEFT"]: 6 / 7, stop: 1 / 7}
+        return {stop: 1.0} if said[-1] == ids[END] else {ids[END]: 1.0}
+
+    found, talker = setting(early, uncovered=0.0)
+    for actions in found.chances.values():
+        assert actions == {"LEFT": pytest.approx(0.6)}
+    assert found.uncovered == pytest.approx(0.0, abs=1e-12)
+    assert talker.calls == 2 * 3

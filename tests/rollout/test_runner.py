@@ -76,6 +76,16 @@ def test_a_reply_without_an_action_ends_the_episode_and_costs(
     assert bad.state_key is not None
 
 
+@pytest.mark.parametrize("answer", ["tag", "whole"])
+def test_a_full_context_is_no_answer(make_runner, lake, answer):
+    """Even where any text is an answer: nobody said the empty one."""
+    full = Completion(token_ids=(), logprobs=(), finish_reason="context", policy_version=0)
+    env = AnyWords(lake.config)
+    (episode,) = make_runner(env, lambda request: full, answer=answer).play()
+    assert (episode.terminated, episode.truncated) == (False, True)
+    assert (episode.error.kind, episode.turns[0].action) == ("context", None)
+
+
 def test_a_full_context_truncates(make_runner, lake, says):
     full = Completion(token_ids=(), logprobs=(), finish_reason="context", policy_version=0)
     first = says(["DOWN"])

@@ -24,7 +24,7 @@ Path = tuple[Ids, NDArray[np.float64]]
 """A continuation of n tokens, and the log-probabilities of what could stand at each, [n, V]."""
 Continue = Callable[[Sequence[Ids], Sequence[int]], list[Path]]
 """From prefixes and the most tokens of each to their most probable continuations, token by token,
-to an end token or that many."""
+to an end token or that many, of which 0 leaves a prefix as it is."""
 BATCH = 64
 NEGLIGIBLE = 1e-7
 """Completions that begin less probably than this are not followed."""
@@ -87,11 +87,15 @@ def policy_chances(
         if not taken:
             break
         followed += len(taken)
-        room = [agent.max_tokens - len(said) for _, _, said in taken]
+        ended = [bool(said) and said[-1] in renderer.stop_ids for _, _, said in taken]
+        room = [
+            0 if over else agent.max_tokens - len(said)
+            for over, (_, _, said) in zip(ended, taken, strict=True)
+        ]
         paths = continuations([prompts[name] + said for _, name, said in taken], room)
         for (cost, name, said), (tokens, rows) in zip(taken, paths, strict=True):
             if not greedy:
-                cost = _branch(heap, cost, name, said, (tokens, rows), renderer.stop_ids)
+                cost = _branch(heap, cost, name, said, (tokens, rows))
             completion = said + tokens
             action = action_of(renderer.decode(completion), seen[name], agent, renderer)
             unknown[name] -= np.exp(-cost)
@@ -114,12 +118,7 @@ def _most_probable(
 
 
 def _branch(
-    heap: list[tuple[float, str, Ids]],
-    cost: float,
-    name: str,
-    said: Ids,
-    path: Path,
-    stop_ids: frozenset[int],
+    heap: list[tuple[float, str, Ids]], cost: float, name: str, said: Ids, path: Path
 ) -> float:
     """Note every other beginning along a path in `heap`; return -log of the path's probability."""
     tokens, rows = path

@@ -16,7 +16,9 @@ from turnwise.envs.base import Env, Observation, Step
 from turnwise.errors import BrokenEnvError, EnvError, IllegalActionError
 from turnwise.noise import world_generator
 from turnwise.rollout.guard import stepped
-from turnwise.types import Failure, FailureKind, Message, Sampling, Span, Stream, Turn, TurnId
+from turnwise.types import Failure, Message, Sampling, Span, Stream, Turn, TurnId
+
+_FULL = Failure(kind="context", message="the context is full: the reply was cut or never begun")
 
 
 class EpisodeOver(Exception):
@@ -110,7 +112,9 @@ class RolloutSeat:
         identity, completion = await self._sample(prompt_ids)
         text = self._renderer.decode(completion.token_ids)
         self._said = (prompt, prompt_ids + completion.token_ids, text)
-        action = action_of(text, observation, self._config, self._renderer)
+        action: str | Failure = _FULL
+        if completion.token_ids or completion.finish_reason != "context":
+            action = action_of(text, observation, self._config, self._renderer)
         rewards = {"invalid": 0.0}
         if observation.description:
             rewards["seeing"] = float(thought_of(text) == observation.description)
@@ -244,7 +248,4 @@ def env_failure(cause: Exception) -> Failure:
 
 def _failure_of(completion: Completion, parsed: Failure) -> Failure:
     """Name the cause of a reply without an action: a full context outranks what it led to."""
-    if completion.finish_reason == "context":
-        kind: FailureKind = "context"
-        return Failure(kind=kind, message="the context is full: the reply was cut or never begun")
-    return parsed
+    return _FULL if completion.finish_reason == "context" else parsed
