@@ -30,7 +30,11 @@ class BrokenEnvError(EnvError):
     """An environment's own code raised, took too long or returned something of a wrong type."""
 
 
-class StuckEnvError(BrokenEnvError):
+class SlowEnvError(BrokenEnvError):
+    """A call of an environment did not return in time."""
+
+
+class StuckEnvError(SlowEnvError):
     """An environment's calls take too long again and again: waiting for more would be in vain."""
 
 

@@ -1,9 +1,11 @@
 """Attention over forests, block by block, against a mask of ancestors."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -31,13 +33,48 @@ def forests(draw):
     return build(samples)
 
 
-@given(forests())
+def spine(turns: int, width: int, siblings: int, reply: int):
+    """A tree of many turns: each run of `width` has short siblings, and the next run below it."""
+    parents: list[int] = []
+
+    def grow(under: int, count: int) -> int:
+        for _ in range(count):
+            parents.append(under)
+            under = len(parents) - 1
+        return under
+
+    tip = grow(-1, width)
+    for _ in range(turns):
+        for _ in range(siblings):
+            grow(tip, reply)
+        tip = grow(tip, width)
+    end, depth = np.arange(1, len(parents) + 1), np.zeros(len(parents), dtype=np.int64)
+    for node, parent in enumerate(parents):
+        depth[node] = depth[parent] + 1 if parent >= 0 else 0
+    for node in reversed(range(len(parents))):
+        if parents[node] >= 0:
+            end[parents[node]] = max(end[parents[node]], end[node])
+    return SimpleNamespace(end=end, depth=depth)
+
+
+spines = st.builds(
+    spine,
+    st.integers(1, 14),
+    st.sampled_from([3, 16, 24, 60]),
+    st.integers(1, 7),
+    st.sampled_from([1, 8, 20]),
+)
+
+
+@given(forests() | spines)
 @settings(max_examples=60, deadline=None)
 def test_blocks_cover_every_pair_once(forest):
     count = len(forest.end)
     seen = np.zeros((count, count), dtype=int)
     calls = plan_calls(forest.end, forest.depth)
     for call in calls:
+        counted_nodes = call.queries[call.counts]
+        assert len(np.unique(counted_nodes)) == len(counted_nodes)
         for line, (queries, counts) in enumerate(zip(call.queries, call.counts, strict=True)):
             for place, (query, counted) in enumerate(zip(queries, counts, strict=True)):
                 if counted:
@@ -49,7 +86,8 @@ def test_blocks_cover_every_pair_once(forest):
 
 
 @pytest.mark.parametrize("copies", [1, 3])
-@given(forests())
+@given(forests() | spines)
+@example(spine(12, 60, 7, 20))
 @settings(max_examples=25, deadline=None)
 def test_values_and_gradients_are_those_under_a_mask(copies, forest):
     torch.manual_seed(0)

@@ -70,7 +70,7 @@ def table(renderer) -> Callable:
 def make_runner(renderer) -> Callable[..., SimpleNamespace]:
     """`make_runner(env, script)`: the runner, its engine, and `play(samples)` over one task."""
 
-    def make(env, script, *, seed=0, noise="common", renderer=renderer, **agent):
+    def make(env, script, *, seed=0, noise="common", renderer=renderer, weights=None, **agent):
         engine = ScriptedEngine(script, seed=seed)
         runner = Runner(
             env=env,
@@ -80,6 +80,7 @@ def make_runner(renderer) -> Callable[..., SimpleNamespace]:
             engine=engine,
             seed=seed,
             noise=noise,
+            weights=weights,
         )
 
         def play(samples=1, *, visits=1, iteration=0, stream="train", greedy=False):

@@ -154,6 +154,41 @@ def test_an_env_that_raises_is_data_and_kills_no_sibling(make_runner, says):
     assert acts == [("RIGHT", None), ("RIGHT", broken.error)]
 
 
+def test_broken_episodes_count_nothing_where_returns_are_scores(make_runner, says):
+    class Paid(Cracking):
+        scored_by = "return"
+
+    env = Paid(FrozenLakeConfig(map=("SFF", "FHF", "FFG")))
+    right, down = says(["RIGHT"] * 2), says(WINNING)
+    script = lambda request: (right if request.id.sample == 1 else down)(request)  # noqa: E731
+    played = make_runner(env, script, weights={"progress": 1.0}).play(samples=2)
+    assert played[1].broken and sum(t.rewards.get("progress", 0.0) for t in played[1].turns) > 0
+    assert played[0].score > 0 and played[1].score == 0.0
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_an_env_waits_for_may_fail_and_be_tried_again(make_runner, slippery, table, waits):
+    """A server that is away for a moment costs nothing; an env's own fault would come again."""
+    drawn = table({"DOWN": 0.5, "RIGHT": 0.5})
+    calm = make_runner(slippery, drawn, noise="independent").play(samples=3)
+    lost = [2]
+
+    class Served(FrozenLake):
+        def step(self, state, role, action, noise):
+            if state.steps == 1 and lost[0]:
+                lost[0] -= 1
+                raise OSError("connection lost")
+            return super().step(state, role, action, noise)
+
+    env = Served(slippery.config)
+    env.waits = waits
+    played = make_runner(env, drawn, noise="independent").play(samples=3)
+    if waits:
+        assert played == calm
+    else:
+        assert sum(episode.broken for episode in played) == 2
+
+
 def test_an_env_that_returns_nonsense_is_named(make_runner, says):
     class Wrong(FrozenLake):
         def step(self, state, role, action, noise):

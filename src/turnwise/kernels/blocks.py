@@ -10,6 +10,7 @@ Shapes: N nodes, B blocks in one call, Q queries and K keys of a block.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +29,7 @@ class Call:
 
     `queries` is [B, Q] and `keys` [B, K], or None where every query sees the queries before it and
     itself. `counts` [B, Q] says which results count: the others are padding, or belong to another
-    block.
+    block. No node counts twice.
     """
 
     queries: IntArray
@@ -57,7 +58,7 @@ def plan_calls(end: IntArray, depth: IntArray) -> list[Call]:
         [([[0, 1, 2], [0, 1, 3]], [[0, 0, 1], [0, 0, 1]]), ([[0, 1]], [[1, 1]])]
     """
     triangles: list[tuple[IntArray, int]] = []  # nodes, how many of them were carried
-    rectangles: list[tuple[IntArray, IntArray]] = []  # queries, keys
+    rectangles: list[tuple[IntArray, IntArray, int]] = []  # queries, keys, how many runs above
     nodes = np.arange(len(end))
     goes_on = np.zeros(len(end), dtype=bool)
     goes_on[1:] = (depth[1:] == depth[:-1] + 1) & (end[1:] == end[:-1])
@@ -72,7 +73,7 @@ def plan_calls(end: IntArray, depth: IntArray) -> list[Call]:
         if last == stop:
             continue
         if len(run) >= SHORT:
-            rectangles.append((nodes[stop:last], run))
+            rectangles.append((nodes[stop:last], run, len(above)))
             run = nodes[:0]
         above.append((last, run))
     return [*_triangle_calls(triangles), *_rectangle_calls(rectangles)]
@@ -88,11 +89,17 @@ def _triangle_calls(blocks: list[tuple[IntArray, int]]) -> list[Call]:
     return calls
 
 
-def _rectangle_calls(blocks: list[tuple[IntArray, IntArray]]) -> list[Call]:
+def _rectangle_calls(blocks: list[tuple[IntArray, IntArray, int]]) -> list[Call]:
+    """Return calls of equal key widths, with no node twice in one: its results would be one.
+
+    A node descends from runs at different levels only, so runs of a level share no descendant.
+    """
     calls: list[Call] = []
-    widths = np.array([len(keys) for _, keys in blocks], dtype=np.int64)
-    for width in np.unique(widths):
-        same = [blocks[i] for i in np.flatnonzero(widths == width)]
+    kinds: defaultdict[tuple[int, int], list[tuple[IntArray, IntArray]]] = defaultdict(list)
+    for queries, keys, level in blocks:
+        kinds[len(keys), level].append((queries, keys))
+    for kind in sorted(kinds):
+        same = kinds[kind]
         for some in _alike([len(queries) for queries, _ in same]):
             queries, counts = _padded([same[i][0] for i in some])
             keys = np.stack([same[i][1] for i in some])

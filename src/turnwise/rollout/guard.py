@@ -27,7 +27,7 @@ from turnwise.envs import (
     check_env,
     make_env,
 )
-from turnwise.errors import BrokenEnvError, StuckEnvError, TurnwiseError
+from turnwise.errors import BrokenEnvError, SlowEnvError, StuckEnvError, TurnwiseError
 from turnwise.rollout.aside import aside
 from turnwise.rollout.deadline import Overrun, within
 from turnwise.types import Task
@@ -212,7 +212,7 @@ def _title(env: Env[Any] | None, method: str) -> str:
     return f"{type(env).__name__}.{method}" if env else "making the env"
 
 
-def _overran(env: Env[Any] | None, method: str, timeout: float, place: str) -> BrokenEnvError:
+def _overran(env: Env[Any] | None, method: str, timeout: float, place: str) -> SlowEnvError:
     """Return the error of a call that did not return in time, and count it."""
     hangs = 1
     if isinstance(env, _Guard):
@@ -220,7 +220,7 @@ def _overran(env: Env[Any] | None, method: str, timeout: float, place: str) -> B
     title = _title(env, method)
     what = f"{title} did not return within {timeout:g} s ({place})"
     if hangs < HANGS:
-        return BrokenEnvError(f"{what}: {CURE}, or raise env.timeout")
+        return SlowEnvError(f"{what}: {CURE}, or raise env.timeout")
     return StuckEnvError(f"{what}, {hangs} times in a row: {CURE}, or raise env.timeout")
 
 

@@ -19,7 +19,14 @@ from turnwise.credit.returns import mix_rewards
 from turnwise.engines.base import Engine
 from turnwise.engines.loop import run
 from turnwise.envs.base import Env, Settlement, Step
-from turnwise.errors import EngineError, RewardError, SandboxError, StuckEnvError, TurnwiseError
+from turnwise.errors import (
+    EngineError,
+    RewardError,
+    SandboxError,
+    SlowEnvError,
+    StuckEnvError,
+    TurnwiseError,
+)
 from turnwise.rollout.seat import (
     EpisodeOver,
     Place,
@@ -50,7 +57,8 @@ class Play:
 class Runner:
     """Plays episodes of one env with one workflow over one engine.
 
-    `weights` of reward components make the score of an env that is `scored_by = "return"`;
+    `weights` of reward components make the score of an env that is `scored_by = "return"`, 0 where
+    an episode was broken, as everywhere;
     `iterations` is how many the run is to have, for judges whose rewards change with time.
     """
 
@@ -111,22 +119,27 @@ class Runner:
             for name, value in found.metrics.items() if stream == "train" else ():
                 self._judged.setdefault(name, []).append(value)
         if self.env.scored_by == "return":
-            return [replace(e, score=self._return_of(e)) for e in episodes]
+            return [replace(e, score=0.0 if e.broken else self._return_of(e)) for e in episodes]
         return episodes
 
     def _return_of(self, episode: Episode) -> float:
         return sum(mix_rewards(turn.rewards, self._weights) for turn in episode.turns)
 
     async def play(self, play: Play, stream: Stream, greedy: bool = False) -> Episode:
-        """Play one episode; an infrastructure failure is retried with the same noise."""
-        episode = await self._attempt(play, stream, greedy)
+        """Play one episode; a failure of the infrastructure is retried with the same noise.
+
+        That is the engine's, and what an env raises that waits for something outside: the others
+        would fail in the same way again, and what did not return in time has cost enough of it.
+        """
+        episode, passing = await self._attempt(play, stream, greedy)
         for _ in range(RETRIES):
-            if episode.error is None or episode.error.kind != "engine":
+            if not passing:
                 break
-            episode = await self._attempt(play, stream, greedy)
+            episode, passing = await self._attempt(play, stream, greedy)
         return episode
 
-    async def _attempt(self, play: Play, stream: Stream, greedy: bool) -> Episode:
+    async def _attempt(self, play: Play, stream: Stream, greedy: bool) -> tuple[Episode, bool]:
+        """Play an episode once; return it, and whether it may go better another time."""
         place = Place(
             seed=self._seed,
             stream=stream,
@@ -139,19 +152,20 @@ class Runner:
         seats = {role: self._seat(role, place, greedy) for role in self._agents}
         step: Step[Any] | None = None
         error: Failure | None = None
-        score = 0.0
+        score, passing = 0.0, False
         try:
             step = await self._workflow(seats, self.env.reset(play.task))
             score = self.env.score(step.state)
         except EpisodeOver as over:
             error = over.failure
         except (EngineError, SandboxError) as cause:
-            error = Failure(kind="engine", message=str(cause))
+            error, passing = Failure(kind="engine", message=str(cause)), True
         except StuckEnvError:  # every further episode would wait as long
             raise
         except Exception as cause:  # the one boundary: an env or workflow that raises is data
             error = env_failure(cause)
-        return Episode(
+            passing = self.env.waits and not isinstance(cause, SlowEnvError)
+        episode = Episode(
             task=play.task,
             iteration=play.iteration,
             visit=play.visit,
@@ -164,6 +178,7 @@ class Runner:
             score=score,
             error=error,
         )
+        return episode, passing
 
     def _seat(self, role: str, place: Place, greedy: bool) -> RolloutSeat:
         config = self._agents[role]
