@@ -83,6 +83,15 @@ RECOMPUTED = {
         hf.MambaConfig(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, state_size=4), "eager"
     ),
 }
+SINKS = {
+    "gpt-oss": lambda: causal(
+        hf.GptOssConfig(
+            **SMALL, sliding_window=16, num_local_experts=4, num_experts_per_tok=2,
+            rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        ),
+        "eager",
+    )
+}  # fmt: skip
 
 
 @dataclass
@@ -99,7 +108,7 @@ class Weights:
 @pytest.fixture(scope="session")
 def make_model():
     """`make_model(name)`: a fresh one."""
-    return lambda name: (CACHED | RECOMPUTED)[name]()
+    return lambda name: (CACHED | RECOMPUTED | SINKS)[name]()
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from turnwise.engines import EngineConfig, LocalEngine, run
+from turnwise.engines.batch import draw
 from turnwise.errors import ConfigError, EngineError
 from turnwise.kernels.layers import Layer
 from turnwise.noise import token_uniforms
@@ -442,12 +443,90 @@ def test_weights_that_diverged_fail_the_request_and_nothing_else(weights, models
     assert tools.ask(engine, [tools.request(PROMPT)])[0].finish_reason == "length"
 
 
+def test_a_row_that_overflows_leaves_nothing_behind(make_engine, weights, models, tools):
+    """Slots are used again: what is not finite there would reach later rows through 0 x nan."""
+    model = copy.deepcopy(models("qwen3"))
+    engine = LocalEngine({"main": weights(model)}, EngineConfig(), 0)
+    with torch.no_grad():
+        model.model.embed_tokens.weight[7] = torch.inf
+    healthy = [tools.request((9, i), temperature=0.0, max_tokens=4) for i in range(10, 18)]
+    expected = [tools.ask(make_engine(), [one])[0] for one in healthy]
+    bad = [tools.request((5,), id=tools.turn(1, i), max_tokens=30) for i in range(6)]
+
+    async def everything():
+        writing = asyncio.ensure_future(
+            engine.sample(tools.request((5, 6, 8), temperature=0.0, max_tokens=60))
+        )
+        ended = await asyncio.gather(*map(engine.sample, bad), return_exceptions=True)
+        assert sum(isinstance(one, EngineError) for one in ended) > 3  # they said 7
+        found = await asyncio.gather(*map(engine.sample, healthy))
+        assert not writing.done()
+        await asyncio.wait([writing])
+        return found
+
+    found = run(everything(), engine)
+    for one, other in zip(found, expected, strict=True):
+        assert one.token_ids == other.token_ids
+        np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-5)
+
+
+def test_after_an_error_in_a_step_it_begins_anew(make_engine, tools, monkeypatch):
+    engine, asked = make_engine(), [tools.request(ids) for ids in prompts(2)]
+    calls = []
+
+    def short_of_memory(*args):
+        calls.append(args)
+        if len(calls) == 3:
+            raise RuntimeError("out of memory")
+        return draw(*args)
+
+    monkeypatch.setattr("turnwise.engines.batch.draw", short_of_memory)
+
+    async def one_after_the_other():
+        first = asyncio.ensure_future(engine.sample(asked[0]))
+        while engine.metrics()["engine/sampled_tokens"] == 0:
+            await asyncio.sleep(0.001)
+        return await asyncio.gather(first, engine.sample(asked[1]))
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        run(one_after_the_other(), engine)
+    assert tools.ask(engine, asked) == tools.ask(make_engine(), asked)
+
+
+def test_a_full_context_may_be_cancelled(make_engine, tools):
+    engine = make_engine()
+
+    async def main():
+        task = asyncio.ensure_future(engine.sample(tools.request((5,) * 96)))
+        await asyncio.sleep(0)
+        task.cancel()
+        engine.advance()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    assert run(main(), engine)
+
+
+def test_prompts_of_many_lengths_cost_one_row_of_logits_each(make_engine, models, tools):
+    engine, shapes = make_engine(), []
+    head = models("qwen3").get_output_embeddings()
+    asked = [
+        tools.request(range(3, 4 + size), id=tools.turn(size), max_tokens=1)
+        for size in range(1, 18)
+    ]
+    with head.register_forward_hook(lambda module, given, found: shapes.append(found.shape)):
+        tools.ask(engine, asked)
+    assert sum(shape[0] * shape[1] for shape in shapes) == len(asked)
+
+
 def test_mistakes_are_told(make_engine, tools):
     engine = make_engine()
     with pytest.raises(EngineError, match="unknown policy 'mian': did you mean 'main'"):
         tools.ask(engine, [tools.request(PROMPT, policy="mian")])
     with pytest.raises(EngineError, match="empty prompt"):
         tools.ask(engine, [tools.request(())])
+    with pytest.raises(EngineError, match="max_tokens = 0: 1 or more"):
+        tools.ask(engine, [tools.request(PROMPT, max_tokens=0)])
     with pytest.raises(ConfigError, match="did you mean 'max_rows'"):
         parse(EngineConfig, {"max_row": 3}, "engine")
 

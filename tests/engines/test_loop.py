@@ -1,4 +1,5 @@
 import asyncio
+import os
 import signal
 import sys
 import threading
@@ -136,6 +137,28 @@ def test_ctrl_c_ends_the_run_and_cleans_up(tools, heeds_ctrl_c):
     with pytest.raises(KeyboardInterrupt):
         run(main(), engine)
     assert cleaned == [True]
+
+
+def test_ctrl_c_ends_a_run_in_a_notebook(heeds_ctrl_c):
+    cleaned = []
+
+    async def main():
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cleaned.append(True)
+
+    async def cell():
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            run(main(), script())
+
+    loop = asyncio.new_event_loop()  # as notebooks have: no Runner, which would cancel the cell
+    began = time.monotonic()
+    loop.run_until_complete(cell())
+    loop.close()
+    assert cleaned == [True]
+    assert time.monotonic() - began < 30
 
 
 def test_it_runs_inside_a_running_loop_as_in_a_notebook(tools):

@@ -11,6 +11,8 @@ from turnwise.engines.masks import MaskRule
 from turnwise.engines.measure import _difference, _make_probe
 from turnwise.engines.rows import CachedRows
 from turnwise.errors import EngineError
+from turnwise.kernels import use
+from turnwise.kernels.wrapped import base_of
 
 CACHED = ["qwen3", "qwen3-eager", "qwen3-lora", "llama", "gemma2", "gemma3", "mistral", "gpt2"]
 RECOMPUTED = ["lfm2", "mamba"]
@@ -27,6 +29,28 @@ def groups(tools, lengths=(3, 60)):
         for visit, prompt in enumerate(prompts)
         for sample in range(3)
     ]
+
+
+@pytest.mark.parametrize("name", [*CACHED, *RECOMPUTED, "gpt-oss"])
+def test_what_is_exchanged_gives_the_models_own_numbers(make_model, name):
+    model = make_model(name)
+    ids = torch.randint(3, 23, (2, 60), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        own = model(input_ids=ids, use_cache=False).logits
+        use(base_of(model))
+        torch.testing.assert_close(
+            model(input_ids=ids, use_cache=False).logits, own, atol=1e-4, rtol=0
+        )
+
+
+def test_eager_code_that_does_more_is_left_alone(make_engine, models, tools):
+    """gpt-oss' sinks are an argument that no attention function of ours knows."""
+    engine = make_engine("gpt-oss")
+    asked = groups(tools)
+    for one, completion in zip(asked, tools.ask(engine, asked), strict=True):
+        true = tools.true_logprobs(models("gpt-oss"), one.prompt_ids, completion.token_ids, 0.7)
+        np.testing.assert_allclose(completion.logprobs, true, atol=1e-4)
+    assert models("gpt-oss").config._attn_implementation == "eager"
 
 
 @pytest.mark.parametrize("name", CACHED + RECOMPUTED)

@@ -71,6 +71,14 @@ def test_the_budget_is_kept():
     assert len(nothing) == 0
 
 
+def test_what_is_known_takes_no_room_again():
+    layers = slots(2, 12)
+    store = PrefixStore(10 * 2 * 4)
+    store.save(layers, [((1, 2, 3, 4, 5, 6), 0, 0)])
+    store.save(layers, [((1, 2, 3, 4, 5, 6, 7, 8), 1, 0)])
+    assert len(store) == 8
+
+
 def test_what_is_longer_than_the_budget_is_not_remembered_and_shorter_is():
     layers = slots(4, 12)
     store = PrefixStore(5 * 2 * 4)

@@ -36,6 +36,12 @@ def test_a_table_is_drawn_from_by_its_probabilities(tools):
         assert sum(completion.logprobs) == pytest.approx(math.log(TABLE[completion.token_ids]))
 
 
+def test_a_table_in_which_a_completion_begins_another_is_refused(tools):
+    engine = ScriptedEngine(lambda request: {(5,): 0.5, (4,): 0.2, (5, 6): 0.3})
+    with pytest.raises(ValueError, match=r"\(5,\) begins \(5, 6\)"):
+        tools.ask(engine, [tools.request((1,))])
+
+
 def test_draws_depend_on_the_turn_the_stream_and_the_seed(tools):
     def said(seed=0, **options):
         engine = ScriptedEngine(

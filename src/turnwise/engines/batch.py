@@ -119,6 +119,16 @@ class Batch:
         self._keep(keep)
         self._regroup(tokens[keep])
 
+    def clear(self) -> None:
+        """Remove all members and forget what their rows hold, in whatever state they are."""
+        self._keep(np.zeros(len(self._row), dtype=bool))
+        self._next = np.zeros(0, dtype=np.int64)
+        self._entries = [None] * self._capacity
+        self._free_seats = list(range(self._capacity))[::-1]
+        nothing = np.zeros(0, dtype=np.int64)
+        self.rows.rearrange(nothing, nothing, 0)
+        self.rows.forget()
+
     def _admit(self, arrivals: Sequence[Entry]) -> Tensor:
         """Seat arrivals and compute each distinct prompt once; return the logits, [N, V]."""
         groups: dict[Prompt, list[Entry]] = {}
@@ -150,13 +160,15 @@ class Batch:
         stopped = np.isin(tokens, self._stop_ids)
         broken = ~np.isfinite(logprobs)
         done = stopped | broken | (self._count == self._limit)
-        self.rows.remember(self._going_on(np.flatnonzero(done)))
+        self.rows.remember(self._going_on(np.flatnonzero(done & ~broken)))
         left = [
             self._leave(member, bool(stopped[member]), bool(broken[member]), version)
             for member in np.flatnonzero(done).tolist()
         ]
         self._keep(~done)
         self._regroup(tokens[~done])
+        if broken.any():
+            self.rows.clean()
         return left
 
     def _going_on(self, members: IntArray) -> list[tuple[int, Prompt, Prompt]]:

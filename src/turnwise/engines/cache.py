@@ -91,6 +91,12 @@ class SlotLayer(CacheLayerMixin):
             if tensor is not None:
                 tensor.zero_()
 
+    def clean(self) -> None:
+        """Overwrite what is not finite with zeros."""
+        for tensor in (self.keys, self.values):
+            if tensor is not None:
+                tensor.nan_to_num_(0.0, 0.0, 0.0)
+
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return the visible length and offset, for models that ask."""
         return self._place.length, 0

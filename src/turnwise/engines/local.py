@@ -91,11 +91,15 @@ class LocalEngine:
         "context".
 
         Raises:
-            EngineError: if the policy is unknown or its logits are not finite.
+            EngineError: if the policy is unknown, its logits are not finite, or nothing is asked.
         """
         lane = self._lane(request.policy)
         if not request.prompt_ids:
             raise EngineError(f"turn {request.id} has an empty prompt: give at least one token")
+        if request.sampling.max_tokens < 1:
+            raise EngineError(
+                f"turn {request.id} asks for max_tokens = {request.sampling.max_tokens}: 1 or more"
+            )
         future = asyncio.get_running_loop().create_future()
         order = (*_PLACE(request.id), request.stream)
         call = _Call(request=request, future=future, order=order)
@@ -205,7 +209,12 @@ class _Lane:
         if not arrivals and not len(self.batch):
             return
         with torch.inference_mode():
-            left = self.batch.step(arrivals, self._version, computed)
+            try:
+                left = self.batch.step(arrivals, self._version, computed)
+            except BaseException:  # out of memory, Ctrl-C: the next call begins anew
+                self.batch.clear()
+                self._calls.clear()
+                raise
         for gone in left:
             future = self._calls.pop(gone.entry).future
             if future.done():
@@ -262,7 +271,8 @@ class _Lane:
             full = Completion(
                 token_ids=(), logprobs=(), finish_reason="context", policy_version=self._version
             )
-            call.future.set_result(full)
+            if not call.future.done():
+                call.future.set_result(full)
             return None
         count = min(room, request.sampling.max_tokens)
         uniforms = token_uniforms(seed, request.stream, request.id, count)

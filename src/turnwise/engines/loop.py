@@ -48,8 +48,22 @@ def run(main: Coroutine[Any, Any, T], engine: Engine) -> T:
     if not _loop_runs_here():
         with asyncio.Runner(loop_factory=lambda: EngineLoop(engine)) as runner:
             return runner.run(main)
+    running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
+
+    async def known() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        running.append((asyncio.get_running_loop(), task))
+        return await main
+
     with ThreadPoolExecutor(1, thread_name_prefix="turnwise-run") as pool:
-        return pool.submit(run, main, engine).result()
+        future = pool.submit(run, known(), engine)
+        try:
+            return future.result()
+        except BaseException:
+            for loop, task in running if not future.done() else ():
+                loop.call_soon_threadsafe(task.cancel)
+            raise
 
 
 def _loop_runs_here() -> bool:

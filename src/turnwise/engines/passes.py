@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from turnwise.engines.cache import SlotCache
 from turnwise.engines.masks import MaskRule
@@ -25,7 +25,7 @@ class HeadAtLast:
     """The model's own logits, at one position a row, without the LM head's work at the others."""
 
     def __init__(self, model: Model) -> None:
-        self._model = model
+        self._model, self._lm_head = model, base_of(model).get_output_embeddings()
         self._keeps = "logits_to_keep" in inspect.signature(base_of(model).forward).parameters
 
     def __call__(self, ends: list[int] | None, **inputs: Any) -> Tensor:
@@ -35,11 +35,19 @@ class HeadAtLast:
                 inputs["logits_to_keep"] = 1
             return self._model(**inputs).logits[:, -1]
         places = torch.tensor(ends, device=inputs["input_ids"].device)
-        if self._keeps:
-            wanted, places = places.unique(return_inverse=True)
-            inputs["logits_to_keep"] = wanted
-        logits = self._model(**inputs).logits
-        return logits[torch.arange(len(ends), device=places.device), places]
+        rows = torch.arange(len(ends), device=places.device)
+        if self._keeps and len(set(ends)) == 1:
+            inputs["logits_to_keep"] = places[:1]
+            return self._model(**inputs).logits[:, 0]
+        if self._lm_head is None:
+            return self._model(**inputs).logits[rows, places]
+
+        def gather(module: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
+            return given[0][rows, places][:, None], *given[1:]
+
+        with self._lm_head.register_forward_pre_hook(gather):
+            logits = self._model(**inputs).logits
+        return logits[:, 0] if logits.shape[1] == 1 else logits[rows, places]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

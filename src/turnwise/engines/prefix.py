@@ -96,7 +96,7 @@ class PrefixStore:
             return
         entries, rows, positions = [], [], []
         for tokens, row, before in kept:
-            if not self._room(layers, self._count + len(tokens)):
+            if not self._room(layers, self._count + len(tokens) - len(self.match(tokens))):
                 self._full = True
                 break
             begin = self._enter(tokens, before)

@@ -86,6 +86,10 @@ class Rows(Protocol):
         """
         ...
 
+    def clean(self) -> None:
+        """Overwrite what rows that are gone have left that is not finite."""
+        ...
+
     def forget(self) -> None:
         """Drop everything that is remembered of rows that are gone, and all spare memory."""
         ...
@@ -176,6 +180,12 @@ class CachedRows:
         """Keep what rows wrote, for prompts that will begin so (see `Rows`)."""
         kept = [(prompt + wrote[:-1], row, len(prompt)) for row, prompt, wrote in ended]
         self._remember(self._own, kept)
+
+    def clean(self) -> None:
+        """Overwrite what is not finite: a later row would read it, masked, and 0 x nan is nan."""
+        for cache in (self._prompts, self._own):
+            for layer in cache.slot_layers:
+                layer.clean()
 
     def forget(self) -> None:
         """Drop remembered prompts, and what is in the slots if no row is being written.
@@ -341,6 +351,9 @@ class RecomputedRows:
 
     def remember(self, ended: Sequence[tuple[int, Prompt, Prompt]]) -> None:
         """Do nothing: nothing is remembered."""
+
+    def clean(self) -> None:
+        """Do nothing: nothing is kept."""
 
     def forget(self) -> None:
         """Do nothing: nothing is remembered."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import TypeAlias
 
 from turnwise.engines.base import Completion, Request
@@ -102,6 +103,10 @@ class ScriptedEngine:
         self, table: Mapping[tuple[int, ...], float], request: Request
     ) -> tuple[tuple[int, ...], list[float]]:
         """Draw one of the table's completions, token by token, with their log-probabilities."""
+        ordered = sorted(table)  # a completion that begins another comes right before one such
+        for one, after in pairwise(ordered):
+            if after[: len(one)] == one:
+                raise ValueError(f"completion {one} begins {after}: end it with a stop token")
         longest = max(map(len, table))
         uniforms = token_uniforms(self._seed, request.stream, request.id, longest).tolist()
         said: tuple[int, ...] = ()

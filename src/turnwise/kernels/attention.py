@@ -20,6 +20,12 @@ ATTENTION, BY_HAND = "turnwise", "turnwise_eager"
 SDPA, or as eager code does it."""
 
 
+PROBE = 24
+"""Tokens on which eager code is measured."""
+EXACT, ROUNDED = 1e-4, 2e-2
+"""Mean difference of log-probabilities that is rounding, in float32 and in shorter types."""
+
+
 class Plan(Protocol):
     """Attends in one pass's layers."""
 
@@ -152,11 +158,34 @@ def _planned(
 
 
 def set_attention(model: PreTrainedModel) -> None:
-    """Give `model` the attention function in the place of SDPA or of its eager code."""
-    names = {"sdpa": ATTENTION, "eager": BY_HAND}
-    name = names.get(str(model.config.get_text_config()._attn_implementation))
-    if name is not None and model._supports_attention_backend:
-        model.set_attn_implementation(name)
+    """Give `model` the attention function in the place of SDPA or of its eager code.
+
+    Eager code is the model's own and may do what no argument tells, as gpt-oss' sinks do: so it is
+    measured, and stays where its numbers are others.
+    """
+    own = str(model.config.get_text_config()._attn_implementation)
+    if not model._supports_attention_backend:
+        return
+    if own == "sdpa":
+        model.set_attn_implementation(ATTENTION)
+    elif own == "eager":
+        expected = _some_logprobs(model)
+        model.set_attn_implementation(BY_HAND)
+        gap = (_some_logprobs(model) - expected).abs().mean()
+        if not gap <= (EXACT if model.dtype == torch.float32 else ROUNDED):
+            model.set_attn_implementation(own)
+
+
+@torch.no_grad()
+def _some_logprobs(model: PreTrainedModel) -> Tensor:
+    """Return log-probabilities after a few tokens, without dropout, [tokens, vocabulary]."""
+    vocabulary = int(model.config.get_text_config().vocab_size)
+    ids = (torch.arange(PROBE, device=model.device) * 7919 % vocabulary)[None]
+    was_training = model.training
+    model.eval()
+    logits = model(input_ids=ids, use_cache=False).logits
+    model.train(was_training)
+    return logits[0].float().log_softmax(-1)
 
 
 AttentionInterface.register(ATTENTION, attend)
