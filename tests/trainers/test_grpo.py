@@ -10,13 +10,14 @@ import pytest
 from turnwise import api
 from turnwise.credit import assign_advantages
 from turnwise.engines import EngineConfig, LocalEngine
-from turnwise.errors import EngineError
+from turnwise.errors import EngineError, TrainingError
 from turnwise.policies import OptimizerConfig, learning_rate, make_optimizer
 from turnwise.rollout import samples_from_episodes
-from turnwise.runs import comparable, read_metrics
+from turnwise.runs import comparable, episode_file, read_episodes, read_metrics
 from turnwise.trainers import resume, train_grpo
 from turnwise.trainers.grpo import (
     batch_of,
+    mixed_only,
     mixed_visits,
     play_groups,
     reference_policy,
@@ -93,8 +94,9 @@ def test_cut_completions_are_penalised_masked_or_excluded(speaking, train):
         _, (first[rule],) = train(recipe)
     assert first["penalise"]["rollout/cut_share"] == first["mask"]["rollout/cut_share"] > 0
     assert first["penalise"]["credit/return_mean"] == first["mask"]["credit/return_mean"]
-    assert first["exclude"]["rollout/cut_share"] == 0
+    assert first["exclude"]["rollout/cut_share"] == first["mask"]["rollout/cut_share"]
     assert 0 < first["exclude"]["credit/episodes"] < 16
+    assert first["exclude"]["rollout/left_out"] == 16 - first["exclude"]["credit/episodes"]
     assert len({record["optim/grad_norm"] for record in first.values()}) == 3
 
 
@@ -270,7 +272,9 @@ def refilled(speaking, make_session):
         played = play_groups(session, plan, session.curriculum.visits(5))
         before = session.totals["env_steps"]
         credit = assign_advantages(played, plan.credit)
-        episodes, after = refill(session, plan, 5, played, credit)
+        every = refill(session, plan, 5, played)
+        episodes = mixed_only(plan, every, assign_advantages(every, plan.credit))
+        after = assign_advantages(episodes, plan.credit)
         return played, credit, episodes, after, session.totals["env_steps"] - before
 
     return make
@@ -297,6 +301,39 @@ def test_refilling_stops_at_its_cap_and_keeps_everything_where_nothing_is_mixed(
     assert not after.has_signal
     assert sorted({episode.visit for episode in episodes}) == list(range(4 * 4))
     assert len(played) == 8
+
+
+def test_what_is_recorded_is_what_was_played_not_what_was_chosen(speaking, train):
+    session, records = train(speaking(*DYNAMIC, "trainer.iterations=4"))
+    record = max(records, key=lambda record: record["rollout/left_out"])
+    assert record["rollout/left_out"] > 0
+    assert record["credit/mixed_share"] < 1
+    total = sum(record["rollout/env_steps"] for record in records)
+    assert total == session.totals["env_steps"]
+    path = episode_file(session.run.episodes, int(record["step"]) - 1)
+    assert read_episodes(path).played == record["rollout/episodes"]
+
+
+def test_every_skipped_step_is_counted(first_batch):
+    session, plan, batch, *_ = first_batch("trainer.minibatches=4", "trainer.epochs=2")
+    optimizer = make_optimizer(session.policy, plan.optimizer, 100)
+    calls = []
+
+    def sometimes(gradient):
+        calls.append(gradient)
+        return gradient * np.inf if len(calls) in (2, 5) else gradient
+
+    session.policy.trainable_parameters()[0].register_hook(sometimes)
+    metrics = update(session, plan, optimizer, batch, 0)
+    assert metrics["optim/skipped"] == optimizer.skipped == 2
+
+
+def test_gradients_that_stay_wrong_name_the_batch(first_batch):
+    session, plan, batch, *_ = first_batch("trainer.epochs=3")
+    optimizer = make_optimizer(session.policy, plan.optimizer, 100)
+    session.policy.trainable_parameters()[0].register_hook(lambda gradient: gradient * np.inf)
+    with pytest.raises(TrainingError, match=r"3 steps in a row.*its rows are of 0/0/"):
+        update(session, plan, optimizer, batch, 0)
 
 
 def test_an_iteration_without_signal_takes_no_step_and_is_counted(speaking, train):

@@ -73,28 +73,39 @@ def test_without_spans_the_whole_reply_weighs_one(rehearsal):
 def test_spans_that_no_reply_has_are_refused(rehearsal, tmp_path):
     path = tmp_path / "plain.jsonl"
     path.write_text(json.dumps({"prompt": "you r0c0", "completion": "DOWN"}) + "\n")
+    with pytest.raises(DataError, match="none of 1 replies has such a span"):
+        rehearsal(f"rehearsal.data={path}", "rehearsal.spans={think=1.0}")
+
+
+def test_rows_without_a_span_weigh_nothing_and_stop_nobody(rehearsal, tmp_path):
+    """Batches are drawn: one that happens to have no such span is no mistake."""
+    path = tmp_path / "mixed.jsonl"
+    rows = [{"prompt": "you r0c0", "completion": "DOWN"}] * 3
+    rows.append({"prompt": "you r0c0", "completion": "<think> edge </think>"})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     _, rows = rehearsal(f"rehearsal.data={path}", "rehearsal.spans={think=1.0}")
-    with pytest.raises(DataError, match="none of 2 replies has such a span"):
-        rows.batch(0, 2)
+    weighs = [rows.batch(step, 1)[0].ce_weight.any() for step in range(8)]
+    assert sum(weighs) == 2  # the one in four, in each of two passes
 
 
-@pytest.mark.parametrize("aggregation", ["token", "turn", "episode"])
+@pytest.mark.parametrize("aggregation", ["token", "turn", "episode", "constant"])
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_mini_batches_share_the_rows_out_and_change_no_weight(
     rehearsal, make_episodes, aggregation, count
 ):
-    _, rows = rehearsal("rehearsal.rows=5", SPANS, f"loss.aggregation={aggregation}")
+    _, rows = rehearsal("rehearsal.rows=5", SPANS)
     episodes, advantages = make_episodes(visits=4)
     played = samples_from_episodes(episodes, advantages)
     samples = [*played, *rows.batch(0, 5)]
-    loss = LossConfig(aggregation=aggregation)
+    length = 50 if aggregation == "constant" else None
+    loss = LossConfig(aggregation=aggregation, constant_length=length)
     batch = make_batch(samples, loss, scale=count)
     parts = minibatches(samples, count, np.random.default_rng(0))
     assert sorted(row for part in parts for row in part) == list(range(len(samples)))
     shares = [sum(not samples[row].turns for row in part) for part in parts]
     assert sum(shares) == 5
     assert max(shares) - min(shares) <= 1
-    alone = make_batch(rows.batch(0, 5), loss)
+    alone = make_batch(rows.batch(0, 5), LossConfig(aggregation="token"))
     assert batch.columns["ce"].sum() / count == pytest.approx(alone.columns["ce"].sum())
     without = make_batch(played, loss)
     tokens = len(without.columns["rl"])

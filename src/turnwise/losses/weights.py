@@ -17,8 +17,9 @@ from turnwise.errors import TrainingError
 from turnwise.losses.config import LossConfig
 from turnwise.types import FloatArray, IntArray, Sample, TurnId
 
-Owner = TurnId | int | None
-"""A token's turn; in a row of no turn the row's number; None for other tokens without a turn."""
+BY_TOKEN = LossConfig(aggregation="token")
+Owner = TurnId | None
+"""A token's turn, or None."""
 TokenCounts = Counter[Owner]
 
 
@@ -45,15 +46,16 @@ def token_weights(
 ) -> list[RowWeights]:
     """Return the weights of every row of one optimizer batch of one policy, in order.
 
-    The weight of a token is its stream's value times
+    The weight of a token is its stream's value times, for the policy gradient, the reference's KL
+    and the entropy,
 
     - token: 1 / tokens;
     - turn: 1 / (turns x tokens of its turn);
     - episode: 1 / (episodes x tokens of its role's episode);
     - constant: 1 / (episodes x constant_length).
 
-    Only tokens whose stream is not 0 count, each part of the loss by itself. A supervised row,
-    which belongs to no turn, counts as a turn and an episode of its own.
+    Cross-entropy is the mean over its tokens whatever the aggregation: a constant length is one of
+    played episodes. Only tokens whose stream is not 0 count, each part of the loss by itself.
 
     Args:
         samples: all rows of the batch: denominators are fixed before it is split.
@@ -71,10 +73,10 @@ def token_weights(
     carries = (rl != 0).astype(np.float32)
     flat = {
         "rl": _weights(rl, owners, config, counted),
-        "ce": _weights(_joined(samples, "ce_weight"), owners, config),
+        "ce": _weights(_joined(samples, "ce_weight"), owners, BY_TOKEN),
         "ref_kl": _weights(_joined(samples, "ref_kl_weight"), owners, config),
         "entropy": _weights(_joined(samples, "entropy_weight"), owners, config),
-        "metric": _weights(carries, owners, LossConfig(aggregation="token")),
+        "metric": _weights(carries, owners, BY_TOKEN),
     }
     ends = np.cumsum([len(row.token_ids) for row in samples]).tolist()
     return [
@@ -115,12 +117,11 @@ class _Owners:
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> _Owners:
-        """Number the turns of all rows, the rows of no turn, and None for what is nobody's."""
+        """Number the turns of all rows, and None for what is nobody's."""
         numbers: dict[Owner, int] = {None: 0}
         found: list[IntArray] = [np.zeros(0, dtype=np.int64)]
-        for place, row in enumerate(samples):
-            # The extra entry at the end serves the tokens that no turn drew.
-            owners: list[Owner] = [*row.turns, None if row.turns else place]
+        for row in samples:
+            owners: list[Owner] = [*row.turns, None]  # the last serves tokens that no turn drew
             known = np.array([numbers.setdefault(owner, len(numbers)) for owner in owners])
             found.append(known[row.turn_index])
         return cls(number=np.concatenate(found), names=list(numbers))
@@ -145,10 +146,8 @@ def _weights(
     return np.where(weighs, stream / divisors[owners.number], 0).astype(np.float32)
 
 
-def _episode_of(turn: TurnId | int) -> Hashable:
-    """Return which role's episode a turn belongs to; a row of no turn is one by itself."""
-    if isinstance(turn, int):
-        return turn
+def _episode_of(turn: TurnId) -> Hashable:
+    """Return which role's episode a turn belongs to."""
     return (turn.iteration, turn.visit, turn.task, turn.sample, turn.role)
 
 

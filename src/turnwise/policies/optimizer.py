@@ -161,7 +161,7 @@ class PolicyOptimizer:
             raise TrainingError(
                 f"policy {self._policy!r}: the gradient was not finite {MAX_SKIPS} steps in a row "
                 f"(step {self.steps}); expected finite losses: lower the learning rate, or look "
-                "for extreme advantages or log-probabilities in the batch"
+                "for extreme advantages or log-probabilities in its batch"
             )
 
     def _fill_masters(self) -> None:

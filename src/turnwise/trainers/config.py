@@ -35,8 +35,9 @@ class SftConfig(Settings):
 class RehearsalConfig(Settings):
     """Supervised rows in every policy-gradient update, so that what was taught is not forgotten.
 
-    Adds `sum(weight * cross-entropy) / tokens` over the rows' replies to the loss (PPO-ptx, Ouyang
-    et al. 2022, arXiv:2203.02155, eq. 2). Demonstrations have uniform actions: on them it is also a
+    Adds `sum(weight * cross-entropy) / tokens` to the loss, over the tokens of the rows' replies
+    whose weight is not 0, whatever `loss.aggregation` (PPO-ptx, Ouyang et al. 2022,
+    arXiv:2203.02155, eq. 2). Demonstrations have uniform actions: on them it is also a
     log barrier, which gives up no action (Agarwal et al. 2021, arXiv:1908.00261).
     """
 

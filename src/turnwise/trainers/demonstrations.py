@@ -24,12 +24,19 @@ from turnwise.rollout.talk import wander_and_talk
 from turnwise.tasks import GeneratedTasks, SftRow, sft_rows
 from turnwise.types import Sample
 
+EXAMPLES = 32
+"""Demonstrations that are looked at before any is learned from."""
+
 
 class Rows(Protocol):
     """A source of supervised rows."""
 
     def batch(self, step: int, count: int) -> list[Sample]:
         """Return the `count` rows of an optimizer step."""
+        ...
+
+    def examples(self) -> list[Sample]:
+        """Return all rows there are; of endlessly many, some."""
         ...
 
 
@@ -52,6 +59,10 @@ class Demonstrations:
         """Return the rows of an optimizer step."""
         start = self.first + step * count
         return [self._row(start + number) for number in range(count)]
+
+    def examples(self) -> list[Sample]:
+        """Return the first few rows."""
+        return self.batch(0, EXAMPLES)
 
     def _row(self, index: int) -> Sample:
         rng = generator(self.seed, "demonstration", index)
@@ -111,6 +122,10 @@ class FileRows:
         orders |= {n: self._order(n) for n in range(min(orders), max(orders))}
         return [self._rows[orders[place // size][place % size]] for place in places]
 
+    def examples(self) -> list[Sample]:
+        """Return all rows, in the order of the file."""
+        return self._rows
+
     def _order(self, number: int) -> np.ndarray:
         return generator(self._seed, "pass", number).permutation(len(self._rows))
 
@@ -120,7 +135,10 @@ class Rehearsal:
     """Rows whose replies weigh differently from span to span.
 
     `spans` are the weights of iteration 0 and `final` those of the last of `iterations`, for the
-    spans that it names.
+    spans that it names. Rows without such a span weigh nothing.
+
+    Raises:
+        DataError: if that is so of all of them.
     """
 
     rows: Rows
@@ -129,19 +147,23 @@ class Rehearsal:
     final: Mapping[str, float] = field(default_factory=dict)
     iterations: int = 1
 
+    def __post_init__(self) -> None:
+        """Look whether there is anything to rehearse."""
+        spans = dict.fromkeys(self.spans, 1.0)
+        examples = self.rows.examples() if spans else []
+        if spans and not any(self._weighed(row, spans).ce_weight.any() for row in examples):
+            raise DataError(
+                f"rehearsal.spans = {dict(self.spans)}: none of {len(examples)} replies has such a "
+                "span; leave it out to rehearse whole replies"
+            )
+
     def batch(self, step: int, count: int) -> list[Sample]:
         """Return the rows of iteration `step`."""
         rows = self.rows.batch(step, count)
         if not self.spans:
             return rows
         spans = self.spans_at(step)
-        weighed = [self._weighed(row, spans) for row in rows]
-        if any(spans.values()) and not any(row.ce_weight.any() for row in weighed):
-            raise DataError(
-                f"rehearsal.spans = {dict(self.spans)}: none of {count} replies has such a span "
-                "with a weight; leave it out to rehearse whole replies"
-            )
-        return weighed
+        return [self._weighed(row, spans) for row in rows]
 
     def spans_at(self, step: int) -> dict[str, float]:
         """Return the weights of iteration `step`."""

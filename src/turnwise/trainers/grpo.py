@@ -78,13 +78,17 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
         if session.stop.requested:
             return False
         began = time.perf_counter()
-        visits = session.curriculum.visits(iteration)
-        episodes = play_groups(session, plan, visits)
-        credit = assign_advantages(episodes, plan.credit)
+        played = play_groups(session, plan, session.curriculum.visits(iteration))
         if plan.trainer.dynamic_sampling:
-            episodes, credit = refill(session, plan, iteration, episodes, credit)
-        metrics = rollout_metrics(episodes) | dict(credit.metrics) | session.runner.take_metrics()
+            played = refill(session, plan, iteration, played)
+        episodes = compared(plan, played)
+        credit = assign_advantages(episodes, plan.credit)
+        metrics = rollout_metrics(played) | dict(credit.metrics) | session.runner.take_metrics()
         metrics |= session.take_sampling()
+        if plan.trainer.dynamic_sampling:
+            episodes = mixed_only(plan, episodes, credit)
+            credit = assign_advantages(episodes, plan.credit)
+        metrics["rollout/left_out"] = float(len(played) - len(episodes))
         metrics["time/rollout"] = time.perf_counter() - began
         samples = samples_from_episodes(
             episodes,
@@ -101,7 +105,7 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
             session.new_weights()
         metrics["time/update"] = time.perf_counter() - began - metrics["time/rollout"]
         metrics["train/skipped"] = float(not credit.has_signal)
-        session.episodes.write(iteration, episodes, credit=credit)
+        session.episodes.write(iteration, played, credit=credit)
 
         iteration += 1
         score = validate(session, plan, iteration)
@@ -138,7 +142,12 @@ def play_groups(session: Session, plan: Plan, visits: Sequence[Visit]) -> list[E
     session.engine.end_iteration()
     session.count_engine()
     session.count(env_steps=rollout_metrics(episodes)["rollout/env_steps"])
-    return without_cut(episodes) if plan.trainer.on_length == "exclude" else episodes
+    return episodes
+
+
+def compared(plan: Plan, played: list[Episode]) -> list[Episode]:
+    """Return the episodes that are compared: all, or those without a completion that was cut."""
+    return without_cut(played) if plan.trainer.on_length == "exclude" else played
 
 
 def stop_if_broken(session: Session, iteration: int, episodes: Sequence[Episode]) -> None:
@@ -149,28 +158,29 @@ def stop_if_broken(session: Session, iteration: int, episodes: Sequence[Episode]
         raise problem
 
 
-def refill(
-    session: Session, plan: Plan, iteration: int, episodes: list[Episode], credit: Credit
-) -> tuple[list[Episode], Credit]:
-    """Replace groups without a difference by fresh tasks' until enough are mixed, or the cap.
+def refill(session: Session, plan: Plan, iteration: int, played: list[Episode]) -> list[Episode]:
+    """Play fresh tasks until enough groups hold a difference, or the cap; return all that's played.
 
     Dynamic sampling (DAPO, arXiv:2503.14476). Refilling with the same task would weigh it by
     1 / P(mixed), so fresh tasks are drawn (MATH 2).
     """
-    wanted = played = plan.trainer.tasks_per_iteration
+    wanted = visits = plan.trainer.tasks_per_iteration
     for _ in range(plan.trainer.max_refills or REFILLS):
-        mixed = len(mixed_visits(credit))
+        mixed = len(mixed_visits(assign_advantages(compared(plan, played), plan.credit)))
         if mixed >= wanted:
             break
-        share = max(mixed / played, LEAST_SHARE)
+        share = max(mixed / visits, LEAST_SHARE)
         count = min(math.ceil((wanted - mixed) / share), wanted)
-        fresh = session.curriculum.visits(iteration, first=played, count=count)
-        episodes = episodes + play_groups(session, plan, fresh)
-        credit = assign_advantages(episodes, plan.credit)
-        played += count
-    chosen = set(mixed_visits(credit)[:wanted]) or {episode.visit for episode in episodes}
-    episodes = [episode for episode in episodes if episode.visit in chosen]
-    return episodes, assign_advantages(episodes, plan.credit)
+        fresh = session.curriculum.visits(iteration, first=visits, count=count)
+        played = played + play_groups(session, plan, fresh)
+        visits += count
+    return played
+
+
+def mixed_only(plan: Plan, episodes: list[Episode], credit: Credit) -> list[Episode]:
+    """Return the first groups that hold a difference, as many as are wanted; all if none does."""
+    chosen = set(mixed_visits(credit)[: plan.trainer.tasks_per_iteration])
+    return [episode for episode in episodes if not chosen or episode.visit in chosen]
 
 
 def mixed_visits(credit: Credit) -> list[int]:
@@ -209,6 +219,7 @@ def update(
     """Take the batch's optimizer steps; return the first one's metrics, and what differs later."""
     metrics: dict[str, float] = {}
     last: dict[str, float] = {}
+    skipped = 0.0
     for epoch in range(plan.trainer.epochs):
         order = generator(session.seed, "minibatches", iteration, epoch)
         for rows in minibatches(batch.samples, plan.trainer.minibatches, order):
@@ -217,6 +228,7 @@ def update(
                     session.policy, optimizer, session.scorer, batch, plan.loss, rows=rows
                 )
             session.count(trained_tokens=last["forest/tokens_distinct"], optimizer_steps=1)
+            skipped += last["optim/skipped"]
             if not metrics:
                 metrics = dict(last)
                 if plan.trainer.mismatch == "stop":
@@ -224,7 +236,7 @@ def update(
     for name in ("policy/clip_fraction", "policy/ratio_max", "optim/grad_norm", "optim/lr"):
         if name in last:
             metrics[name] = last[name]
-    return metrics
+    return metrics | {"optim/skipped": skipped}
 
 
 def minibatches(

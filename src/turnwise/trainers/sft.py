@@ -53,17 +53,20 @@ def warm_up(
             return False
         began, end = time.perf_counter(), min(step + config.round, config.steps)
         metrics: dict[str, float] = {}
+        skipped = 0.0
         while step < end:
             samples = rows.batch(step, config.batch_size)
             batch = make_batch(samples, IMITATION)
             with drawn_dropout(session, step):
                 metrics = optimise(session.policy, optimizer, session.scorer, batch, IMITATION)
+            skipped += metrics["optim/skipped"]
             session.count(
                 trained_tokens=metrics["forest/tokens_distinct"], warmup_optimizer_steps=1
             )
             step += 1
         session.new_weights()
         metrics = {name: metrics[name] for name in SHOWN if name in metrics}
+        metrics["optim/skipped"] = skipped
         metrics["warmup/seeing"] = seeing(session, config, step)
         enough = enough + 1 if metrics["warmup/seeing"] >= config.enough else 0
         session.record(phase, step, metrics, began)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from turnwise.errors import EngineError
+from turnwise.errors import EngineError, TrainingError
 from turnwise.forest import EntropyUse, MicroBatch, Scorer, forest_metrics
 from turnwise.forest.score import Model
 from turnwise.losses import LossConfig, LossInputs, combine_metrics, token_weights, total_loss
@@ -141,9 +141,20 @@ def optimise(
         pieces.append(output.metrics)
         drawn.append(_drawn_ratio(inputs))
         span_entropy += float((inputs.entropy_weight * inputs.entropy.detach()).sum())
-    metrics = combine_metrics(pieces) | forest_metrics(micro_batches) | optimizer.step()
+    try:
+        stepped = optimizer.step()
+    except TrainingError as error:
+        raise TrainingError(f"{error}; {_members(part.samples)}") from None
+    metrics = combine_metrics(pieces) | forest_metrics(micro_batches) | stepped
     metrics = {name: float(value) for name, value in metrics.items()}
     return metrics | _gap_metrics(torch.cat(drawn)) | {"policy/span_entropy": span_entropy}
+
+
+def _members(samples: Sequence[Sample]) -> str:
+    """Name the first rows of a batch."""
+    shown = [str(row.turns[0]) if row.turns else "a supervised row" for row in samples[:3]]
+    more = f" and {len(samples) - 3} more" if len(samples) > 3 else ""
+    return f"its rows are of {', '.join(shown)}{more}"
 
 
 def check_hand_over(metrics: Mapping[str, float], policy: Policy, *, low_precision: bool) -> None:
