@@ -314,6 +314,31 @@ def test_a_workflow_may_ask_without_stepping(lake, renderer, says, task_of):
     assert episode.score == 1.0
 
 
+def test_what_is_asked_before_changes_no_slip(slippery, renderer, says, task_of, make_runner):
+    """The world's chance is by its own steps: a question in one episode is none of its business."""
+    moves = ["DOWN", "RIGHT"] * 4
+
+    async def consulted(agents, state):
+        await agents["player"].ask([Message(role="user", content="ready")])
+        return await solo(agents, state)
+
+    def played(workflow, answers):
+        runner = Runner(
+            env=slippery,
+            workflow=workflow,
+            agents={"player": AgentConfig()},
+            renderers={"main": renderer},
+            engine=ScriptedEngine(says(answers)),
+            seed=0,
+        )
+        (episode,) = runner.collect(
+            [Play(iteration=0, visit=3, task=task_of(slippery), sample=0)], "train"
+        )
+        return [turn.state_key for turn in episode.turns if turn.state_key is not None]
+
+    assert played(consulted, ["UP", *moves]) == played(solo, moves)
+
+
 def test_no_plays_are_no_episodes(make_runner, lake, says):
     assert make_runner(lake, says(WINNING)).play(samples=0) == []
 

@@ -126,7 +126,7 @@ def test_a_span_that_is_missing_has_no_piece():
 
 
 @pytest.mark.parametrize(
-    ("rule", "weights"), [("penalise", [0, 1, 1, 0, 1]), ("mask", [0, 0, 0, 0, 1])]
+    ("rule", "weights"), [("train", [0, 1, 1, 0, 1]), ("mask", [0, 0, 0, 0, 1])]
 )
 def test_cut_completions_are_trained_or_have_no_loss(rule, weights):
     cut = turn(0, (1,), (4, 5), finish="length")

@@ -44,6 +44,20 @@ def test_whose_answer_is_given_says_what_is_read(make_runner, renderer, reads, f
     assert (found.followed, found.kept, found.again) == (followed, kept, 1.0)
 
 
+def test_answers_are_words_however_they_are_written(make_runner, renderer):
+    """A model may write what its policy's env reads as DOWN in small letters."""
+
+    class Small:
+        def decode(self, ids):
+            return renderer.decode(ids).replace("DOWN", "down").replace("RIGHT", "Right")
+
+    env = FrozenLake(FrozenLakeConfig(start="random", steps=1))
+    maker = make_runner(env, thinker(renderer, "thought"))
+    episodes = evaluate(maker.runner, GeneratedTasks(env, "test", seed=0).take(40), greedy=True)
+    found = swap_thoughts(episodes.episodes, AgentConfig(), Small(), maker.engine, seed=0)
+    assert (found.followed, found.kept, found.again) == (1.0, 0.0, 1.0)
+
+
 def test_without_thoughts_there_is_nothing_to_swap(make_runner, lake, says, renderer):
     maker = make_runner(lake, says(["DOWN", "RIGHT"] * 4))
     episodes = maker.play(4)

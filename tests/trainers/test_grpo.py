@@ -86,14 +86,14 @@ def test_each_loss_and_option_trains(speaking, train, name):
     check_run(session, records)
 
 
-def test_cut_completions_are_penalised_masked_or_excluded(speaking, train):
+def test_cut_completions_are_trained_masked_or_excluded(speaking, train):
     """The first iteration plays the same in all three, and learns something else in each."""
     first = {}
-    for rule in ("penalise", "mask", "exclude"):
+    for rule in ("train", "mask", "exclude"):
         recipe = speaking(*LONG, f"trainer.on_length={rule}", "trainer.iterations=1")
         _, (first[rule],) = train(recipe)
-    assert first["penalise"]["rollout/cut_share"] == first["mask"]["rollout/cut_share"] > 0
-    assert first["penalise"]["credit/return_mean"] == first["mask"]["credit/return_mean"]
+    assert first["train"]["rollout/cut_share"] == first["mask"]["rollout/cut_share"] > 0
+    assert first["train"]["credit/return_mean"] == first["mask"]["credit/return_mean"]
     assert first["exclude"]["rollout/cut_share"] == first["mask"]["rollout/cut_share"]
     assert 0 < first["exclude"]["credit/episodes"] < 16
     assert first["exclude"]["rollout/left_out"] == 16 - first["exclude"]["credit/episodes"]

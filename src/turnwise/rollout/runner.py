@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -149,7 +150,8 @@ class Runner:
             sample=play.sample,
             common_noise=self._common,
         )
-        seats = {role: self._seat(role, place, greedy) for role in self._agents}
+        steps = count()
+        seats = {role: self._seat(role, place, greedy, steps) for role in self._agents}
         step: Step[Any] | None = None
         error: Failure | None = None
         score, passing = 0.0, False
@@ -180,7 +182,7 @@ class Runner:
         )
         return episode, passing
 
-    def _seat(self, role: str, place: Place, greedy: bool) -> RolloutSeat:
+    def _seat(self, role: str, place: Place, greedy: bool, steps: Iterator[int]) -> RolloutSeat:
         config = self._agents[role]
         return RolloutSeat(
             role=role,
@@ -190,6 +192,7 @@ class Runner:
             engine=self.engine,
             renderer=self._renderers[config.policy],
             place=place,
+            steps=steps,
         )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from turnwise.errors import TrainingError
 from turnwise.types import Episode, Sample, Trajectory, Turn, TurnId
 
-LengthRule = Literal["penalise", "mask", "exclude"]
+LengthRule = Literal["train", "mask", "exclude"]
 Advantages = Mapping[TurnId, Mapping[str, float]]
 WHOLE = ""
 
@@ -25,7 +25,7 @@ def samples_from_episodes(
     episodes: Sequence[Episode],
     advantages: Advantages,
     *,
-    on_length: LengthRule = "penalise",
+    on_length: LengthRule = "train",
     entropy_span: str | None = None,
     reference: bool = False,
 ) -> list[Sample]:
@@ -35,9 +35,9 @@ def samples_from_episodes(
         episodes: what was played.
         advantages: turn -> span name -> advantage; the span `""` is the whole completion, and a
             token in no named span carries no policy gradient.
-        on_length: what becomes of completions cut at max_tokens: `penalise` trains them as they
-            are, `mask` gives them no loss (they stay in the baseline), `exclude` was applied before
-            the credit was assigned and leaves nothing to do here.
+        on_length: what becomes of completions cut at max_tokens: `train` trains them as they are
+            (most have no answer and failed), `mask` gives them no loss (they stay in the baseline),
+            `exclude` was applied before the credit was assigned and leaves nothing to do here.
         entropy_span: the span whose tokens count for the entropy bonus; None is all of them.
         reference: whether the tokens that carry policy gradient also carry a reference-KL weight.
 

@@ -6,7 +6,7 @@ nonsense ends its own episode, as data: `EpisodeOver` never leaves `rollout.runn
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -84,7 +84,11 @@ class Place:
 
 
 class RolloutSeat:
-    """The seat of one role in one episode under the `independent` topology."""
+    """The seat of one role in one episode under the `independent` topology.
+
+    `steps` numbers the world's steps and is one for all seats of an episode: what the world draws
+    depends on the step, not on who takes it or on what was asked before.
+    """
 
     def __init__(
         self,
@@ -96,10 +100,12 @@ class RolloutSeat:
         engine: Engine,
         renderer: RendererLike,
         place: Place,
+        steps: Iterator[int],
     ) -> None:
         self.turns: list[Turn] = []
         self._role, self._config, self._sampling = role, config, sampling
         self._env, self._engine, self._renderer, self._place = env, engine, renderer, place
+        self._steps = steps
         self._past: list[Exchange] = []
         self._said: tuple[Prompt, tuple[int, ...], str] | None = None  # prompt, ids, reply
         self._calls = 0
@@ -129,7 +135,7 @@ class RolloutSeat:
         step: Step[Any] | None = None
         if isinstance(action, str):
             try:
-                step = await self._step(state, action, identity.turn)
+                step = await self._step(state, action)
             except IllegalActionError as refusal:
                 action = Failure(kind="illegal_action", message=str(refusal))
             except Exception as cause:  # recorded, so that what led to it can be read; then on
@@ -179,14 +185,14 @@ class RolloutSeat:
         )
         return identity, await self._engine.sample(request)
 
-    async def _step(self, state: Any, action: str, number: int) -> Step[Any]:
+    async def _step(self, state: Any, action: str) -> Step[Any]:
         place = self._place
         noise = world_generator(
             place.seed,
             place.stream,
             place.iteration,
             place.visit,
-            number,
+            next(self._steps),
             None if place.common_noise else place.sample,
         )
         step = await stepped(self._env, state, self._role, action, noise)

@@ -64,7 +64,8 @@ def swap_thoughts(
     if not pairs:
         return None
     called = any(calls_in(turn.action or "") for turn in order)
-    any_text = Observation(text="", legal=(), tools=("any",) if called else ())
+    words = () if called else tuple(sorted({turn.action or "" for turn in order}))
+    anywhere = Observation(text="", legal=words, tools=("any",) if called else ())
 
     async def answer(number: int, asked: Turn, thought: Turn) -> str | None:
         (span,) = (span for span in thought.spans if span.name == "think")
@@ -77,7 +78,7 @@ def swap_thoughts(
             sampling=Sampling(temperature=0.0, max_tokens=max(1, agent.max_tokens - len(said))),
         )
         rest = (await engine.sample(request)).token_ids
-        found = action_of(renderer.decode(said + rest), any_text, agent, renderer)
+        found = action_of(renderer.decode(said + rest), anywhere, agent, renderer)
         return found if isinstance(found, str) else None
 
     async def everything() -> list[tuple[str | None, str | None]]:

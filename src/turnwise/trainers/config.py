@@ -76,8 +76,9 @@ class GrpoConfig(Settings):
     """Episodes of one visit."""
     noise: NoiseRule = "common"
     """Whether a group's episodes share the world's chance (`common`) or not (`independent`)."""
-    on_length: LengthRule = "penalise"
-    """Completions cut at max_tokens: trained as failures, without loss, or left out."""
+    on_length: LengthRule = "train"
+    """Completions cut at max_tokens: trained as they are, with what their answer earned if they
+    have one; without loss, but in the baseline (`mask`); or their episodes left out (`exclude`)."""
     minibatches: int = Field(default=1, ge=1)
     """Into how many optimizer steps an iteration's groups are divided; a group stays whole."""
     epochs: int = Field(default=1, ge=1)
