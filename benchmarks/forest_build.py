@@ -13,8 +13,10 @@ import numpy as np
 import torch
 import transformers
 
-from turnwise.forest import ForestConfig, build, choose, forest_metrics, streams
+from turnwise.forest import ForestConfig, build, choose, forest_metrics
 from turnwise.forest.config import MOST_TOKENS
+from turnwise.losses import LossConfig
+from turnwise.trainers.update import make_batch
 from turnwise.types import Sample, TurnId
 
 VOCAB = 600
@@ -75,6 +77,7 @@ def main() -> None:
     size = sum(parameter.numel() for parameter in model.parameters()) / 1e6
     print(f"{size:.2f} M parameters, {len(samples)} rows, {torch.get_num_threads()} threads")
     print(f"build           {best(lambda: build(samples), 5) * 1e3:8.1f} ms")
+    whole = make_batch(samples, LossConfig())
     for layout in ("tree", "flat"):
         scorer = choose(model, ForestConfig(layout=layout, token_budget=options.token_budget))
         batches = scorer.batches(samples)
@@ -83,7 +86,7 @@ def main() -> None:
             model.zero_grad()
             for batch in batches:
                 scores = scorer.score(model, batch)
-                (streams(samples, batch)["advantages"] * scores.logprobs).sum().backward()
+                (whole.at(batch)["advantages"] * scores.logprobs).sum().backward()
 
         def score(scorer=scorer, batches=batches) -> None:
             with torch.no_grad():
@@ -91,9 +94,9 @@ def main() -> None:
                     scorer.score(model, batch)
 
         packing = best(lambda scorer=scorer: scorer.batches(samples), 5)
-        gathering = best(lambda b=batches: [streams(samples, batch) for batch in b], 5)
+        gathering = best(lambda b=batches: [whole.at(batch) for batch in b], 5)
         print(f"{layout}: pack       {packing * 1e3:8.1f} ms")
-        print(f"{layout}: streams    {gathering * 1e3:8.1f} ms")
+        print(f"{layout}: columns    {gathering * 1e3:8.1f} ms")
         print(f"{layout}: score      {best(score, options.repeats):8.3f} s (no gradient)")
         print(f"{layout}: update     {best(update, options.repeats):8.3f} s (forward, backward)")
         print(f"{layout}: {scorer.reason}")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwise.errors import TrainingError
-from turnwise.forest import ForestConfig, build, forest_metrics, micro_batches, streams
+from turnwise.forest import ForestConfig, build, forest_metrics, micro_batches
 from turnwise.types import Sample
 
 TOKENS = st.lists(st.integers(0, 2), min_size=2, max_size=8)
@@ -86,12 +86,8 @@ def test_batches_keep_budgets_and_every_occurrence(make_row, drawn, tokens, area
             assert int(batch.positions.flatten()[node]) == position - 1
             seen.append((sample, position))
         assert list(batch.rows) == sorted({s for s, _ in seen[len(seen) - batch.occurrences :]})
-        gathered = streams(samples, batch)
         where = list(zip(batch.sample.tolist(), batch.position.tolist(), strict=True))
         assert where == sorted(where)
-        for name in ("advantages", "logprobs", "rl_weight", "ce_weight", "entropy_weight"):
-            expected = [getattr(samples[s], name)[p] for s, p in where]
-            assert gathered[name].tolist() == pytest.approx(expected)
     expected = [(i, int(t)) for i, sample in enumerate(samples) for t in sample.targets]
     assert sorted(seen) == expected
 
@@ -127,9 +123,7 @@ def test_turn_ids_are_shared_by_the_rows_of_a_turn(make_row):
     found = {}
     samples = [first, second, again, taught]
     for batch in micro_batches(samples, ForestConfig()):
-        for sample, turn in zip(
-            batch.sample.tolist(), streams(samples, batch)["turn"], strict=True
-        ):
+        for sample, turn in zip(batch.sample.tolist(), batch.turn, strict=True):
             found.setdefault(sample, set()).add(int(turn))
     assert found == {0: {0}, 1: {1}, 2: {0}, 3: {-1}}
 

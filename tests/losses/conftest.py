@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from turnwise.losses import LossInputs
+from turnwise.losses import LossInputs, RowWeights
 from turnwise.types import Sample, TurnId
 
 F64 = torch.float64
@@ -80,3 +82,57 @@ def make_row():
         )
 
     return make
+
+
+def inputs_from_rows(
+    rows: Sequence[Sample],
+    weights: Sequence[RowWeights],
+    *,
+    logprobs: Tensor,
+    entropy: Tensor,
+    proximal_logprobs: Tensor | None = None,
+    ref_logprobs: Tensor | None = None,
+) -> LossInputs:
+    """Return the inputs of one micro-batch of whole rows.
+
+    Args:
+        rows: the micro-batch's rows.
+        weights: their weights, from `token_weights` over the whole optimizer batch.
+        logprobs: current log-probabilities of `row.targets`, row after row, [tokens].
+        entropy: entropies of the distributions those were drawn from, [tokens].
+        proximal_logprobs: the trainer's at batch start, [tokens]; None takes the behaviour's.
+        ref_logprobs: the reference's, [tokens]; None where there is none.
+    """
+
+    def floats(values: Sequence[np.ndarray]) -> Tensor:
+        flat = np.concatenate([v[row.targets] for v, row in zip(values, rows, strict=True)])
+        return torch.as_tensor(flat, dtype=logprobs.dtype, device=logprobs.device)
+
+    behaviour = floats([row.logprobs for row in rows])
+    sampled = np.concatenate([row.sampled_mask[row.targets] for row in rows])
+    return LossInputs(
+        logprobs=logprobs,
+        proximal_logprobs=behaviour if proximal_logprobs is None else proximal_logprobs.detach(),
+        behaviour_logprobs=behaviour,
+        ref_logprobs=None if ref_logprobs is None else ref_logprobs.detach(),
+        entropy=entropy,
+        advantages=floats([row.advantages for row in rows]),
+        rl_weight=floats([row.rl for row in weights]),
+        ce_weight=floats([row.ce for row in weights]),
+        ref_kl_weight=floats([row.ref_kl for row in weights]),
+        entropy_weight=floats([row.entropy for row in weights]),
+        metric_weight=floats([row.metric for row in weights]),
+        sampled=torch.as_tensor(sampled, device=logprobs.device),
+        turn=torch.as_tensor(_turn_numbers(rows), device=logprobs.device),
+    )
+
+
+def _turn_numbers(rows: Sequence[Sample]) -> np.ndarray:
+    """Return the number of each target's turn within these rows, -1 for none; int64 [tokens]."""
+    numbers: dict[TurnId, int] = {}
+    flat = [
+        numbers.setdefault(row.turns[index], len(numbers)) if index >= 0 else -1
+        for row in rows
+        for index in row.turn_index[row.targets].tolist()
+    ]
+    return np.array(flat, dtype=np.int64)

@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from turnwise.losses import LOSSES, LossConfig, inputs_from_rows, token_weights, total_loss
+from turnwise.losses import LOSSES, LossConfig, token_weights, total_loss
+
+from .conftest import inputs_from_rows
 
 CLIPPED = [  # ratio, advantage, loss, d loss / d log pi; bounds 0.8 and 1.28
     (1.5, 1.0, -1.28, 0.0),

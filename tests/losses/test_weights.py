@@ -9,11 +9,12 @@ from turnwise.losses import (
     LOSSES,
     LossConfig,
     combine_metrics,
-    inputs_from_rows,
     token_weights,
     total_loss,
 )
 from turnwise.types import Sample
+
+from .conftest import inputs_from_rows
 
 VOCABULARY, WIDTH = 7, 5
 AGGREGATIONS = ["token", "turn", "episode", "constant"]

@@ -208,13 +208,14 @@ class _Lane:
         arrivals = self._admitted(seed)
         if not arrivals and not len(self.batch):
             return
+        left = None
         with torch.inference_mode():
             try:
                 left = self.batch.step(arrivals, self._version, computed)
-            except BaseException:  # out of memory, Ctrl-C: the next call begins anew
-                self.batch.clear()
-                self._calls.clear()
-                raise
+            finally:
+                if left is None:  # short of memory, or Ctrl-C: the next call begins anew
+                    self.batch.clear()
+                    self._calls.clear()
         for gone in left:
             future = self._calls.pop(gone.entry).future
             if future.done():

@@ -60,10 +60,9 @@ def run(main: Coroutine[Any, Any, T], engine: Engine) -> T:
         future = pool.submit(run, known(), engine)
         try:
             return future.result()
-        except BaseException:
-            for loop, task in running if not future.done() else ():
+        finally:
+            for loop, task in running if not future.done() else ():  # Ctrl-C came here
                 loop.call_soon_threadsafe(task.cancel)
-            raise
 
 
 def _loop_runs_here() -> bool:

@@ -2,10 +2,10 @@
 
 `choose` measures at load whether a model can be scored as trees; `micro_batches` packs samples for
 the layout chosen; the scorer returns log-probabilities and entropies, one an occurrence, in the
-order in which `streams` gathers advantages and weights.
+order of `MicroBatch.sample` and `MicroBatch.position`.
 """
 
-from turnwise.forest.batches import MicroBatch, forest_metrics, micro_batches, streams
+from turnwise.forest.batches import MicroBatch, forest_metrics, micro_batches
 from turnwise.forest.choose import choose
 from turnwise.forest.config import ForestConfig, Layout
 from turnwise.forest.head import EntropyUse
@@ -26,5 +26,4 @@ __all__ = [
     "choose",
     "forest_metrics",
     "micro_batches",
-    "streams",
 ]

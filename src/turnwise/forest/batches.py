@@ -23,15 +23,6 @@ from turnwise.forest.trie import Columns, Forest, columns_of, grow, joined, sort
 from turnwise.kernels import FlexPlan, TreePlan
 from turnwise.types import BoolArray, FloatArray, IntArray, Sample
 
-STREAM_NAMES = (
-    "advantages",
-    "logprobs",
-    "rl_weight",
-    "ce_weight",
-    "ref_kl_weight",
-    "entropy_weight",
-)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class MicroBatch:
@@ -122,25 +113,6 @@ def micro_batches(
         _assemble(forest, tries, targets.take(order[bounds[i] : bounds[i + 1]]), columns, layout)
         for i, tries in enumerate(plan)
     ]
-
-
-def streams(samples: Sequence[Sample], batch: MicroBatch) -> dict[str, Tensor]:
-    """Gather the samples' per-token values in the order of the batch's occurrences, each [T].
-
-    Keys: advantages, logprobs (the behaviour's), rl_weight, ce_weight, ref_kl_weight and
-    entropy_weight as float32; turn (segment ids, see `MicroBatch.turn`) and sample as int64.
-    `samples` are those the batch was made from; their advantages may have been set since.
-    """
-    rows = [samples[row] for row in batch.rows]
-    lengths = np.fromiter((len(row.token_ids) for row in rows), np.int64, len(rows))
-    begins = np.concatenate([[0], np.cumsum(lengths)])[:-1]
-    where = begins[np.searchsorted(np.array(batch.rows), batch.sample.numpy())]
-    where = where + batch.position.numpy()
-    gathered = {
-        name: torch.from_numpy(joined(rows, name, np.float32)[where].astype(np.float32, copy=False))
-        for name in STREAM_NAMES
-    }
-    return gathered | {"turn": batch.turn, "sample": batch.sample}
 
 
 def forest_metrics(batches: Sequence[MicroBatch]) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """Pure functions on tensors: policy-gradient, cross-entropy and reference-KL parts."""
 
 from turnwise.losses.config import LossConfig
-from turnwise.losses.inputs import LossInputs, inputs_from_rows
+from turnwise.losses.inputs import LossInputs
 from turnwise.losses.terms import Clip, RlTerm
 from turnwise.losses.total import LOSSES, LossOutput, combine_metrics, total_loss
 from turnwise.losses.weights import RowWeights, token_weights
@@ -15,7 +15,6 @@ __all__ = [
     "RlTerm",
     "RowWeights",
     "combine_metrics",
-    "inputs_from_rows",
     "token_weights",
     "total_loss",
 ]
