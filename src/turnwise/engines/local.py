@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Protocol
@@ -208,14 +209,10 @@ class _Lane:
         arrivals = self._admitted(seed)
         if not arrivals and not len(self.batch):
             return
-        left = None
-        with torch.inference_mode():
-            try:
-                left = self.batch.step(arrivals, self._version, computed)
-            finally:
-                if left is None:  # short of memory, or Ctrl-C: the next call begins anew
-                    self.batch.clear()
-                    self._calls.clear()
+        with torch.inference_mode(), ExitStack() as undo:
+            undo.callback(self._begin_anew)  # short of memory, or Ctrl-C
+            left = self.batch.step(arrivals, self._version, computed)
+            undo.pop_all()
         for gone in left:
             future = self._calls.pop(gone.entry).future
             if future.done():
@@ -233,6 +230,11 @@ class _Lane:
             del self._calls[call.entry]
             with torch.inference_mode():  # rows move up, and were made in this mode
                 self.batch.abandon(call.entry)
+
+    def _begin_anew(self) -> None:
+        """Forget everybody that is being written, after a step that failed in the middle."""
+        self.batch.clear()
+        self._calls.clear()
 
     def reset_counts(self) -> None:
         """Begin to count anew."""
