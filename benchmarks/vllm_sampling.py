@@ -4,8 +4,8 @@
     python benchmarks/vllm_sampling.py --python vllm/bin/python --work nano-short --steps 5
 
 vLLM lives in an environment of its own, whose interpreter `--python` names. It runs eager and
-compiled, warm, alone on the machine, with its cache of prefixes, emptied before every step as new weights would. Works of
-one turn only; one with adapters is sampled from their base.
+compiled, warm, alone on the machine, with its cache of prefixes, emptied before every step as new
+weights would. Works of one turn only; one with adapters is sampled from their base.
 """
 
 from __future__ import annotations
