@@ -7,7 +7,7 @@ from turnwise.envs import make_env
 from turnwise.errors import ConfigError, RewardError, SandboxError
 from turnwise.recipe import make_recipe
 from turnwise.rewards import passes_tests, program_in, runs, solves
-from turnwise.rewards.programs import is_same
+from turnwise.rewards.same import is_same
 from turnwise.sandbox import SandboxConfig, configure, pool, shared
 from turnwise.sandbox.backends import BACKENDS
 
@@ -157,12 +157,11 @@ def test_rows_are_trained_on_with_a_programs_tests(tmp_path):
 
 
 def test_training_refuses_to_begin_where_programs_cannot_be_isolated(tmp_path, monkeypatch):
-    monkeypatch.setattr(BACKENDS["isolated"].__class__, "first_frame", _no_walls_known)
+    monkeypatch.setattr(BACKENDS["namespaces"].__class__, "setup", _no_walls_known)
     configure(SandboxConfig(workers=1))
-    with pytest.raises(SandboxError, match="set sandbox.backend = 'container', or 'subprocess'"):
+    with pytest.raises(SandboxError, match="or 'subprocess' for programs you trust"):
         tw.train("nano", ROWS, reward=solves, settings=TINY | {"sandbox.workers": 2}, root=tmp_path)
-    (run,) = tmp_path.iterdir()
-    assert not list((run / "checkpoints").glob("*"))
+    assert not list(tmp_path.iterdir()), "a start that fails leaves no folder"
     monkeypatch.setattr(pool, "_WARNED", set())  # whichever test of this process came before
     with pytest.warns(UserWarning, match="does not wall them in"):
         outcome = tw.train(
@@ -175,7 +174,7 @@ def test_training_refuses_to_begin_where_programs_cannot_be_isolated(tmp_path, m
 
 def _no_walls_known(self, config):
     """Ask for walls that no kernel grants, except where none are asked for."""
-    ways = ["palisade"] if self.walls else []
+    ways = "none" if self.walls == "none" else "palisade"
     return {"walls": ways, "readable": [], "preload": [], "network": False}
 
 
@@ -194,7 +193,8 @@ def test_settings_of_a_sandbox_that_nothing_uses_are_refused():
 def test_envs_know_whether_they_run_programs(tmp_path):
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"prompt": "x", "tests": []}\n')
+    (tmp_path / "mine.py").write_text("def brief(completions): return [0.0 for _ in completions]")
     options = {"path": str(rows)}
     assert make_env("rows", reward=["turnwise.rewards:solves"], **options).runs_programs
-    assert not make_env("rows", reward=["math:fsum"], **options).runs_programs
+    assert not make_env("rows", reward=[f"{tmp_path}/mine.py:brief"], **options).runs_programs
     assert not make_env("frozen-lake").runs_programs

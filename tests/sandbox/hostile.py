@@ -323,7 +323,7 @@ result = 'nothing'
     ),
     ("descriptors without end", "exception", "import os\nwhile True: os.pipe()"),
     ("random numbers without end", "cpu memory", "open('/dev/urandom', 'rb').read()"),
-    ("zeros without end", "cpu memory", "open('/dev/zero', 'rb').read()"),
+    ("zeros without end", "cpu memory exception", "open('/dev/zero', 'rb').read()"),
     ("full device", "output", "open('/dev/full', 'w').write('x' * 99999)"),
 ]
 
@@ -560,8 +560,12 @@ os._exit(0)
 import sys
 frame = sys._getframe()
 while frame:
-    if 'job' in frame.f_locals:
-        frame.f_locals['job'].limits.update(output=10**9, cpu=1e9, wall=1e9)
+    wire = frame.f_globals.get('wire')
+    if wire:
+        wire.dump = lambda value, most, dump=wire.dump: dump(value, 10**9)
+    for thing in [*frame.f_locals.values()]:
+        if hasattr(thing, 'steps') and hasattr(thing, 'stdin'):
+            object.__setattr__(thing, 'steps', 0)
     frame = frame.f_back
 result = 'x' * 10**7
 """,

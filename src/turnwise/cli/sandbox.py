@@ -21,16 +21,15 @@ from turnwise.settings import parse
 sandbox = typer.Typer(help="Run programs that a model wrote, and see what keeps them in.")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-Backend = Annotated[str, typer.Option(help="isolated, subprocess or container.")]
+Backend = Annotated[
+    str,
+    typer.Option(
+        help="isolated, bubblewrap, namespaces, container, landlock (weaker) or subprocess (none)."
+    ),
+]
 Preload = Annotated[
     list[str] | None, typer.Option(help="A module to import beforehand; may be repeated.")
 ]
-WALLS = {
-    "namespaces": "root folder, users, processes and network of their own; system calls filtered",
-    "landlock": "files and ports closed by Landlock, system calls filtered; one process only",
-    "container": "a container; system calls filtered",
-    "none": "no walls: programs read, write and reach what you can",
-}
 
 
 @sandbox.command()
@@ -55,6 +54,7 @@ def check(
         found = {
             "backend": backend,
             "walls": box.walls,
+            "promise": box.promise,
             "workers": box.config.at_once,
             "start_seconds": started - began,
             "programs_per_second": count / spent,
@@ -62,7 +62,7 @@ def check(
     if as_json:
         print_json(found)
         return
-    say(f"{backend}: {WALLS[box.walls]}")
+    say(f"{backend}: {box.promise}")
     say(f"{found['workers']} workers, the first after {found['start_seconds']:.2f} s")
     say(f"{found['programs_per_second']:.0f} short programs a second")
 
@@ -92,13 +92,13 @@ def run(
         with _opened(backend, preload, 1) as box:
             result = box.run(file.read_text(), given, limits, call=call)
     if as_json:
-        print_json(asdict(result) | {"value": repr(result.value)})
+        print_json(asdict(result) | {"value": _shown(result.value)})
     else:
         for text in filter(None, (result.stdout, result.stderr)):
             say(_printable(text.rstrip("\n")))
         line = f" in line {result.line}" if result.line else ""
         failed = f"{result.failure}{line}: {result.message}"
-        say(f"value: {result.value!r}" if result.ok else _printable(failed))
+        say(f"value: {_shown(result.value)}" if result.ok else _printable(failed))
         say(f"{result.cpu_seconds:.3f} s of CPU time, {result.wall_seconds:.3f} s by the clock")
     if not result.ok:
         raise typer.Exit(1)
@@ -107,6 +107,14 @@ def run(
 def _printable(text: str) -> str:
     """Return a program's words without what would steer the terminal."""
     return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
+def _shown(value: Any) -> str:
+    """Return a program's value as text that any terminal takes."""
+    try:
+        return _printable(repr(value).encode("utf-8", "backslashreplace").decode())
+    except ValueError as cause:  # an integer of more digits than Python writes
+        return f"a value that cannot be shown: {cause}"
 
 
 def _opened(backend: str, preload: list[str] | None, workers: int | None) -> Sandbox:

@@ -16,10 +16,13 @@ from turnwise.settings import Settings
 class SandboxConfig(Settings):
     """How programs that a model wrote are run."""
 
-    backend: Literal["isolated", "subprocess", "container"] = "isolated"
-    """"isolated" lets nothing out, by means of the Linux kernel, and refuses to run where the
-    kernel does not grant them. "subprocess" has limits and no walls: for programs you trust.
-    "container" puts the workers into a container of `image`."""
+    backend: Literal[
+        "isolated", "bubblewrap", "namespaces", "landlock", "container", "subprocess"
+    ] = "isolated"
+    """"isolated" is "bubblewrap" where `bwrap` is installed and works, and otherwise "namespaces";
+    where the kernel grants neither, programs are not run. Both promise the same. "container" puts
+    workers into a container of `image`. "landlock" promises less and must be asked for.
+    "subprocess" has limits and no walls: for programs you trust."""
     workers: int | None = Field(default=None, ge=1)
     """Programs that run at once; None is one for each core."""
     preload: tuple[str, ...] = ()
@@ -31,7 +34,8 @@ class SandboxConfig(Settings):
     """The container's image: anything with Python 3.11 or later as `python3`; "python:3.11-slim"
     if not given."""
     runtime: str | None = None
-    """The program that runs containers, "docker" if not given; or "podman", or a path."""
+    """The program that runs containers, "docker" if not given; or "podman", or a path; options of
+    its `run` may follow, as in "docker --runtime=runsc". "runsc" alone means that."""
 
     @model_validator(mode="after")
     def _check_container(self) -> SandboxConfig:

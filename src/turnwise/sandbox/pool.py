@@ -15,15 +15,16 @@ import threading
 import warnings
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from contextlib import suppress
 from typing import Any, TypeAlias
 
 from turnwise.errors import MissingDependencyError, SandboxError
-from turnwise.sandbox.backends import BACKENDS
+from turnwise.sandbox.backends import BACKENDS, Name, candidates, refused
 from turnwise.sandbox.config import SandboxConfig
 from turnwise.sandbox.inside.wire import NotPlainError, TooLargeError, dump
-from turnwise.sandbox.link import LostError, WorkerLink
+from turnwise.sandbox.leftovers import clear_stale
+from turnwise.sandbox.link import ON_HOST, LostError, RefusedError, WorkerLink
 from turnwise.sandbox.result import Job, Limits, Result
 from turnwise.settings import parse
 
@@ -52,11 +53,20 @@ class Sandbox:
         self._jobs: _Queue = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
+        self._links: set[WorkerLink] = set()
+        self._ending = threading.Event()
         self.replaced = 0
         """Workers that were lost and replaced."""
         self.walls = ""
-        """What keeps programs in, once started: "namespaces", "landlock", "container" or "none"."""
+        """What keeps programs in, once started: "bubblewrap", "namespaces", "landlock",
+        "container" or "none"."""
+        self._backend: Name = candidates(self.config)[0]
         _OPEN.add(self)
+
+    @property
+    def promise(self) -> str:
+        """What keeps programs in, once started, in one sentence."""
+        return BACKENDS[self._backend].promise
 
     def start(self) -> None:
         """Start all workers, and return when they wait for programs.
@@ -71,18 +81,41 @@ class Sandbox:
     def _start(self) -> None:
         if self._threads:
             return
-        _warn_once(self.config.backend)
-        first = WorkerLink(self.config)
-        self.walls = first.walls
+        self._ending = threading.Event()
+        first = self._first_link()
+        if first.name in ON_HOST:
+            clear_stale()
+        self._backend = first.name
+        self.walls = BACKENDS[first.name].walls
+        _warn_once(first.name)
         links = [first, *(None for _ in range(self.config.at_once - 1))]
         self._threads = [
             threading.Thread(
-                target=self._serve, args=(link, self._jobs), name="sandbox", daemon=True
+                target=self._serve,
+                args=(link, self._jobs, self._ending),
+                name="sandbox",
+                daemon=True,
             )
             for link in links
         ]
         for thread in self._threads:
             thread.start()
+
+    def _link(self, name: Name) -> WorkerLink:
+        """Return a new worker."""
+        link = WorkerLink(self.config, name)
+        self._links.add(link)
+        return link
+
+    def _first_link(self) -> WorkerLink:
+        """Return a worker of the best backend that there is."""
+        reasons: dict[str, str] = {}
+        for name in candidates(self.config):
+            try:
+                return self._link(name)
+            except RefusedError as reason:
+                reasons[name] = str(reason)
+        raise refused(reasons)
 
     def run(
         self,
@@ -129,7 +162,9 @@ class Sandbox:
 
     def run_batch(self, jobs: Iterable[Job]) -> list[Result]:
         """Run programs side by side; return their results in their order."""
-        return [future.result() for future in [self.submit(job) for job in jobs]]
+        futures = [self.submit(job) for job in jobs]
+        wait(futures, return_when=FIRST_EXCEPTION)  # one wake-up, not one for each
+        return [future.result() for future in futures]
 
     async def run_batch_async(self, jobs: Iterable[Job]) -> list[Result]:
         """Do what `run_batch` does, and let other coroutines go on meanwhile."""
@@ -151,9 +186,8 @@ class Sandbox:
             self._start()
             if job.limits.processes > 1 and self.walls == "landlock":
                 raise SandboxError(
-                    f"processes = {job.limits.processes}: here programs stand behind Landlock, "
-                    "which does not keep processes apart: allow unprivileged user namespaces, or "
-                    "take processes = 1"
+                    f"processes = {job.limits.processes}: Landlock does not keep processes apart: "
+                    "take sandbox.backend = 'isolated', or processes = 1"
                 )
             self._jobs.put((job, inputs, future))
         return future
@@ -168,49 +202,78 @@ class Sandbox:
         for thread in threads:
             thread.join()
 
+    def end(self) -> None:
+        """End all workers at once, whatever they are doing; programs that wait fail."""
+        self._ending.set()
+        for link in list(self._links):
+            link.end()
+        self.close()
+
     def __enter__(self) -> Sandbox:
         return self
 
-    def __exit__(self, *ended: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None or issubclass(kind, Exception):
+            self.close()
+        else:  # an interrupt: nobody waits for what is queued
+            self.end()
 
-    def _serve(self, link: WorkerLink | None, jobs: _Queue) -> None:
-        """Hand programs to one worker after another, as each is lost, until there are no more."""
+    def _serve(self, link: WorkerLink | None, jobs: _Queue, ending: threading.Event) -> None:
+        """Hand programs to one worker after another, as each is lost, until there are no more.
+
+        Nothing that happens to one program ends this thread: others wait for it.
+        """
         while (queued := jobs.get()) is not None:
             job, inputs, future = queued
             if not future.set_running_or_notify_cancel():
                 continue
             try:
-                link = self._carry_out(link, job, inputs, future)
-            finally:
-                if not future.done():  # whoever waits is not to wait for ever
-                    future.set_exception(SandboxError("a thread of the sandbox came to its end"))
+                link = self._carry_out(link, job, inputs, future, ending)
+            except BaseException as error:  # the boundary: a bug of ours, or out of memory
+                link = self._lose(link)
+                if not future.done():
+                    future.set_exception(SandboxError(f"{type(error).__name__}: {error}"))
         if link is not None:
-            link.close()
+            self._links.discard(link)
+            with suppress(Exception):
+                link.close()
 
     def _carry_out(
-        self, link: WorkerLink | None, job: Job, inputs: bytes, future: Future[Result]
+        self,
+        link: WorkerLink | None,
+        job: Job,
+        inputs: bytes,
+        future: Future[Result],
+        ending: threading.Event,
     ) -> WorkerLink | None:
         """Run a program and settle its future; return the worker that is left."""
         reason = ""
         for _ in range(TRIES):
+            if ending.is_set():
+                future.set_exception(SandboxError("the sandbox was ended before the program was"))
+                return link
             try:
-                link = link or WorkerLink(self.config)
+                link = link or self._link(self._backend)
                 future.set_result(link.run(job, inputs))
                 return link
-            except LostError as lost:
+            except (LostError, RefusedError) as lost:
                 reason = str(lost)
-                if link is not None:
-                    link.kill()
-                link = None
-                self.replaced += 1
-            except (SandboxError, MissingDependencyError, OSError) as error:
+                link = self._lose(link)
+            except (SandboxError, MissingDependencyError) as error:
                 future.set_exception(error)
                 return link
         future.set_exception(
             SandboxError(f"a program was tried {TRIES} times, and each time {reason}")
         )
         return link
+
+    def _lose(self, link: WorkerLink | None) -> None:
+        """Count a worker that was lost, and end what is left of it."""
+        self.replaced += 1
+        if link is not None:
+            self._links.discard(link)
+            with suppress(Exception):  # nothing that is cleared away ends the thread that serves
+                link.kill()
 
 
 def _job(
@@ -251,7 +314,7 @@ _OPEN: weakref.WeakSet[Sandbox] = weakref.WeakSet()
 _WARNED: set[str] = set()
 
 
-def _warn_once(backend: str) -> None:
+def _warn_once(backend: Name) -> None:
     warning = BACKENDS[backend].warning
     if warning and backend not in _WARNED:
         _WARNED.add(backend)
@@ -261,13 +324,14 @@ def _warn_once(backend: str) -> None:
 @atexit.register
 def _close_all() -> None:
     for sandbox in list(_OPEN):
-        sandbox.close()
+        sandbox.end()
 
 
 def _forget_after_fork() -> None:
     """A forked copy of this process has none of its threads: it starts workers of its own."""
     for sandbox in list(_OPEN):
         sandbox._threads, sandbox._lock, sandbox._jobs = [], threading.Lock(), queue.SimpleQueue()
+        sandbox._links = set()
 
 
 with suppress(AttributeError):

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from turnwise.sandbox.inside.frames import Order
 from turnwise.settings import Settings
 
 FailureName = Literal[
@@ -23,7 +24,7 @@ class Limits(Settings):
     """What one program may use. What decides is CPU time or steps, which load does not change."""
 
     cpu: float = Field(default=1.0, gt=0, le=3600, allow_inf_nan=False)
-    """Seconds of CPU time of the program's process, all its threads together."""
+    """Seconds of CPU time of the program's processes, all their threads together."""
     wall: float = Field(default=10.0, gt=0, le=3600, allow_inf_nan=False)
     """Seconds by the clock, for programs that wait for nothing."""
     steps: int = Field(default=0, ge=0)
@@ -37,14 +38,31 @@ class Limits(Settings):
     """Megabytes of files that it may write, all of which are gone afterwards."""
     processes: int = Field(default=1, ge=1, le=1000)
     """Processes at once, its own counted. From 2 on it may start other programs, each of which has
-    all of `memory`, and `cpu` to the second."""
+    all of `memory`; every thread then counts as a process."""
     threads: int = Field(default=8, ge=0, le=1000)
-    """Threads at once beside the first."""
+    """Threads at once beside the first, where `processes` is 1."""
 
-    def told(self) -> dict[str, Any]:
-        """Return the limits as a worker takes them, in bytes and seconds."""
-        sized = {"memory": self.memory * MEGABYTE, "files": self.files * MEGABYTE}
-        return self.model_dump() | sized
+    @model_validator(mode="after")
+    def _check_threads(self) -> Limits:
+        if self.processes > 1 and "threads" in self.model_fields_set:
+            raise ValueError(
+                f"threads = {self.threads} does not apply to processes = {self.processes}: the "
+                "kernel counts both alike, so leave threads out and count them in processes"
+            )
+        return self
+
+    def order(self, size: int) -> Order:
+        """Return the limits as a worker takes them, for a program of `size` bytes."""
+        return Order(
+            size=size,
+            cpu=self.cpu,
+            wall=self.wall,
+            memory=self.memory * MEGABYTE,
+            output=self.output,
+            files=self.files * MEGABYTE,
+            processes=self.processes,
+            threads=self.threads,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

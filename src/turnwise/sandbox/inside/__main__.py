@@ -1,7 +1,6 @@
-"""Start a worker: `python -I FOLDER PATHS`, where PATHS are those of `sys.path`, as JSON.
+"""Start a worker: `python FOLDER PATHS`, where PATHS are those of `sys.path`, as JSON.
 
-The rest of turnwise is not imported: its names stand for this folder alone while the worker is
-loaded, and for nothing afterwards.
+The folder is loaded as a package under a private name, which is removed before any program runs.
 """
 
 import json
@@ -10,17 +9,17 @@ import sys
 import types
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGE = "_sandbox_worker"
 
 
 def main() -> None:
-    """Load the worker and hand over to it."""
+    """Load the worker and start it."""
     sys.path[:] = json.loads(sys.argv[1]) or sys.path[1:]
-    for name, path in (("turnwise", []), ("turnwise.sandbox", [os.path.dirname(HERE)])):
-        sys.modules[name] = types.ModuleType(name)
-        sys.modules[name].__path__ = path
-    from turnwise.sandbox.inside import worker
+    sys.modules[PACKAGE] = types.ModuleType(PACKAGE)
+    sys.modules[PACKAGE].__path__ = [HERE]
+    from _sandbox_worker import worker  # pyright: ignore[reportMissingImports]
 
-    for name in [name for name in sys.modules if name.partition(".")[0] == "turnwise"]:
+    for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
         del sys.modules[name]
     worker.main()
 

@@ -1,23 +1,24 @@
 """The fresh process in which one program runs, from its first instruction to its last.
 
-Owns what a program finds: limits, its own output, its inputs; and what is made of how it ended. The
-program shares this process with the code below and may change all of it: nothing here is trusted
-afterwards. What this process knows are the program and its inputs; how long it took, what it used
-and whether it broke a wall is for `worker` to say.
+Provides `live`: reads the program, which no other process of the sandbox ever holds, closes the
+walls, runs it and leaves a record. The program shares this process with the code below and may
+change all of it: nothing here is trusted once it has begun.
 """
 
 from __future__ import annotations
 
 import builtins
 import errno
+import fcntl
+import importlib
 import io
-import linecache
 import mmap
 import os
-import resource
+import random
 import struct
 import sys
 import threading
+import time
 import traceback
 import types
 from collections.abc import Callable, Sequence
@@ -25,152 +26,158 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from turnwise.sandbox.inside import kernel, wire
-from turnwise.sandbox.inside.filters import Filter
-from turnwise.sandbox.inside.jail import Walls
+from . import frames, wire
+from .filters import Filter
+from .memory import PrivateMap
+from .plan import Calls, Plan
+from .walls import Walls
 
 FILE = "<program>"
 """What the program's source is called in tracebacks."""
 MOST_SAID = 500
 """Characters of a message about a failure."""
-DESCRIPTORS = 64
-STACK = 8 << 20
-ROOM = 8192
-"""Bytes of a sheet beside those of the value: for the message of a failure."""
 SPARE = 16 << 20
 _SPARE = mmap.mmap(-1, SPARE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 """Addresses with which to say that a program has used up its own."""
-_HEAD = struct.Struct("<II")
-_DONE = 0x600DF00D
+_AROUND = 64
+_REHEARSALS = 20
+_ALL_SEALS = 0xF
+"""F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW and F_SEAL_WRITE."""
+CONTROL = 60
+"""The descriptor from which a child reads its program."""
 _NO_MEMORY = (errno.ENOMEM,)
 _REFUSALS = (errno.EPERM, errno.EACCES, errno.EROFS)
 _FULL = (errno.EFBIG, errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
-    """One program and all that bounds it, as `worker` was told.
+class Setting:
+    """What a child finds prepared: its walls, its limits, and how to import.
 
-    Example:
-        >>> Job(source="result = 1", call="", inputs=b"[]", stdin=b"", limits={}).call
-        ''
+    `plan` is made for the program's limits.
     """
 
-    source: str
-    call: str
-    inputs: bytes
-    stdin: bytes
-    limits: dict[str, Any]
+    walls: Walls
+    plan: Plan
+    filter: Filter | None
+    imports: tuple[list[Any], list[Any], list[Any]]
 
 
 class Sheet:
-    """Memory that worker and child share, on which the child leaves the value when it is done.
+    """Memory that a child shares with the worker, on which it leaves a record when it is done.
 
-    No descriptor leads to it, so that nothing a program prints or writes can.
+    The child closes the descriptor before the program begins, so that nothing which the program
+    prints or writes leads there. The worker never maps it.
 
     Example:
-        >>> sheet = Sheet(4096)
-        >>> sheet.leave(b"{}")
-        >>> sheet.take()
-        b'{}'
-        >>> sheet.take() is None
-        True
+        >>> descriptor = os.memfd_create("sheet")
+        >>> Sheet(descriptor, 4096).leave(b"record")
+        >>> Sheet.length(descriptor, 4096), os.pread(descriptor, 6, Sheet.START)
+        (6, b'record')
     """
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._memory = mmap.mmap(-1, size + _HEAD.size)
+    _HEAD = struct.Struct("<QQ")
+    _DONE = 0x600DF00D
+    START = _HEAD.size
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        os.ftruncate(descriptor, size + self.START)
+        self._memory = mmap.mmap(descriptor, size + self.START)
 
     def leave(self, said: bytes) -> None:
         """Put down what the child has to say."""
-        self._memory[_HEAD.size : _HEAD.size + len(said)] = said
-        self._memory[: _HEAD.size] = _HEAD.pack(_DONE, len(said))
+        self._memory[self.START : self.START + len(said)] = said
+        self._memory[: self.START] = self._HEAD.pack(self._DONE, len(said))
 
-    def take(self) -> bytes | None:
-        """Return what was left, and forget all of it; None if nothing was."""
-        mark, size = _HEAD.unpack(self._memory[: _HEAD.size])
-        whole = mark == _DONE and size <= self.size
-        said = self._memory[_HEAD.size : _HEAD.size + size] if whole else None
-        self._memory.madvise(mmap.MADV_REMOVE)
-        return said
+    @classmethod
+    def length(cls, descriptor: int, size: int) -> int:
+        """Return the size of the record that was left; 0 if none was, or none that fits."""
+        head = os.pread(descriptor, cls.START, 0)
+        mark, length = cls._HEAD.unpack(head) if len(head) == cls.START else (0, 0)
+        return length if mark == cls._DONE and length <= size else 0
 
 
-def live(job: Job, walls: Walls, filter: Filter | None, sheet: Sheet, folder: str) -> None:
+def live(order: frames.Order, setting: Setting, folder: str, ends: Sequence[int]) -> None:
     """Run the program to its end and exit; never returns.
 
-    Descriptors: 0, 1 and 2 are the program's own; 3 is told when all walls stand, just before the
-    program begins. All others are closed.
+    `ends` become the first descriptors: 1 and 2 are the program's own; 3 is told, once all walls
+    stand, when the program begins, and after what CPU time; 4 is the sheet. `CONTROL` brings the
+    program. None but 0, 1 and 2 stays open.
     """
     try:
+        for place, end in enumerate(ends):
+            os.dup2(end, place)
         try:
-            os.closerange(4, 1 << 16)
-            _bound(resource.RLIMIT_AS, job.limits["base"] + job.limits["memory"], for_good=True)
-            _bound(resource.RLIMIT_FSIZE, job.limits["files"], for_good=True)
-            if job.limits["processes"] > 1:  # a single one is watched, more exactly
-                _bound(resource.RLIMIT_CPU, int(job.limits["cpu"]) + 1, for_good=True)
-            _stand(walls, filter, folder)
-        except (OSError, ValueError) as error:
-            os.write(2, _what(error).encode(errors="replace"))
+            tasks, sheet = _prepare(order, setting, folder)
+        except Exception as error:  # the boundary: whatever it is, no program has begun
+            os.write(3, _what(error).encode(errors="replace")[: frames.ROOM])
             return
-        os.write(3, b"!")
+        os.write(3, frames.BEGUN.pack(b"!", time.monotonic(), time.process_time()))
         os.close(3)
-        said = _run(job)
+        said = _run(tasks, order.output)
         _flush()
         sheet.leave(said)
     finally:
         os._exit(0)
 
 
-def _stand(walls: Walls, filter: Filter | None, folder: str) -> None:
-    """Put this process behind what is the program's own of the walls."""
-    if not walls.own_root:
-        os.setsid()
-        os.chdir(folder)
-    if walls.user is not None:
-        os.setgroups([])
-        os.setresgid(walls.user, walls.user, walls.user)
-        os.setresuid(walls.user, walls.user, walls.user)  # and with it, all capabilities
-    elif filter is not None:
-        kernel.drop_capabilities()
-    if filter is not None:
-        filter.put_on(os.getpid())
+def _prepare(order: frames.Order, setting: Setting, folder: str) -> tuple[list[frames.Task], Sheet]:
+    """Read the program, close the walls and set the limits; return the program and the sheet."""
+    walls, plan = setting.walls, setting.plan
+    task = frames.Task.unpack(frames.read_exactly(CONTROL, order.size))
+    sheet = Sheet(4, plan.shared)
+    os.closerange(4, 1 << 20)
+    sys.path, sys.meta_path, sys.path_hooks = setting.imports
+    if walls.nested:
+        plan.walls.make()
+    else:
+        walls.close_in(folder)
+        os.environ["HOME"] = os.environ["TMPDIR"] = folder
+    if task.stdin:
+        _give_stdin(task.stdin)
+    else:
+        plan.no_stdin.make()
+    if order.processes == 1:
+        mmap.mmap = PrivateMap
+    plan.limits.make()
+    if setting.filter is not None:
+        setting.filter.put_on(os.getpid())
+    return [task], sheet
 
 
-def limit(limits: dict[str, Any], walls: Walls) -> None:
-    """Set the limits on this process's children that it can bear itself; `live` sets the others."""
-    bounds = {
-        resource.RLIMIT_NOFILE: DESCRIPTORS,
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_STACK: STACK,
-    }
-    if walls.own_root:
-        beside = 0 if walls.user is not None else 2  # the worker and the one that waits for it
-        bounds[resource.RLIMIT_NPROC] = beside + limits["processes"] + limits["threads"]
-    for name, most in bounds.items():
-        _bound(name, most, for_good=False)
+def _give_stdin(text: bytes) -> None:
+    """Make `text` what can be read from descriptor 0."""
+    descriptor = os.memfd_create("stdin", os.MFD_ALLOW_SEALING)
+    frames.write_all(descriptor, text)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _ALL_SEALS)
+    os.dup2(descriptor, 0)
+    os.close(descriptor)
 
 
-def _bound(name: int, most: int, *, for_good: bool) -> None:
-    hard = resource.getrlimit(name)[1]
-    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.setrlimit(name, (most, most if for_good else hard))
+def _run(tasks: list[frames.Task], most: int) -> bytes:
+    """Run the program; return the record of how it ended, with a value of at most `most` bytes.
 
-
-def _run(job: Job) -> bytes:
-    """Run the program; return what there is to say of it."""
-    steps = job.limits["steps"]
+    The task is taken out of `tasks`, so that the program finds its own text in no frame.
+    """
+    source, call, _, given, seed, steps = tasks.pop()
+    inputs = [given]
+    del given
+    if seed:
+        seed_generators(seed)
     try:
-        code = compile(job.source, FILE, "exec")
+        code = compile(source, FILE, "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
         return _failed("syntax", _what(error), _line_of_syntax(error))
+    del source
     try:
-        value = _value_of(job, code, steps)
+        value = _value_of(code, call, inputs, steps)
     except _TooManySteps:
         return _failed("cpu", f"more than {steps} steps")
     except BaseException as error:
         return _told(error)
     try:
-        return wire.dump(["value", value], job.limits["output"] + 16)
+        return wire.dump(("value", value), most + _AROUND)
     except wire.TooLargeError as error:
         return _failed("output", f"its value is too large: {error}")
     except wire.NotPlainError as error:
@@ -200,14 +207,13 @@ def make_streams() -> None:
         os.close(end)
 
 
-def _value_of(job: Job, code: types.CodeType, steps: int) -> Any:
+def _value_of(code: types.CodeType, call: str, inputs: list[bytes], steps: int) -> Any:
     """Run the program, and return what it calls its result."""
-    module = types.ModuleType("program" if job.call else "__main__")
+    module = types.ModuleType("program" if call else "__main__")
     module.__dict__["__builtins__"] = builtins
     sys.modules[module.__name__] = module
-    linecache.cache[FILE] = (len(job.source), None, job.source.splitlines(keepends=True), FILE)
-    given = wire.load(job.inputs)
-    if not job.call:
+    given = wire.load(inputs.pop(), lambda: importlib.import_module("numpy"))
+    if not call:
         module.__dict__.update(given if isinstance(given, dict) else {"inputs": given})
     with _Counted(steps):
         try:
@@ -215,12 +221,42 @@ def _value_of(job: Job, code: types.CodeType, steps: int) -> Any:
         except SystemExit as left:
             if left.code not in (None, 0):
                 raise
-        if not job.call:
+        if not call:
             return module.__dict__.get("result")
-        if job.call not in module.__dict__:
-            raise NameError(f"the program defines no {job.call!r}")
-        entry = module.__dict__[job.call]
+        if call not in module.__dict__:
+            raise NameError(f"the program defines no {call!r}")
+        entry = module.__dict__[call]
         return entry(**given) if isinstance(given, dict) else entry(*given)
+
+
+def rehearse() -> None:
+    """Go through what children do, in a worker that has not begun, with programs of its own.
+
+    The interpreter specialises code that has run several times, and keeps what it has looked up.
+    Otherwise each child would write that anew, and copy the memory that it is written to.
+    """
+    main = sys.modules["__main__"]
+    given = wire.dump([1, 2.0, "three", [4], (5,), {"six": True}, None], frames.ROOM)
+    named = wire.dump({"given": 1}, frames.ROOM)
+    calls = Calls()
+    calls.add("getpid", result=os.getpid())
+    for _ in range(_REHEARSALS):
+        for task in (
+            frames.Task("def same(*given): return given", "same", b"", given, 0, 0),
+            frames.Task("result = given", "", b"", named, 0, 0),
+        ):
+            _run([frames.Task.unpack(task.pack())], frames.ROOM)
+            _flush()
+            calls.make()
+    del sys.modules["program"]
+    sys.modules["__main__"] = main
+
+
+def seed_generators(seed: int) -> None:
+    """Seed the generators that programs share by convention; a worker does it with 0."""
+    random.seed(seed)
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed(seed % 2**32)
 
 
 class _TooManySteps(BaseException):
@@ -309,4 +345,4 @@ def _line_of_syntax(error: BaseException) -> int:
 
 def _failed(kind: str, message: str, line: int = 0) -> bytes:
     plain = "".join(str(message))[: MOST_SAID + 100]
-    return wire.dump(["failed", kind, plain, int(line)], ROOM)
+    return wire.dump(("failed", kind, plain, int(line)), frames.ROOM)

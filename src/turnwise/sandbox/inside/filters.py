@@ -1,8 +1,8 @@
-"""Which system calls a program may make: seccomp filters, as code for the kernel to run.
+"""Which system calls a program or a worker may make: seccomp filters, as code for the kernel.
 
-Owns the lists of calls and their numbers (name:x86_64:aarch64), and the filters made of them. What
-is on no list does not exist, for a program (ENOSYS). Facts of the interface: seccomp(2), and the
-kernel's Documentation/userspace-api/seccomp_filter.rst.
+Provides the lists of calls with their numbers (name:x86_64:aarch64), and the filters made of them.
+A call that is on no list fails with ENOSYS. Interface: seccomp(2), and the kernel's
+Documentation/userspace-api/seccomp_filter.rst.
 """
 
 from __future__ import annotations
@@ -11,24 +11,26 @@ import ctypes
 import errno
 import struct
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
-from turnwise.sandbox.inside import kernel
+from . import kernel
 
 _ALLOWED = """
 read:0:63 write:1:64 readv:19:65 writev:20:66 pread64:17:67 pwrite64:18:68 preadv:295:69
-pwritev:296:70 lseek:8:62 open:2:- openat:257:56 openat2:437:437 creat:85:- close:3:57
+pwritev:296:70 lseek:8:62 creat:85:- close:3:57
 close_range:436:436 stat:4:- fstat:5:80 lstat:6:- newfstatat:262:79 statx:332:291 statfs:137:43
 fstatfs:138:44 access:21:- faccessat:269:48 faccessat2:439:439 readlink:89:- readlinkat:267:78
 getcwd:79:17 chdir:80:49 fchdir:81:50 getdents:78:- getdents64:217:61 mkdir:83:- mkdirat:258:34
 rmdir:84:- unlink:87:- unlinkat:263:35 rename:82:- renameat:264:38 renameat2:316:276 link:86:-
 linkat:265:37 symlink:88:- symlinkat:266:36 ftruncate:77:46 fallocate:285:47
-fsync:74:82 fdatasync:75:83 flock:73:32 fadvise64:221:223 sendfile:40:71 copy_file_range:326:285
+fadvise64:221:223 sendfile:40:71 copy_file_range:326:285
 umask:95:166 dup:32:23 dup2:33:- dup3:292:24 pipe:22:- pipe2:293:59 poll:7:-
 ppoll:271:73 select:23:- pselect6:270:72 epoll_create:213:- epoll_create1:291:20 epoll_ctl:233:21
 epoll_wait:232:- epoll_pwait:281:22 eventfd:284:- eventfd2:290:19 timerfd_create:283:85
-timerfd_settime:286:86 timerfd_gettime:287:87 socketpair:53:199 sendto:44:206 recvfrom:45:207
-sendmsg:46:211 recvmsg:47:212 shutdown:48:210 getsockname:51:204 getpeername:52:205
-getsockopt:55:209 setsockopt:54:208 mmap:9:222 munmap:11:215 mremap:25:216 mprotect:10:226
+timerfd_settime:286:86 timerfd_gettime:287:87 recvfrom:45:207 recvmsg:47:212
+shutdown:48:210 getsockname:51:204 getpeername:52:205
+getsockopt:55:209 munmap:11:215 mremap:25:216 mprotect:10:226
 madvise:28:233 msync:26:227 mincore:27:232 brk:12:214 mlock:149:228 munlock:150:229
 membarrier:324:283 futex:202:98 set_robust_list:273:99 get_robust_list:274:100
 set_tid_address:218:96 rseq:334:293 sched_yield:24:124 sched_getaffinity:204:123
@@ -48,16 +50,43 @@ _TOOLS = """
 execve:59:221 execveat:322:281 fork:57:- vfork:58:-
 """
 """Calls that start other programs."""
+_WORKER = """
+memfd_create:319:279 splice:275:76 unshare:272:97 mount:165:40 capset:126:91 setrlimit:160:164
+pidfd_open:434:434 truncate:76:45 mount_setattr:442:442
+"""
+"""Calls of a worker and of the child that prepares for a program, beside those of programs."""
 _NETWORK = """
-socket:41:198 connect:42:203 bind:49:200 listen:50:201 accept:43:202 accept4:288:242
-sendmmsg:307:269 recvmmsg:299:243
+connect:42:203 sendmsg:46:211 sendmmsg:307:269 recvmmsg:299:243
 """
 """Calls that reach other machines."""
+_SERVERS = """
+bind:49:200 listen:50:201 accept:43:202 accept4:288:242
+"""
+"""Calls that wait for others, and could take names that belong to services of this machine."""
+_LOCKS = """
+flock:73:32
+"""
+"""Locks on files, which would be felt by all who read the same ones: the interpreter's, /dev/null.
+A single process is told that it has them, which it would; several are refused."""
+_SYNCS = """
+fsync:74:82 fdatasync:75:83
+"""
+"""Calls that have a disk write what it keeps, and so cost others: done, a program is told."""
+_ATTRIBUTES = """
+setxattr:188:5 lsetxattr:189:6 fsetxattr:190:7 getxattr:191:8 lgetxattr:192:9 fgetxattr:193:10
+listxattr:194:11 llistxattr:195:12 flistxattr:196:13
+"""
+"""Calls on extended attributes, which files do not have here: `shutil.copy2` asks for them."""
 _OWNERS = """
 truncate:76:45 chmod:90:- fchmod:91:52 fchmodat:268:53 chown:92:- fchown:93:55 lchown:94:-
-fchownat:260:54 utime:132:- utimes:235:- utimensat:280:88 futimesat:261:-
+fchownat:260:54
 """
 """Calls that change files by their paths and that Landlock, or its first versions, do not guard."""
+_TIMES = """
+utime:132:- utimes:235:- utimensat:280:88 futimesat:261:-
+"""
+"""Calls that change the times of all that may be written: of devices too, which others see, where
+the mounts are not read-only."""
 _KILLED = """
 ptrace:101:117 process_vm_readv:310:270 process_vm_writev:311:271 tkill:200:130
 rt_sigqueueinfo:129:138 rt_tgsigqueueinfo:297:240 pidfd_getfd:438:438
@@ -74,14 +103,20 @@ vhangup:153:58 process_madvise:440:440 seccomp:317:277 personality:135:92
 landlock_restrict_self:446:446
 """
 """Calls that no honest program makes."""
+_LANDLOCK = """
+landlock_create_ruleset:444:444 landlock_add_rule:445:445 landlock_restrict_self:446:446
+"""
 _SPECIAL = """
-fcntl:72:25 socket:41:198 clone:56:220 kill:62:129 tgkill:234:131 prctl:157:167 ioctl:16:29
-prlimit64:302:261
+fcntl:72:25 socket:41:198 socketpair:53:199 sendto:44:206 setsockopt:54:208 clone:56:220 kill:62:129
+tgkill:234:131 prctl:157:167 ioctl:16:29 prlimit64:302:261 mmap:9:222
+open:2:- openat:257:56
 """
 """Calls that are judged by their arguments."""
 
 _KILL, _ALLOW, _ERRNO = 0x80000000, 0x7FFF0000, 0x00050000
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _JUMP, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x05, 0x06
+_FARTHEST = 255
+"""Instructions over which a condition can jump."""
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _FOREIGN_CALLS = 0x40000000
 """Numbers from here on are those of the x32 interface."""
@@ -89,64 +124,100 @@ _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _THREAD, _NEW_NAMESPACES = 0x10000, 0x7E020000
 _FILE_FLAGS = (0x5450, 0x5451, 0x541B, 0x5421)
 """FIONCLEX, FIOCLEX, FIONREAD, FIONBIO."""
-_SENDERS = (8, 10, 15, 1024, 1026)
-"""F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY: they have signals sent to any process."""
+_CONTROLS = (0, 1, 2, 3, 4, 5, 36, 1030, 1032, 1034)
+"""F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETLK, F_OFD_GETLK, F_DUPFD_CLOEXEC, F_GETPIPE_SZ
+and F_GET_SEALS: none that has signals sent, takes memory of the kernel or changes an inode."""
 _FAMILIES = (2, 10)
 """AF_INET and AF_INET6: a socket of UNIX may be a door to a service of this machine."""
+_LOCKING = (6, 7, 37, 38)
+"""F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW."""
+_UNIX, _STREAM, _TYPE_FLAGS = 1, 1, (0, 0x800, 0x80000, 0x80800)
+"""AF_UNIX, SOCK_STREAM, SOCK_NONBLOCK and SOCK_CLOEXEC: pairs of any other kind are refused. A
+stream that is connected takes no address."""
+_SHARED, _ANONYMOUS, _GROWS_DOWN, _NO_NAME = 1, 0x20, 0x100, 0x400000
+"""Of MAP_SHARED, MAP_ANONYMOUS, MAP_GROWSDOWN and O_TMPFILE the bits that are no others'."""
+_PROTOCOLS, _SOCKET = (0, 6, 41), 1
+"""IPPROTO_IP, IPPROTO_TCP, IPPROTO_IPV6; SOL_SOCKET."""
+_OPTIONS = (2, 6, 7, 8, 9, 13, 15, 20, 21)
+"""SO_REUSEADDR, SO_BROADCAST, SO_SNDBUF, SO_RCVBUF, SO_KEEPALIVE, SO_LINGER, SO_REUSEPORT and the
+two of time: none that puts a filter on a socket."""
+_OWN_SPACES = 0x10020000
+"""CLONE_NEWUSER and CLONE_NEWNS, of each child (`walls`)."""
 _HARMLESS_PROPERTIES = (3, 15, 16, 0x53564D41)
 """PR_GET_DUMPABLE, PR_SET_NAME, PR_GET_NAME, PR_SET_VMA."""
 
 Code = tuple[int, int, int, int]
 """One instruction: operation, jump if true, jump if false, constant."""
+_EPERM: Code = (_RETURN, 0, 0, _ERRNO | errno.EPERM)
+_ALLOWED_ALWAYS: Code = (_RETURN, 0, 0, _ALLOW)
 
 
 class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_void_p))
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Guard:
+    """What the walls around a program leave to the filter, or do not.
+
+    `modes` allows to change owners and modes of files, `times` their times, `nameless` to open
+    files without a name, `maps` to map files shared.
+
+    Example:
+        >>> Guard(modes=True, times=False, nameless=True, maps=True).times
+        False
+    """
+
+    modes: bool
+    times: bool
+    nameless: bool
+    maps: bool
+
+
 class Filter:
-    """A filter, ready to be put on; `tools` lets other programs be started, `whole` files be owned.
+    """A filter, ready to be put on.
 
     Args:
+        guard: what the walls keep, so that the filter need not.
         tools: whether processes may be started; then signals may be sent too, so that there must
             be a wall around the processes.
         network: whether sockets may be opened.
-        whole: whether owners and modes of files may be changed, as the file system is the
-            program's own.
     """
 
-    def __init__(self, *, tools: bool, network: bool, whole: bool) -> None:
+    def __init__(self, guard: Guard, *, tools: bool, network: bool) -> None:
         allowed = _numbers(_ALLOWED) | (_numbers(_NETWORK) if network else {})
-        allowed |= (_numbers(_TOOLS) if tools else {}) | (_numbers(_OWNERS) if whole else {})
+        allowed |= _numbers((_TOOLS if tools else "") + (_OWNERS if guard.modes else ""))
+        allowed |= _numbers(_TIMES) if guard.times else {}
         special = _numbers(_SPECIAL)
         verdicts: dict[int, list[Code]] = {}
+        refused = _TOOLS + _NETWORK + _SERVERS + _OWNERS + _TIMES
         for listed, action in (
             (_numbers(_KILLED), _KILL),
-            (_numbers(_TOOLS) | _numbers(_NETWORK) | _numbers(_OWNERS), _ERRNO | errno.EPERM),
+            (_numbers(refused), _ERRNO | errno.EPERM),
             (allowed, _ALLOW),
+            (_numbers(_SYNCS), _ERRNO),
+            (_numbers(_ATTRIBUTES), _ERRNO | errno.EOPNOTSUPP),
         ):
             verdicts |= {number: [(_RETURN, 0, 0, action)] for number in listed.values()}
         verdicts[special["clone"]] = _clone(tools)
-        verdicts[special["fcntl"]] = _not_among(1, _SENDERS)
-        if network:
-            verdicts[special["socket"]] = _among(0, _FAMILIES, errno.EPERM)
+        locked = _EPERM if tools else (_RETURN, 0, 0, _ERRNO)
+        verdicts[_numbers(_LOCKS)["flock"]] = [locked]
+        verdicts[special["fcntl"]] = _controls(locked)
+        verdicts[special["socket"]] = _among(0, _FAMILIES, errno.EPERM) if network else [_EPERM]
+        verdicts[special["socketpair"]] = _streams_only()
+        verdicts[special["sendto"]] = [_ALLOWED_ALWAYS] if network else _null_only(4)
         verdicts[special["ioctl"]] = _among(1, _FILE_FLAGS, errno.ENOTTY)
         verdicts[special["prctl"]] = _among(0, _HARMLESS_PROPERTIES, errno.EPERM)
-        always: list[Code] = [(_RETURN, 0, 0, _ALLOW)]
-        verdicts[special["kill"]] = always if tools else _own_only(_KILL)
-        verdicts[special["tgkill"]] = always if tools else _own_only(_KILL)
-        verdicts[special["prlimit64"]] = _reading_only()
-        code = [
-            (_LOAD, 0, 0, _ARCHITECTURE),
-            (_EQUAL, 1, 0, _ARCHITECTURES[kernel.MACHINE]),
-            (_RETURN, 0, 0, _KILL),
-            (_LOAD, 0, 0, _NUMBER),
-            *_search(_runs(verdicts)),
-        ]
-        packed = b"".join(struct.pack("<HBBI", *instruction) for instruction in code)
-        self._code = ctypes.create_string_buffer(packed, len(packed))
-        self._program = _Program(len(code), ctypes.addressof(self._code))
-        self._places = [8 * i + 4 for i, instruction in enumerate(code) if instruction[3] == _PID]
+        verdicts[special["kill"]] = [_ALLOWED_ALWAYS] if tools else _own_only(_KILL)
+        verdicts[special["tgkill"]] = [_ALLOWED_ALWAYS] if tools else _own_only(_KILL)
+        verdicts[special["prlimit64"]] = [*_only(0, 0), *_null_only(2)]
+        verdicts[special["setsockopt"]] = _options() if network else [_EPERM]
+        verdicts[special["mmap"]] = _counted_only(guard.maps)
+        for name, position in (("open", 1), ("openat", 2)):
+            if name in special:
+                named = [_ALLOWED_ALWAYS] if guard.nameless else _named_only(position)
+                verdicts[special[name]] = named
+        self._program, self._code, self._places = _assembled(verdicts)
 
     def put_on(self, pid: int) -> None:
         """Put this process, `pid`, and all it starts under the filter, for good."""
@@ -156,8 +227,39 @@ class Filter:
         kernel.put_on(self._program)
 
 
+def confine_worker() -> None:
+    """Put this process, a worker, and all it starts under a filter, for good.
+
+    It allows what programs may do at most, and what is needed to prepare for one.
+    """
+    given = "".join((_ALLOWED, _TOOLS, _NETWORK, _OWNERS, _TIMES, _LOCKS, _WORKER, _SPECIAL))
+    given += _LANDLOCK + _SYNCS
+    allowed = _numbers(given)
+    verdicts = {number: [(_RETURN, 0, 0, _KILL)] for number in _numbers(_KILLED).values()}
+    verdicts |= {number: [_ALLOWED_ALWAYS] for number in allowed.values()}
+    verdicts[allowed["clone"]] = _clone(True)
+    verdicts[allowed["unshare"]] = _among(0, (_OWN_SPACES,), errno.EPERM)
+    program, _code, _places = _assembled(verdicts)  # the code must live until it is put on
+    kernel.put_on(program)
+
+
 _PID = 0xFFFFFFFE
 """Stands in a filter for the number of the process that puts it on."""
+
+
+def _assembled(verdicts: dict[int, list[Code]]) -> tuple[_Program, Any, list[int]]:
+    """Return a filter for the kernel, its code, and where the process's number is to be put."""
+    code = [
+        (_LOAD, 0, 0, _ARCHITECTURE),
+        (_EQUAL, 1, 0, _ARCHITECTURES[kernel.MACHINE]),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, _NUMBER),
+        *_search(_runs(verdicts)),
+    ]
+    packed = b"".join(struct.pack("<HBBI", *instruction) for instruction in code)
+    kept = ctypes.create_string_buffer(packed, len(packed))
+    places = [8 * i + 4 for i, instruction in enumerate(code) if instruction[3] == _PID]
+    return _Program(len(code), ctypes.addressof(kept)), kept, places
 
 
 def _numbers(listed: str) -> dict[str, int]:
@@ -189,6 +291,8 @@ def _search(runs: list[tuple[int, list[Code]]]) -> list[Code]:
         return runs[0][1]
     middle = len(runs) // 2
     low, high = _search(runs[:middle]), _search(runs[middle:])
+    if len(low) <= _FARTHEST:
+        return [(_AT_LEAST, len(low), 0, runs[middle][0]), *low, *high]
     return [(_AT_LEAST, 0, 1, runs[middle][0]), (_JUMP, 0, 0, len(low)), *low, *high]
 
 
@@ -198,10 +302,11 @@ def _among(position: int, values: Iterable[int], otherwise: int) -> list[Code]:
     return [load, *_one_by_one(values, _ALLOW), (_RETURN, 0, 0, _ERRNO | otherwise)]
 
 
-def _not_among(position: int, values: Iterable[int]) -> list[Code]:
-    """Return a verdict that refuses some values of an argument."""
-    load = (_LOAD, 0, 0, _ARGUMENTS + 8 * position)
-    return [load, *_one_by_one(values, _ERRNO | errno.EPERM), (_RETURN, 0, 0, _ALLOW)]
+def _controls(locked: Code) -> list[Code]:
+    """Return the verdict on `fcntl`, with `locked` for locks."""
+    load = (_LOAD, 0, 0, _ARGUMENTS + 8)
+    locks = [c for number in _LOCKING for c in ((_EQUAL, 0, 1, number), locked)]
+    return [load, *_one_by_one(_CONTROLS, _ALLOW), *locks, _EPERM]
 
 
 def _clone(tools: bool) -> list[Code]:
@@ -223,9 +328,51 @@ def _own_only(otherwise: int) -> list[Code]:
     return [load, *_one_by_one([_PID], _ALLOW), (_RETURN, 0, 0, otherwise)]
 
 
-def _reading_only() -> list[Code]:
-    """Return the verdict on `prlimit64`: limits may be read; a null pointer stands for new ones."""
-    halves = [_ARGUMENTS + 8 * 2, _ARGUMENTS + 8 * 2 + 4]
-    refusal: Code = (_RETURN, 0, 0, _ERRNO | errno.EPERM)
-    tests = [c for half in halves for c in ((_LOAD, 0, 0, half), (_EQUAL, 1, 0, 0), refusal)]
-    return [*tests, (_RETURN, 0, 0, _ALLOW)]
+def _null_only(position: int) -> list[Code]:
+    """Return a verdict that allows a call whose pointer at `position` is null.
+
+    `prlimit64` then reads limits, and `sendto` sends to whom it is connected.
+    """
+    halves = [_ARGUMENTS + 8 * position, _ARGUMENTS + 8 * position + 4]
+    tests = [c for half in halves for c in ((_LOAD, 0, 0, half), (_EQUAL, 1, 0, 0), _EPERM)]
+    return [*tests, _ALLOWED_ALWAYS]
+
+
+def _only(position: int, value: int) -> list[Code]:
+    """Return the begin of a verdict that refuses all but one value of an argument."""
+    return [(_LOAD, 0, 0, _ARGUMENTS + 8 * position), (_EQUAL, 1, 0, value), _EPERM]
+
+
+def _counted_only(files: bool) -> list[Code]:
+    """Return the verdict on `mmap`: private memory that is counted and, maybe, files.
+
+    Shared memory without a file keeps the pages that a program unmaps, and stacks that grow are no
+    data: no limit would count them.
+    """
+    flags = (_LOAD, 0, 0, _ARGUMENTS + 8 * 3)
+    grows = [(_ANY_BIT, 0, 1, _GROWS_DOWN), _EPERM]
+    shared = [(_ANY_BIT, 1, 0, _SHARED), _ALLOWED_ALWAYS]
+    return [
+        flags,
+        *grows,
+        *shared,
+        *([(_ANY_BIT, 0, 1, _ANONYMOUS), _EPERM, _ALLOWED_ALWAYS] if files else [_EPERM]),
+    ]
+
+
+def _named_only(position: int) -> list[Code]:
+    """Return a verdict on opening files that refuses those without a name: nobody counts them."""
+    flags = (_LOAD, 0, 0, _ARGUMENTS + 8 * position)
+    refusal = (_RETURN, 0, 0, _ERRNO | errno.EOPNOTSUPP)
+    return [flags, (_ANY_BIT, 0, 1, _NO_NAME), refusal, _ALLOWED_ALWAYS]
+
+
+def _options() -> list[Code]:
+    """Return the verdict on `setsockopt`: protocols' options, and harmless ones of sockets."""
+    level = (_LOAD, 0, 0, _ARGUMENTS + 8)
+    return [level, *_one_by_one(_PROTOCOLS, _ALLOW), *_only(1, _SOCKET), *_among(2, _OPTIONS, 1)]
+
+
+def _streams_only() -> list[Code]:
+    """Return the verdict on `socketpair`: connected streams within this machine."""
+    return _only(0, _UNIX) + _among(1, [_STREAM | flags for flags in _TYPE_FLAGS], errno.EPERM)

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 MACHINES = {"x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
-MACHINE = MACHINES.get(platform.machine(), "")
+MACHINE = MACHINES.get(os.uname().machine, "") if hasattr(os, "uname") else ""
 """The processor's name, if its calls are known here; or nothing."""
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND = 1, 2, 4, 32, 4096
 MS_REC, MS_PRIVATE = 16384, 1 << 18
+MS_NOEXEC = 8
 MNT_DETACH = 2
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 1, 4, 24, 36
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
 AT_FDCWD, AT_RECURSIVE = -100, 0x8000
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV = 1, 2, 4
@@ -74,12 +75,27 @@ def unmount(target: str) -> None:
     _checked(f"umount {target}", _libc.umount2(target.encode(), ctypes.c_int(MNT_DETACH)))
 
 
-def make_read_only(target: str) -> None:
-    """Make all that is mounted on and below `target` read-only, without devices or set-user-ids."""
-    given = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, 0, 0)
+def read_only(target: str, devices: bool) -> tuple[Any, ...]:
+    """Return number and arguments of the call that `make_read_only` makes."""
+    nodev = 0 if devices else MOUNT_ATTR_NODEV
+    given = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | nodev, 0, 0, 0)
     path = ctypes.c_char_p(target.encode())
     size = ctypes.sizeof(given)
-    _call("mount_setattr", _MOUNT_SETATTR, AT_FDCWD, path, AT_RECURSIVE, ctypes.byref(given), size)
+    return _MOUNT_SETATTR, AT_FDCWD, path, AT_RECURSIVE, ctypes.byref(given), size
+
+
+def make_read_only(target: str, devices: bool = False) -> None:
+    """Make all that is mounted on and below `target` read-only and without set-user-ids.
+
+    Devices can be opened, if at all, only with `devices`; their times cannot be changed.
+    """
+    _call("mount_setattr", *read_only(target, devices))
+
+
+def set_host_name(name: str) -> None:
+    """Name this machine, as its namespace knows it."""
+    given = name.encode()
+    _checked("sethostname", _libc.sethostname(given, ctypes.c_size_t(len(given))))
 
 
 def pivot_root_here() -> None:
@@ -101,11 +117,24 @@ def put_on(program: ctypes.Structure) -> None:
     _checked("seccomp", _libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program)))
 
 
-def drop_capabilities() -> None:
-    """Give up all capabilities, for good where no new privileges can be had."""
+def drop_capabilities(bounding: bool = False) -> None:
+    """Give up all capabilities, for good where no new privileges can be had.
+
+    Args:
+        bounding: also give up what programs with capabilities could bring, if that is allowed.
+    """
+    if bounding:
+        with suppress(OSError):
+            for number in range(64):
+                prctl(PR_CAPBSET_DROP, number)
+    _call("capset", *no_capabilities())
+
+
+def no_capabilities() -> tuple[Any, ...]:
+    """Return number and arguments of the call that gives up all capabilities."""
     version = (ctypes.c_uint32 * 2)(0x20080522, 0)
     nothing = (ctypes.c_uint32 * 6)()
-    _call("capset", _CAPSET[MACHINE], ctypes.byref(version), ctypes.byref(nothing))
+    return _CAPSET[MACHINE], ctypes.byref(version), ctypes.byref(nothing)
 
 
 # Landlock: https://docs.kernel.org/userspace-api/landlock.html

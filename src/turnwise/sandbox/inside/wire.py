@@ -1,30 +1,40 @@
-"""What passes between the library, a worker and a program: frames of bytes, and plain values.
+"""The format of plain values: a tag of one byte, then a fixed structure or a size and its contents.
 
-Owns both formats. A frame is a header of JSON and some blobs of bytes. A value is None, a bool, an
-int, a float, a complex, text, bytes, or a list, tuple, dict, set, frozenset or numeric numpy array
-of such, as JSON with a tag where JSON has no word for it. Reading one evaluates nothing and builds
-nothing else, whatever the bytes are: they may be a hostile program's.
+Provides `dump` and `load`. A value is None, a bool, int, float, complex, str, bytes, or a list,
+tuple, dict, set, frozenset or numeric numpy array of such. `load` takes bytes that a hostile
+program may have written: it imports nothing, bounds depth, sizes and the cost of comparing keys
+before anything is built, takes time linear in the bytes, and every error is a `NotPlainError`.
 """
 
 from __future__ import annotations
 
-import base64
-import json
-import math
-import os
 import struct
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 from typing import Any
 
-ALIKE = 100
-"""How many keys of a set or dict may have a hash that another has."""
 DEEPEST = 64
 """How deep values may be nested."""
-WIDEST = 2**63
-"""Integers from here on are written in hexadecimal digits."""
-NUMBERS = "biufc"
-"""Kinds of numpy's dtypes that come back: booleans and numbers."""
+COMPARISONS, COMPARISONS_A_BYTE = 20_000, 4
+"""Comparisons of keys with equal hashes that reading one value may cost, in scalars compared."""
+SECONDS, SECONDS_A_BYTE = 0.05, 5e-7
+"""CPU time for which keys may be inserted: integers can be chosen so that tables probe for long
+though their hashes differ. Plain keys take a hundredth of it."""
+_AT_ONCE = 256
+DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+)
+"""The dtypes that pass, by their number in the format."""
+_ITEM_SIZES = (1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 8, 16)
+LARGEST_INTEGER = 10**4300
+"""Integers from here on have more digits than Python writes, and are refused."""
+_MOST_DIMENSIONS = 32
+_INT, _FLOAT, _COMPLEX = struct.Struct("<q"), struct.Struct("<d"), struct.Struct("<dd")
+_SIZE = struct.Struct("<I")
+_DIMENSION = struct.Struct("<Q")
+_LARGEST = (1 << 32) - 1
 
 
 class NotPlainError(ValueError):
@@ -36,24 +46,27 @@ class TooLargeError(ValueError):
 
 
 def dump(value: Any, most: int) -> bytes:
-    """Return `value`, written in at most `most` bytes.
+    r"""Return `value`, written in at most `most` bytes.
 
     Raises:
-        NotPlainError: for a type that does not pass, subclasses of those that do among them.
+        NotPlainError: for a type that does not pass; subclasses of plain types do not.
         TooLargeError: if it is longer.
 
     Example:
-        >>> dump((1, float("inf")), 100)
-        b'{"t":[1,{"f":"inf"}]}'
+        >>> dump((1, True), 100)
+        b't\x02\x00\x00\x00i\x01\x00\x00\x00\x00\x00\x00\x00T'
     """
-    text = json.dumps(_Writer(most).tagged(value, 0), separators=(",", ":")).encode()
-    if len(text) > most:
-        raise TooLargeError(f"{len(text)} bytes, of {most} allowed")
-    return text
+    writer = _Writer(most)
+    writer.write(value, 0)
+    return b"".join(writer.parts)
 
 
-def load(text: bytes) -> Any:
+def load(data: bytes, numpy: Callable[[], Any] | None = None) -> Any:
     """Return the value that `dump` wrote.
+
+    Args:
+        data: what was written.
+        numpy: returns numpy, for values with arrays; None refuses arrays.
 
     Raises:
         NotPlainError: if that is not what the bytes are.
@@ -63,163 +76,263 @@ def load(text: bytes) -> Any:
         {1: b'x', 'y': {2, 3}}
     """
     try:
-        return _built(json.loads(text), 0)
-    except (ValueError, TypeError, LookupError, RecursionError, OverflowError) as cause:
+        reader = _Reader(bytes(data), numpy)
+        value = reader.read(0)
+    except NotPlainError:
+        raise
+    except Exception as cause:  # the boundary: no bytes may do more than be refused
         raise NotPlainError(f"no plain value: {type(cause).__name__}") from None
+    if reader.place != len(reader.data):
+        raise NotPlainError("no plain value: bytes are left over")
+    return value
 
 
 class _Writer:
-    """Turns a value into what JSON can hold, and stops where that becomes too large."""
+    """Writes a value into `parts`, and stops where that becomes too large."""
 
     def __init__(self, most: int) -> None:
         self.most = self.left = most
+        self.parts: list[bytes] = []
 
-    def tagged(self, value: Any, depth: int) -> Any:
-        kind = type(value)
-        self.spend(1)
-        if value is None or kind is bool:
-            return value
-        if depth > DEEPEST:
-            raise NotPlainError(f"nested deeper than {DEEPEST}")
-        if kind is int:
-            return self.integer(value)
-        if kind is float:
-            return value if math.isfinite(value) else {"f": repr(value)}
-        if kind is str:
-            self.spend(len(value))
-            return value
-        if kind in _CONTAINERS:
-            return self.container(value, kind, depth)
-        if kind is bytes or kind is bytearray:
-            self.spend(len(value) * 4 // 3)
-            return {"b": base64.b64encode(value).decode()}
-        if kind is complex:
-            return {"c": [self.tagged(value.real, depth), self.tagged(value.imag, depth)]}
-        return self.of_numpy(value, kind, depth)
-
-    def integer(self, value: int) -> Any:
-        if -WIDEST <= value < WIDEST:
-            return value
-        self.spend(value.bit_length() // 4)
-        return {"i": hex(value)}
-
-    def container(self, value: Any, kind: type, depth: int) -> Any:
-        if kind is dict:
-            pairs = [[self.tagged(p, depth + 1) for p in pair] for pair in value.items()]
-            return {"d": pairs}
-        parts = [self.tagged(part, depth + 1) for part in value]
-        return {_CONTAINERS[kind]: parts} if _CONTAINERS[kind] else parts
-
-    def of_numpy(self, value: Any, kind: type, depth: int) -> Any:
-        numpy: Any = sys.modules.get("numpy")
-        if numpy is not None and kind is numpy.ndarray and value.dtype.kind in NUMBERS:
-            if value.dtype.itemsize > 16 or value.dtype.str[1:] in ("f16", "c32"):
-                raise NotPlainError(f"an array of {value.dtype} does not pass")
-            self.spend(value.nbytes * 4 // 3)
-            written = base64.b64encode(value.tobytes()).decode()
-            return {"a": [value.dtype.str, list(value.shape), written]}
-        if numpy is not None and isinstance(value, numpy.generic) and value.dtype.kind in NUMBERS:
-            return self.tagged(value.item(), depth)
-        raise NotPlainError(f"a {kind.__name__} does not pass")
-
-    def spend(self, size: int) -> None:
-        self.left -= size
+    def put(self, *parts: bytes) -> None:
+        self.left -= sum(map(len, parts))
         if self.left < 0:
             raise TooLargeError(f"more than {self.most} bytes")
+        self.parts += parts
+
+    def write(self, value: Any, depth: int) -> None:
+        kind = type(value)
+        if value is None:
+            self.put(b"N")
+        elif kind is bool:
+            self.put(b"T" if value else b"F")
+        elif kind is int:
+            self.integer(value)
+        elif kind is float:
+            self.put(b"f", _FLOAT.pack(value))
+        elif kind is str:
+            self.sized(b"s", value.encode("utf-8", "surrogatepass"))
+        elif kind is bytes or kind is bytearray:
+            self.sized(b"b", bytes(value))
+        elif kind is complex:
+            self.put(b"c", _COMPLEX.pack(value.real, value.imag))
+        elif kind in _CONTAINERS:
+            self.container(value, kind, depth)
+        else:
+            self.of_numpy(value, kind, depth)
+
+    def sized(self, tag: bytes, data: bytes) -> None:
+        if len(data) > _LARGEST:
+            raise TooLargeError(f"more than {_LARGEST} bytes")
+        self.put(tag, _SIZE.pack(len(data)), data)
+
+    def integer(self, value: int) -> None:
+        if -(1 << 63) <= value < 1 << 63:
+            self.put(b"i", _INT.pack(value))
+            return
+        size = value.bit_length() // 8 + 1
+        if size > self.left:
+            raise TooLargeError(f"more than {self.most} bytes")
+        if not -LARGEST_INTEGER < value < LARGEST_INTEGER:
+            raise NotPlainError("an int of more than 4300 digits does not pass")
+        self.sized(b"I", value.to_bytes(size, "little", signed=True))
+
+    def container(self, value: Any, kind: type, depth: int) -> None:
+        if depth >= DEEPEST:
+            raise NotPlainError(f"nested deeper than {DEEPEST}")
+        self.put(_CONTAINERS[kind], _SIZE.pack(min(len(value), _LARGEST)))
+        if kind is dict:
+            for key, inner in value.items():
+                self.write(key, depth + 1)
+                self.write(inner, depth + 1)
+            return
+        for inner in value:
+            self.write(inner, depth + 1)
+
+    def of_numpy(self, value: Any, kind: type, depth: int) -> None:
+        numpy: Any = sys.modules.get("numpy")
+        if numpy is not None and kind is numpy.ndarray:
+            native = value.dtype.newbyteorder("=")
+            if native.name not in DTYPES or value.ndim > _MOST_DIMENSIONS:
+                raise NotPlainError(f"an array of {value.dtype} does not pass")
+            if value.nbytes > self.left:
+                raise TooLargeError(f"more than {self.most} bytes")
+            self.put(b"a", bytes((DTYPES.index(native.name), value.ndim)))
+            self.put(*(_DIMENSION.pack(size) for size in value.shape))
+            self.put(value.astype(native).tobytes())
+            return
+        if numpy is not None and isinstance(value, numpy.generic) and value.dtype.name in DTYPES:
+            self.write(value.item(), depth)
+            return
+        raise NotPlainError(f"a {kind.__name__} does not pass")
 
 
-_CONTAINERS: dict[type, str] = {list: "", tuple: "t", set: "s", frozenset: "z", dict: "d"}
+_CONTAINERS: dict[type, bytes] = {list: b"l", tuple: b"t", set: b"S", frozenset: b"z", dict: b"d"}
 
 
-def _built(found: Any, depth: int) -> Any:
-    if depth > 2 * DEEPEST + 8:
-        raise NotPlainError("nested too deep")
-    if isinstance(found, list):
-        return [_built(part, depth + 1) for part in found]
-    if not isinstance(found, dict):
+class _Reader:
+    """Reads one value; `cost` is what comparing the last one read with an equal one may cost."""
+
+    def __init__(self, data: bytes, numpy: Callable[[], Any] | None) -> None:
+        self.data, self.place, self.numpy = data, 0, numpy
+        self.left = COMPARISONS + COMPARISONS_A_BYTE * len(data)
+        self.seconds = SECONDS + SECONDS_A_BYTE * len(data)
+        self.cost = 1
+
+    def take(self, size: int) -> bytes:
+        end = self.place + size
+        if end > len(self.data):
+            raise NotPlainError("no plain value: it ends too early")
+        part, self.place = self.data[self.place : end], end
+        return part
+
+    def size(self) -> int:
+        """Return a size; everything that has one takes at least as many of the bytes left."""
+        (size,) = _SIZE.unpack(self.take(_SIZE.size))
+        if size > len(self.data) - self.place:
+            raise NotPlainError("no plain value: it ends too early")
+        return size
+
+    def read(self, depth: int) -> Any:
+        if depth > DEEPEST:
+            raise NotPlainError(f"no plain value: nested deeper than {DEEPEST}")
+        reader = _READERS.get(self.take(1))
+        if reader is None:
+            raise NotPlainError("no plain value: no such tag")
+        self.cost = 1
+        return reader(self, depth)
+
+    def read_integer(self, depth: int) -> int:
+        return _INT.unpack(self.take(8))[0]
+
+    def read_long(self, depth: int) -> int:
+        data = self.take(self.size())
+        self.cost = 1 + len(data) // 64
+        value = int.from_bytes(data, "little", signed=True)
+        if not -LARGEST_INTEGER < value < LARGEST_INTEGER:
+            raise NotPlainError("no plain value: an int of more than 4300 digits")
+        return value
+
+    def read_float(self, depth: int) -> float:
+        return _FLOAT.unpack(self.take(8))[0]
+
+    def read_complex(self, depth: int) -> complex:
+        return complex(*_COMPLEX.unpack(self.take(16)))
+
+    def read_text(self, depth: int) -> str:
+        data = self.take(self.size())
+        self.cost = 1 + len(data) // 64
+        return data.decode("utf-8", "surrogatepass")
+
+    def read_raw(self, depth: int) -> bytes:
+        data = self.take(self.size())
+        self.cost = 1 + len(data) // 64
+        return data
+
+    def parts(self, depth: int) -> tuple[list[Any], list[int]]:
+        """Return the parts of a container, and the cost of each."""
+        values: list[Any] = []
+        costs: list[int] = []
+        for _ in range(self.size()):
+            values.append(self.read(depth + 1))
+            costs.append(self.cost)
+        self.cost = 1 + sum(costs)
+        return values, costs
+
+    def read_list(self, depth: int) -> list[Any]:
+        return self.parts(depth)[0]
+
+    def read_tuple(self, depth: int) -> tuple[Any, ...]:
+        return tuple(self.parts(depth)[0])
+
+    def read_frozenset(self, depth: int) -> frozenset[Any]:
+        values, costs = self.parts(depth)
+        cost = self.apart(values, costs)
+        found = frozenset(self.inserted(values))
+        self.cost = cost
         return found
-    ((tag, inner),) = found.items()
-    return _READERS[tag](inner, depth) if tag in _READERS else _refuse()
+
+    def read_set(self, depth: int) -> set[Any]:
+        values, costs = self.parts(depth)
+        self.apart(values, costs)
+        return set(self.inserted(values))
+
+    def read_dict(self, depth: int) -> dict[Any, Any]:
+        keys: list[Any] = []
+        costs: list[int] = []
+        values: list[Any] = []
+        for _ in range(self.size()):
+            keys.append(self.read(depth + 1))
+            costs.append(self.cost)
+            values.append(self.read(depth + 1))
+        self.apart(keys, costs)
+        return dict(zip(self.inserted(keys), values, strict=True))
+
+    def apart(self, keys: list[Any], costs: list[int]) -> int:
+        """Charge what it costs to tell keys of one hash apart; return that of comparing them all.
+
+        Keys of equal hash are compared pair by pair, and each pair costs at most what the dearer
+        key does: a frozenset's own cost counts the comparisons within, so that nesting multiplies.
+        """
+        alike: dict[int, list[int]] = {}
+        for key, cost in zip(keys, costs, strict=True):
+            alike.setdefault(hash(key), []).append(cost)
+        total = 1
+        for group in alike.values():
+            compared = len(group) * len(group) * max(group)
+            total += compared
+            if len(group) > 1:
+                self.left -= compared
+        if self.left < 0 or total > COMPARISONS + COMPARISONS_A_BYTE * len(self.data):
+            raise NotPlainError("no plain value: too many keys of one hash")
+        return total
+
+    def inserted(self, keys: list[Any]) -> dict[Any, None]:
+        """Return a dict of the keys; refuse those that come twice, or take long to insert."""
+        found: dict[Any, None] = {}
+        for start in range(0, len(keys), _AT_ONCE):
+            began = time.thread_time()
+            found.update(dict.fromkeys(keys[start : start + _AT_ONCE]))
+            self.seconds -= time.thread_time() - began
+            if self.seconds < 0:
+                raise NotPlainError("no plain value: too many keys that collide")
+        if len(found) != len(keys):
+            raise NotPlainError("no plain value: a key comes twice")
+        return found
+
+    def read_array(self, depth: int) -> Any:
+        if self.numpy is None:
+            raise NotPlainError("no plain value: an array, and no numpy")
+        number, dimensions = self.take(2)
+        if number >= len(DTYPES) or dimensions > _MOST_DIMENSIONS:
+            raise NotPlainError("no plain value: no such array")
+        shape = [_DIMENSION.unpack(self.take(8))[0] for _ in range(dimensions)]
+        size = _ITEM_SIZES[number]
+        for extent in shape:
+            size *= extent
+        if size > len(self.data) - self.place or any(extent > 1 << 31 for extent in shape):
+            raise NotPlainError("no plain value: it ends too early")
+        module = self.numpy()
+        name = DTYPES[number]
+        kept = module.dtype("uint8" if name == "bool" else name)
+        found = module.frombuffer(self.take(size), kept).reshape(shape)
+        return found.astype(name)  # a copy, in which booleans are 0 or 1
 
 
-def _refuse() -> Any:
-    raise NotPlainError("no such tag")
-
-
-def _parts(inner: Any, depth: int) -> list[Any]:
-    return [_built(part, depth + 1) for part in inner] if isinstance(inner, list) else _refuse()
-
-
-def _apart(parts: list[Any]) -> list[Any]:
-    """Return keys; refuse many of one hash, which take for ever to tell apart."""
-    if len(parts) - len({hash(part) for part in parts}) > ALIKE:
-        raise NotPlainError(f"more than {ALIKE} keys of one hash")
-    return parts
-
-
-def _dict(inner: Any, depth: int) -> dict[Any, Any]:
-    pairs = [_parts(pair, depth) for pair in inner]
-    _apart([key for key, _ in pairs])
-    return dict(pairs)
-
-
-def _array(inner: Any, depth: int) -> Any:
-    import numpy
-
-    name, shape, written = inner
-    dtype = numpy.dtype(name) if isinstance(name, str) and len(name) < 8 else _refuse()
-    if dtype.kind not in NUMBERS or not all(type(n) is int and n >= 0 for n in shape):
-        _refuse()
-    return numpy.frombuffer(base64.b64decode(written, validate=True), dtype).reshape(shape).copy()
-
-
-_READERS: dict[str, Callable[[Any, int], Any]] = {
-    "t": lambda inner, depth: tuple(_parts(inner, depth)),
-    "s": lambda inner, depth: set(_apart(_parts(inner, depth))),
-    "z": lambda inner, depth: frozenset(_apart(_parts(inner, depth))),
-    "d": _dict,
-    "b": lambda inner, depth: base64.b64decode(inner, validate=True),
-    "f": lambda inner, depth: {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[inner],
-    "i": lambda inner, depth: int(inner, 16),
-    "c": lambda inner, depth: complex(*(float(p) for p in _parts(inner, depth))),
-    "a": _array,
+_READERS: dict[bytes, Callable[[_Reader, int], Any]] = {
+    b"N": lambda reader, depth: None,
+    b"T": lambda reader, depth: True,
+    b"F": lambda reader, depth: False,
+    b"i": _Reader.read_integer,
+    b"I": _Reader.read_long,
+    b"f": _Reader.read_float,
+    b"c": _Reader.read_complex,
+    b"s": _Reader.read_text,
+    b"b": _Reader.read_raw,
+    b"l": _Reader.read_list,
+    b"t": _Reader.read_tuple,
+    b"S": _Reader.read_set,
+    b"z": _Reader.read_frozenset,
+    b"d": _Reader.read_dict,
+    b"a": _Reader.read_array,
 }
-
-
-def write_frame(descriptor: int, header: dict[str, Any], blobs: Sequence[bytes] = ()) -> None:
-    """Write one frame, whole.
-
-    Raises:
-        OSError: if nobody reads any more.
-    """
-    told = json.dumps(header | {"blobs": [len(blob) for blob in blobs]}).encode()
-    write_all(descriptor, b"".join((struct.pack("<I", len(told)), told, *blobs)))
-
-
-def write_all(descriptor: int, text: bytes) -> None:
-    """Write all of `text`."""
-    left = memoryview(text)
-    while left:
-        left = left[os.write(descriptor, left) :]
-
-
-def read_frame(descriptor: int) -> tuple[dict[str, Any], list[bytes]]:
-    """Return the next frame.
-
-    Raises:
-        EOFError: if there is none, or it breaks off.
-    """
-    (size,) = struct.unpack("<I", _exactly(descriptor, 4))
-    header = json.loads(_exactly(descriptor, size))
-    return header, [_exactly(descriptor, size) for size in header.pop("blobs")]
-
-
-def _exactly(descriptor: int, size: int) -> bytes:
-    parts: list[bytes] = []
-    while size:
-        part = os.read(descriptor, min(size, 1 << 20))
-        if not part:
-            raise EOFError("the other end is gone")
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)

@@ -1,354 +1,370 @@
-"""A worker: stands behind walls, runs one program after another, each in a fresh child, and judges.
+"""A worker: stands behind walls, and runs one program after another, each in a fresh child.
 
-Owns how a program ended. It watches the child from outside, by clocks and pipes that are not the
-child's, kills it at its limits, cleans up behind it, and answers over a pipe that no child ever
-has. It holds nothing worth stealing: whoever checks a program's answer knows what is right, and is
-not here.
+Provides `main`. It watches a child from outside, by clocks and pipes that are not the child's, ends
+it at its limits, cleans up behind it and reports numbers. It never holds a program, its inputs, its
+value or its output: the child reads the first itself, and the kernel copies the others from files
+in memory to the library. Once it has started it imports nothing, and is under a filter of system
+calls without any capability.
 """
 
 from __future__ import annotations
 
 import gc
 import importlib
+import json
 import os
-import random
 import select
-import shutil
 import signal
 import sys
-import tempfile
 import time
 from contextlib import suppress
 from typing import Any
 
-from turnwise.sandbox.inside import files, jail, kernel, wire
-from turnwise.sandbox.inside.child import ROOM, Job, Sheet, limit, live, make_streams
-from turnwise.sandbox.inside.filters import Filter
-from turnwise.sandbox.inside.jail import Walls
+from . import files, filters, frames, kernel
+from .child import CONTROL, Setting, Sheet, live, make_streams, rehearse, seed_generators
+from .frames import CPU, FILES, NONE, STDERR, STDOUT, THREADS, TIMEOUT, Order, Report
+from .plan import Plan
+from .processes import Clock, contents, end_all_below, end_all_others, threads_of
+from .walls import RefusedError, Walls, enter
 
-NOTHING, CONTROL, ANSWERS = 4, 60, 61
-"""Descriptors: of /dev/null, of what comes from the library, and of what goes to it."""
+NOTHING, ANSWERS = 5, 61
+"""Descriptors: of /dev/null, and of what goes to the library."""
 SOON = 0.0005
 """Seconds between two looks at the clock of a program that is near its limit."""
-OFTEN = 0.02
-"""Seconds between two looks at what a program has written, where no file system bounds it."""
+OFTEN = 0.005
+"""Seconds between two looks at what the kernel does not bound."""
+PREPARED = 20.0
+"""Seconds in which a child must have read its program and closed its walls."""
 MARGIN = 16 << 20
-_TOLD = ("syntax", "exception", "memory", "output", "forbidden", "cpu", "crash")
 _CORES = os.cpu_count() or 1
 
 
 class Worker:
-    """The state of a worker: its walls, and what programs use one after the other.
+    """The state of a worker: its walls, and what its children find prepared."""
 
-    No descriptor that a program has had is another's: the pipe that tells of walls is closed in
-    every child before its program begins.
-    """
+    def __init__(self, walls: Walls, network: bool) -> None:
+        self.walls, self.network = walls, network
+        self.base: tuple[int, int] = (0, 0)
+        self.imports: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
+        self._prepared: tuple[tuple[Any, ...], Setting] | None = None
+        self.filters: dict[bool, filters.Filter] = {}
 
-    def __init__(self, walls: Walls, network: bool, base: int) -> None:
-        self.walls, self.network, self.base = walls, network, base
-        self.sheet = Sheet(1 << 20)
-        self.filters: dict[bool, Filter] = {}
-        self.limits: dict[str, Any] = {}
-        self.seed: int | None = None
-        self.scratch_size = 0
-        self.runs = 0
-        self.ready = os.pipe()
-        os.set_blocking(self.ready[0], False)
-
-    def filter(self, tools: bool) -> Filter | None:
+    def filter(self, tools: bool) -> filters.Filter | None:
         """Return what programs are put under; None where there are no walls at all."""
-        if self.walls.kind == "none":
+        if not self.walls.filtered:
             return None
         if tools not in self.filters:
-            own = self.walls.kind != "landlock"
-            self.filters[tools] = Filter(tools=tools, network=self.network, whole=own)
+            guard = filters.Guard(
+                modes=self.walls.kind != "landlock",
+                times=self.walls.nested,
+                nameless=self.walls.nested or self.walls.mounted,
+                maps=self.walls.zero_closed,
+            )
+            self.filters[tools] = filters.Filter(guard, tools=tools, network=self.network)
         return self.filters[tools]
 
-    def serve(self, header: dict[str, Any], blobs: list[bytes]) -> tuple[dict[str, Any], Any]:
-        """Run one program; return what became of it, and its value, output and errors."""
-        source, inputs, stdin = blobs
-        limits = header["limits"] | {"base": self.base + MARGIN}
-        if limits != self.limits:
-            self.limits = limits
-            self.sheet = Sheet(limits["output"] + ROOM)
-            limit(limits, self.walls)
-        job = Job(
-            source=source.decode("utf-8", "surrogatepass"),
-            call=header["call"],
-            inputs=inputs,
-            stdin=stdin,
-            limits=limits,
-        )
-        if header["seed"] != self.seed:
-            self.seed = header["seed"]
-            _seed_generators(header["seed"])
-        return Run(self, job).to_the_end()
+    def freeze(self) -> None:
+        """Forget how to import; children are given it back."""
+        self.imports = (sys.path, sys.meta_path, sys.path_hooks)
+        sys.path, sys.meta_path, sys.path_hooks = [], [], []
 
-    def folder(self, size: int) -> str:
-        """Return an empty folder for the next program."""
-        if not self.walls.own_root:
-            self.runs += 1
-            folder = os.path.join(self.walls.scratch, str(self.runs))
-            os.mkdir(folder)
-            os.chmod(folder, 0o777 if self.walls.user is not None else 0o700)
-            return folder
-        if size != self.scratch_size or os.listdir(self.walls.scratch):
-            kernel.unmount(self.walls.scratch)
-            jail.mount_scratch(self.walls.scratch, size)
-            self.scratch_size = size
-            os.chdir(self.walls.scratch)
-        return self.walls.scratch
+    def setting(self, order: Order) -> Setting:
+        """Return what children find prepared for programs of these limits; kept for the next."""
+        limits = order[1:]
+        if self._prepared is None or self._prepared[0] != limits:
+            setting = Setting(
+                walls=self.walls,
+                plan=Plan(self.walls, order, self.base),
+                filter=self.filter(order.processes > 1),
+                imports=self.imports,
+            )
+            self._prepared = limits, setting
+        return self._prepared[1]
 
-    def leave(self, folder: str) -> None:
-        """Remove what a program leaves behind, where it is not on a file system of its own."""
-        if not self.walls.own_root:
-            files.remove(folder, self.walls.scratch)
+    def serve(self, order: Order) -> None:
+        """Run one program and report on it."""
+        if self.walls.nested:
+            self.carry_out(order, self.walls.scratch, -1)
+            return
+        name = os.urandom(16).hex()  # a program cannot make the folder of a later one
+        os.mkdir(name, 0o700, dir_fd=self.walls.place)
+        own = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.walls.place)
+        try:
+            self.carry_out(order, os.path.join(self.walls.scratch, name), own)
+        finally:
+            os.close(own)
+            if not files.clear(self.walls.place):
+                os._exit(1)  # what resists must not be found by, or counted to, a later program
+
+    def carry_out(self, order: Order, folder: str, own: int) -> None:
+        """Run one program in `folder`, of which `own` is a descriptor, and report on it."""
+        run = Run(self.walls, order, self.walls.place if self.walls.mounted else own)
+        run.start(self.setting(order), folder)
+        run.watch()
+        run.end()
+        run.report()
 
 
 class Run:
     """One program's child, as it is watched from outside."""
 
-    def __init__(self, worker: Worker, job: Job) -> None:
-        self.worker, self.job, self.limits = worker, job, job.limits
-        self.verdict: tuple[str, str] | None = None
-        self.output: dict[int, bytearray] = {}
+    def __init__(self, walls: Walls, order: Order, place: int) -> None:
+        self.walls, self.order, self.place = walls, order, place
+        self.ended = self.status = self.peak = 0
+        self.began = self.cpu = self.wall = 0.0
+        self.reason = b""
+        self.stood = False
+        self.left = False
+        """Whether its process has ended by itself."""
+        self.sheet = os.memfd_create("sheet")
+        self.output: dict[int, list[int]] = {}
+        """Of each stream's pipe: the file in memory that keeps it or -1, and the bytes in it."""
 
-    def to_the_end(self) -> tuple[dict[str, Any], list[bytes]]:
-        """Start the child, watch it, end it; return the verdict and all that it said."""
-        worker, limits = self.worker, self.limits
-        folder = worker.folder(limits["files"])
-        filter = worker.filter(limits["processes"] > 1)
-        stdin = _stdin(self.job.stdin)
-        out, err = os.pipe(), os.pipe()
-        began = time.monotonic()
-        pid = kernel.fork()
-        if pid == 0:
-            for place, end in enumerate((stdin, out[1], err[1], worker.ready[1])):
-                os.dup2(end, place)
-            live(self.job, worker.walls, filter, worker.sheet, folder)
-        for descriptor in (out[1], err[1], *([] if stdin == NOTHING else [stdin])):
-            os.close(descriptor)
-        self.output = {out[0]: bytearray(), err[0]: bytearray()}
-        self.watch(pid, began, folder)
-        status, usage = self.end(pid)
-        wall = time.monotonic() - began
-        self.drain()
+    def start(self, setting: Setting, folder: str) -> None:
+        """Start the child, whose program writes in `folder`."""
+        out, err, ready = os.pipe(), os.pipe(), os.pipe()
+        self.pid = kernel.fork()
+        if self.pid == 0:
+            live(self.order, setting, folder, (NOTHING, out[1], err[1], ready[1], self.sheet))
+        for end in (out[1], err[1], ready[1]):
+            os.close(end)
+        self.ready, self.due = ready[0], time.monotonic() + PREPARED
+        self.streams = {out[0]: STDOUT, err[0]: STDERR}
+        self.output = {out[0]: [-1, 0], err[0]: [-1, 0]}
+        self.open = {out[0], err[0]}
+
+    def _note_begin(self) -> None:
+        """Note whether the program has begun, and when, or why its walls do not stand."""
         try:
-            stood = os.read(worker.ready[0], 1) == b"!"
+            told = os.read(self.ready, frames.ROOM)
         except BlockingIOError:
-            stood = False
-        cpu = usage.ru_utime + usage.ru_stime
-        said = worker.sheet.take()
-        worker.leave(folder)
-        header, value = self.judge(status, cpu, said)
-        header |= {"stood": stood, "cpu": cpu, "wall": wall, "peak": usage.ru_maxrss * 1024}
-        return header, [value, *(bytes(part) for part in self.output.values())]
-
-    def watch(self, pid: int, began: float, folder: str) -> None:
-        """Return when the child has ended, or has reached a limit."""
-        clock = (~pid << 3) | 2  # CLOCK_PROCESS_CPUTIME_ID of another process
-        ended = os.pidfd_open(pid)
-        poll = select.poll()
-        poll.register(ended, select.POLLIN)
-        poll.register(CONTROL, 0)  # its end, not what it brings
-        for descriptor in self.output:
-            os.set_blocking(descriptor, False)
-            poll.register(descriptor, select.POLLIN)
-        cores = min(_CORES, self.limits["threads"] + self.limits["processes"])
-        bounded = self.worker.walls.own_root
-        used = 0.0
-        try:
-            while self.verdict is None:
-                with suppress(OSError):
-                    used = time.clock_gettime(clock)
-                    if used >= self.limits["cpu"]:
-                        self.verdict = "cpu", f"more than {self.limits['cpu']:g} s of CPU time"
-                        return
-                left = self.limits["wall"] - (time.monotonic() - began)
-                if left <= 0:
-                    self.verdict = "timeout", f"more than {self.limits['wall']:g} s"
-                    return
-                pause = min(left, max((self.limits["cpu"] - used) / cores, SOON))
-                events = poll.poll(1e3 * (pause if bounded else min(pause, OFTEN)))
-                if any(descriptor == CONTROL for descriptor, _ in events):
-                    os.kill(pid, signal.SIGKILL)
-                    os._exit(0)  # nobody waits for an answer any more
-                for descriptor, _ in events:
-                    if descriptor in self.output and not self.read(descriptor):
-                        poll.unregister(descriptor)  # closed
-                if not bounded and files.size(folder) > self.limits["files"]:
-                    self.verdict = "output", f"more than {self.limits['files']} bytes in files"
-                if any(descriptor == ended for descriptor, _ in events):
-                    return
-        finally:
-            os.close(ended)
-
-    def read(self, descriptor: int) -> bool:
-        """Take what there is to read; return whether there was anything."""
-        try:
-            part = os.read(descriptor, 1 << 16)
-        except BlockingIOError:
-            return False
-        most, kept = self.limits["output"], self.output[descriptor]
-        kept += part
-        if len(kept) > most:
-            del kept[most:]
-            self.verdict = self.verdict or ("output", f"more than {most} bytes printed")
-        return bool(part)
-
-    def drain(self) -> None:
-        """Take the rest of the output, of a child that has ended, and close the pipes."""
-        for descriptor in self.output:
-            while len(self.output[descriptor]) < self.limits["output"] and self.read(descriptor):
-                pass
-            os.close(descriptor)
-
-    def end(self, pid: int) -> tuple[int, Any]:
-        """End the child and all it has started; return its status and what it used."""
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-        _, status, usage = os.wait4(pid, 0)
-        if self.worker.walls.own_root:
-            with suppress(ProcessLookupError):
-                os.kill(-1, signal.SIGKILL)  # all in this namespace but its first process
-            with suppress(ChildProcessError):
-                while True:
-                    os.waitpid(-1, 0)
-        else:
-            _end_all_below()
-        return status, usage
-
-    def judge(self, status: int, cpu: float, said: bytes | None) -> tuple[dict[str, Any], bytes]:
-        """Return how it ended, and the value if it has one."""
-        if self.verdict is None and cpu >= self.limits["cpu"]:
-            self.verdict = "cpu", f"more than {self.limits['cpu']:g} s of CPU time"
-        if self.verdict is None and os.WIFSIGNALED(status):
-            self.verdict = _of_signal(os.WTERMSIG(status))
-        if self.verdict is not None:
-            return _failed(*self.verdict), b""
-        if said is None:
-            code = os.WEXITSTATUS(status)
-            return _failed("crash", f"it ended its process, with status {code}"), b""
-        if said.startswith(b'["value",'):
-            return {"failure": ""}, said
-        try:
-            _, kind, message, line = wire.load(said[:ROOM])
-            assert kind in _TOLD and type(message) is str and type(line) is int
-        except (wire.NotPlainError, ValueError, TypeError, AssertionError):
-            return _failed("crash", "what it left behind cannot be read"), b""
-        return _failed(kind, message, line), b""
-
-
-def _seed_generators(seed: int) -> None:
-    """Seed the generators that programs share by convention: all children begin with copies."""
-    random.seed(seed)
-    if "numpy.random" in sys.modules:
-        sys.modules["numpy.random"].seed(seed % 2**32)
-
-
-def _failed(kind: str, message: str, line: int = 0) -> dict[str, Any]:
-    return {"failure": kind, "message": message[:1000], "line": line}
-
-
-def _of_signal(number: int) -> tuple[str, str]:
-    """Return what it means that a signal ended a child which nobody killed."""
-    if number == signal.SIGSYS:
-        return "forbidden", "it made a system call that programs may not make"
-    if number == signal.SIGXCPU:
-        return "cpu", "more CPU time than allowed"
-    if number == signal.SIGXFSZ:
-        return "output", "a larger file than allowed"
-    try:
-        name = signal.Signals(number).name
-    except ValueError:
-        name = f"signal {number}"
-    return "crash", f"it was ended by {name}"
-
-
-def _stdin(text: bytes) -> int:
-    """Return a descriptor from which `text` can be read."""
-    if not text:
-        return NOTHING
-    descriptor = os.memfd_create("stdin")
-    wire.write_all(descriptor, text)
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor
-
-
-def _end_all_below() -> None:
-    """Kill whatever descends from this process, until nothing does."""
-    while True:
-        children = _children()
-        for child in children:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(child, signal.SIGKILL)
-        with suppress(ChildProcessError):
-            while os.waitpid(-1, 0 if children else os.WNOHANG)[0]:
-                pass
-        if not children:
+            if time.monotonic() > self.due:
+                self.reason = b"its walls did not stand in time"
             return
+        if len(told) != frames.BEGUN.size:
+            self.reason = told or b"its process ended before its walls stood"
+            return
+        self.stood = True
+        _, self.began, start = frames.BEGUN.unpack(told)
+        alone = self.walls.nested or self.walls.kind == "container"  # in what it sees of /proc
+        self.clock = Clock(self.pid, alone and self.order.processes > 1, start)
+
+    def _leave_with_the_library(self) -> None:
+        """End everything: nobody waits for an answer any more."""
+        with suppress(OSError):
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        if not self.walls.nested:
+            end_all_below()
+            files.clear(self.walls.place)
+        os._exit(0)
+
+    def watch(self) -> None:
+        """Return when the child has ended, or has reached a limit."""
+        try:
+            alive = os.pidfd_open(self.pid)
+        except OSError:  # a kernel that has no such descriptors is looked at often
+            alive = -1
+        try:
+            self._watch(alive)
+        finally:
+            if alive >= 0:
+                os.close(alive)
+
+    def _watch(self, alive: int) -> None:
+        poll = select.poll()
+        poll.register(CONTROL, 0)  # its end, not what it brings
+        for descriptor in (*self.open, *([alive] if alive >= 0 else [])):
+            poll.register(descriptor, select.POLLIN)
+        order, often = self.order, alive < 0 or not self.walls.nested or self.order.processes > 1
+        cores = min(_CORES, order.threads + order.processes)
+        pause = min(order.wall, max(order.cpu / cores, SOON), OFTEN if often else PREPARED)
+        while self.ended == NONE and not self.left and not self.reason:
+            events = poll.poll(1e3 * pause)
+            for descriptor, event in events:
+                if descriptor == alive:
+                    self.left = True
+                elif descriptor == CONTROL:
+                    self._leave_with_the_library()
+                elif not event & select.POLLIN or not self.keep(descriptor):
+                    self.open.remove(descriptor)  # closed
+                    poll.unregister(descriptor)
+            if alive < 0:
+                self.left = bool(os.waitid(os.P_PID, self.pid, _ENDED))
+            if not self.left:
+                pause = min(self._pause(cores), OFTEN if often else PREPARED)
+
+    def _pause(self, cores: int) -> float:
+        """Return for how long the child needs no look; note it if it is beyond a limit."""
+        order = self.order
+        if not self.stood:
+            os.set_blocking(self.ready, False)
+            self._note_begin()
+            if not self.stood:
+                return OFTEN
+        self.cpu = self.clock.read()
+        left = order.wall - (time.monotonic() - self.began)
+        if self.cpu >= order.cpu or left <= 0:
+            self.ended = CPU if self.cpu >= order.cpu else TIMEOUT
+        elif self.ended == NONE:
+            self.ended = self._beyond()
+        return min(left, max((order.cpu - self.cpu) / cores, SOON))
+
+    def _beyond(self) -> int:
+        """Return the limit that a program has passed, of those that the kernel does not keep."""
+        if self.walls.nested:
+            return NONE
+        if files.used(self.place, self.order.files, self.walls.mounted) > self.order.files:
+            return FILES
+        if not self.walls.counted and threads_of(self.pid) > 1 + self.order.threads:
+            return THREADS
+        return NONE
+
+    def keep(self, descriptor: int) -> bool:
+        """Move what there is on a stream to a file in memory; return whether it is still open."""
+        kept = self.output[descriptor]
+        if kept[0] < 0:
+            kept[0] = os.memfd_create("stream")
+        try:
+            moved = os.splice(descriptor, kept[0], 1 << 20, flags=os.SPLICE_F_NONBLOCK)
+        except BlockingIOError:
+            return True
+        kept[1] += moved
+        if kept[1] > self.order.output and self.ended == NONE:
+            self.ended = self.streams[descriptor]
+        return moved > 0
+
+    def end(self) -> None:
+        """End the child and all it has started, and take the rest of its output."""
+        if not self.left:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        _, self.status, usage = os.wait4(self.pid, 0)
+        if not self.stood and not self.reason:
+            self._note_begin()  # it has ended before anybody looked
+        os.close(self.ready)
+        if self.stood:
+            self.wall = time.monotonic() - self.began
+            used = usage.ru_utime + usage.ru_stime - self.clock.start
+            self.cpu = max(used, self.cpu, 0.0)
+        self.peak = usage.ru_maxrss * 1024
+        if os.getpid() == 1:  # the first of a namespace of its own: nobody else is there
+            end_all_others()
+        else:
+            end_all_below()
+        for descriptor, kept in self.output.items():
+            if descriptor in self.open:
+                while kept[1] <= self.order.output and _waits(descriptor) and self.keep(descriptor):
+                    pass
+            os.close(descriptor)
+
+    def report(self) -> None:
+        """Tell the library; what the program left goes there without being read here."""
+        most = self.order.output
+        record = Sheet.length(self.sheet, most + frames.ROOM) if self.stood else 0
+        streams = [(kept, min(size, most)) for kept, size in self.output.values()]
+        report = Report(
+            stood=int(self.stood),
+            ended=self.ended,
+            status=self.status,
+            cpu=self.cpu,
+            wall=self.wall,
+            peak=self.peak,
+            record=record,
+            stdout=streams[0][1],
+            stderr=streams[1][1],
+            reason=len(self.reason),
+        )
+        frames.write_all(ANSWERS, report.pack() + self.reason)
+        _send(self.sheet, Sheet.START, record)
+        for kept, size in streams:
+            if kept >= 0:
+                _send(kept, 0, size)
 
 
-def _children() -> list[int]:
-    """Return the processes whose parent this is; those whose parents are gone among them."""
-    try:
-        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
-            return [int(word) for word in file.read().split()]
-    except OSError:  # no /proc to be read behind these walls, and no way to start processes
-        return []
+_ENDED = os.WEXITED | os.WNOWAIT | os.WNOHANG
+
+
+def _send(descriptor: int, start: int, size: int) -> None:
+    """Have the kernel copy `size` bytes of a file to the library, and close the file."""
+    sent = 0
+    while sent < size:
+        part = os.sendfile(ANSWERS, descriptor, start + sent, size - sent)
+        if not part:  # it is shorter than it was: the library must not take what follows for it
+            os._exit(1)
+        sent += part
+    os.close(descriptor)
+
+
+def _waits(descriptor: int) -> bool:
+    """Return whether there is anything to read."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return any(event & select.POLLIN for _, event in poll.poll(0))
 
 
 def main() -> None:
-    """Stand behind the walls that the first frame asks for, and serve until there are no more."""
+    """Stand behind the walls that are asked for, and serve until nobody asks."""
     os.dup2(0, CONTROL)
     os.dup2(1, ANSWERS)
     nothing = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 3, NOTHING):  # so that nothing else is opened there
+    for descriptor in (0, 1, 3, 4, NOTHING):  # so that nothing else is opened there
         if descriptor != nothing:
             os.dup2(nothing, descriptor)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one at the keyboard
-    asked, _ = wire.read_frame(CONTROL)
     try:
-        worker = _prepared(asked)
-    except jail.RefusedError as refused:
-        wire.write_frame(ANSWERS, {"refused": str(refused)})
+        worker = _prepared(json.loads(frames.read_text(CONTROL)))
+    except RefusedError as refused:
+        frames.write_text(ANSWERS, json.dumps({"refused": str(refused)}).encode())
         return
     walls = worker.walls
-    wire.write_frame(ANSWERS, {"walls": walls.kind, "scratch": walls.scratch})
-    with suppress(EOFError, BrokenPipeError):
+    frames.write_text(ANSWERS, json.dumps({"scratch": walls.scratch}).encode())
+    with suppress(frames.BrokenFrameError, BrokenPipeError):
         while True:
-            header, blobs = wire.read_frame(CONTROL)
-            wire.write_frame(ANSWERS, *worker.serve(header, blobs))
-    if not walls.own_root:
-        shutil.rmtree(walls.scratch, ignore_errors=True)
+            worker.serve(Order.unpack(frames.read_exactly(CONTROL, frames.ORDER_SIZE)))
+    if not walls.nested:
+        files.clear(walls.place)
+        with suppress(OSError):  # Landlock leaves the folder itself to the library
+            os.rmdir(walls.scratch)
 
 
 def _prepared(asked: dict[str, Any]) -> Worker:
-    """Import what programs are to find imported, then build the walls."""
+    """Import what programs are to find imported, then build the walls and give up all rights."""
     for name in asked["preload"]:
         importlib.import_module(name)
     if "numpy" in sys.modules:  # or it would come, and draw its own seed, with the program
         importlib.import_module("numpy.random")
-    base = _address_space()
-    walls = jail.enter(asked["walls"], asked["readable"], asked["network"])
+    walls = enter(asked["walls"], asked["readable"], asked["network"])
     os.environ.clear()
     os.environ.update(
         {"HOME": walls.scratch, "TMPDIR": walls.scratch, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
         | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
     )
-    tempfile.tempdir = None
-    if not walls.own_root:  # what a program leaves behind becomes this process's child
+    loaded: Any = sys.modules.get("tempfile")
+    if loaded is not None:
+        loaded.tempdir = None  # the host's
+    if not walls.nested:  # what a program leaves behind becomes this process's child
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-    if walls.kind != "none":
-        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-    worker = Worker(walls, asked["network"], base)
+    worker = Worker(walls, asked["network"])
     make_streams()
+    if walls.filtered:
+        kernel.drop_capabilities(bounding=True)
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+        for tools in (False, True):
+            worker.filter(tools)
+        filters.confine_worker()
+    rehearse()
+    seed_generators(0)
+    worker.freeze()
+    worker.base = _in_use()
     gc.collect()
     gc.freeze()  # so that no child's collector touches, and copies, what all share
     return worker
 
 
-def _address_space() -> int:
-    """Return the bytes of addresses that this process has in use."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+def _in_use() -> tuple[int, int]:
+    """Return the bytes of addresses and of private memory that this process has in use."""
+    pages = os.sysconf("SC_PAGE_SIZE")
+    sizes = [int(word) * pages for word in contents("/proc/self/statm").split()]
+    return sizes[0] + MARGIN, sizes[5] + MARGIN

@@ -1,0 +1,190 @@
+"""When a program's value is the expected one.
+
+Provides `is_same`, `Tolerance` and `as_plain`. Values are plain, so that none has an equality of
+its own, and the expected value decides what is compared: a tolerance applies only where it is a
+float.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from turnwise.errors import RewardError
+
+CLOSE = 1e-6
+"""Relative distance up to which a number is the expected float."""
+NEAR_ZERO = 1e-12
+"""Distance from zero up to which a number is the expected 0.0, which has no relative distance."""
+
+
+WHOLE = 2**53
+"""Size beyond which an int is compared with a float exactly: floats there are whole themselves."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tolerance:
+    """How far a number may be from an expected float.
+
+    `relative` is a share of the expected float's size; `absolute` is a distance, None for
+    `NEAR_ZERO` where 0.0 is expected and for none elsewhere.
+
+    Example:
+        >>> Tolerance().allows(0.0, 3e-7), Tolerance(absolute=1e-6).allows(0.0, 3e-7)
+        (False, True)
+    """
+
+    relative: float = CLOSE
+    absolute: float | None = None
+
+    def allows(self, value: float, expected: float) -> bool:
+        """Return whether `value` is near enough to the expected float."""
+        if not math.isfinite(expected) or (isinstance(value, int) and abs(value) > WHOLE):
+            return value == expected
+        absolute = self.absolute
+        if absolute is None:
+            absolute = 0.0 if expected else NEAR_ZERO
+        return abs(value - expected) <= max(self.relative * abs(expected), absolute)
+
+
+EXACT = Tolerance()
+_READ: tuple[tuple[type, Any], ...] = (
+    (int, int.__int__),
+    (float, float.__float__),
+    (str, str.__str__),
+    (bytes, bytes.__bytes__),
+)
+"""Type -> what makes one of a subclass, an enum's member among them, plain."""
+
+
+def is_same(value: Any, expected: Any, tolerance: Tolerance = EXACT) -> bool:
+    """Return whether a program's plain value is the expected one.
+
+    An expected int is met by a number of exactly that value, an expected float by a number within
+    the tolerance, an expected complex number part by part. A bool is met by that bool only. Lists
+    and tuples are alike, and so are arrays and lists of their numbers, sets and frozensets. Keys of
+    dicts are compared exactly.
+
+    Example:
+        >>> is_same((1, 2.0), [1.0, 2]), is_same(True, 1), is_same(1e9, 1000000007)
+        (True, False, False)
+        >>> is_same(0.30000000000000004, 0.3), is_same(float("nan"), float("nan"))
+        (True, False)
+    """
+    value, expected = _unpacked(value), _unpacked(expected)
+    if isinstance(expected, list | tuple):
+        return (
+            isinstance(value, list | tuple)
+            and len(value) == len(expected)
+            and all(is_same(v, e, tolerance) for v, e in zip(value, expected, strict=True))
+        )
+    if isinstance(expected, dict):
+        return isinstance(value, dict) and _same_dict(value, expected, tolerance)
+    if isinstance(expected, set | frozenset):
+        return isinstance(value, set | frozenset) and _same_set(value, expected, tolerance)
+    if isinstance(expected, bool) or isinstance(value, bool):
+        return value is expected
+    if isinstance(expected, int):
+        return isinstance(value, int | float) and value == expected
+    if isinstance(expected, float):
+        return isinstance(value, int | float) and tolerance.allows(value, expected)
+    if isinstance(expected, complex):
+        return isinstance(value, int | float | complex) and _same_complex(
+            value, expected, tolerance
+        )
+    return type(value) is type(expected) and value == expected
+
+
+def as_plain(value: Any, where: str) -> Any:
+    """Return what a test expects as the plain value that a program's is compared with.
+
+    numpy's numbers become Python's, a Decimal or Fraction an int where it is whole and else a
+    float, a Counter or defaultdict a dict, a deque or range a list: as what programs return does.
+
+    Raises:
+        RewardError: for any other type, and for nan, which no value equals.
+    """
+    value = _unpacked(value)
+    if isinstance(value, Decimal | Fraction):
+        finite = not isinstance(value, Decimal) or value.is_finite()
+        value = int(value) if finite and value == int(value) else float(value)
+    if isinstance(value, float | complex) and value != value:
+        raise RewardError(f"{where}: nan equals no value: test for it with `after`, math.isnan")
+    if value is None or type(value) in (bool, int, float, complex, str, bytes):
+        return value
+    if isinstance(value, Mapping):
+        return {as_plain(k, where): as_plain(v, where) for k, v in value.items()}
+    if isinstance(value, list | deque | range):
+        return [as_plain(part, where) for part in value]
+    for kind in (tuple, frozenset, set):
+        if isinstance(value, kind):
+            return kind(as_plain(part, where) for part in value)
+    for kind, read in _READ:
+        if isinstance(value, kind):
+            return read(value)
+    raise RewardError(
+        f"{where}: got a {type(value).__name__}, which no program can return: use None, numbers, "
+        "text, bytes, lists, tuples, dicts, sets or numpy's arrays of numbers"
+    )
+
+
+def _unpacked(value: Any) -> Any:
+    """Return arrays as lists and numpy's numbers as Python's."""
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def _same_complex(value: Any, expected: complex, tolerance: Tolerance) -> bool:
+    """Compare by the distance in the plane, so that a part near 0 needs no tolerance of its own."""
+    if not (math.isfinite(expected.real) and math.isfinite(expected.imag)):
+        return value == expected
+    try:
+        return tolerance.allows(abs(complex(value) - expected) + abs(expected), abs(expected))
+    except OverflowError:
+        return False
+
+
+def _same_dict(value: dict[Any, Any], expected: dict[Any, Any], tolerance: Tolerance) -> bool:
+    if len(value) != len(expected):
+        return False
+    ours = {_name(key): part for key, part in value.items()}
+    theirs = {_name(key): part for key, part in expected.items()}
+    return ours.keys() == theirs.keys() and all(
+        is_same(ours[name], part, tolerance) for name, part in theirs.items()
+    )
+
+
+def _same_set(value: Any, expected: Any, tolerance: Tolerance) -> bool:
+    """Compare the members exactly; what is left of numbers in order, with the tolerance."""
+    if len(value) != len(expected):
+        return False
+    ours, theirs = ({_name(part): part for part in parts} for parts in (value, expected))
+    left = [part for name, part in ours.items() if name not in theirs]
+    wanted = [part for name, part in theirs.items() if name not in ours]
+    if any(type(part) not in (int, float) or part != part for part in [*left, *wanted]):
+        return False
+    pairs = zip(sorted(left), sorted(wanted), strict=True)
+    return all(is_same(part, other, tolerance) for part, other in pairs)
+
+
+def _name(key: Any) -> str:
+    """Return a text that is the same for equal keys alone, where True is no 1.
+
+    Texts are compared and not the keys: a program may choose keys of one hash, which take for ever.
+    """
+    key = _unpacked(key)
+    if isinstance(key, list | tuple):
+        return f"({','.join(map(_name, key))})"
+    if isinstance(key, set | frozenset):
+        return f"{{{','.join(sorted(map(_name, key)))}}}"
+    if isinstance(key, float) and key.is_integer():
+        key = int(key)
+    if isinstance(key, int) and not isinstance(key, bool):
+        return f"number {hex(key)}"
+    return f"{type(key).__name__} {key!r}"
