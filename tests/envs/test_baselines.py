@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 
-from turnwise.envs import FrozenLake, make_env, score_baselines
-from turnwise.errors import EnvError, UnknownNameError
+from turnwise.envs import FrozenLake, Step, make_env, score_baselines, wander
+from turnwise.envs.base import MAX_TURNS
+from turnwise.errors import IllegalActionError, UnknownNameError
 from turnwise.noise import world_generator
+from turnwise.rollout import guarded
 from turnwise.tasks import GeneratedTasks
 
 
@@ -56,7 +58,7 @@ def test_the_worlds_chance_is_where_the_rollout_puts_it():
         assert env.score(state) == found.scores[visit]
 
 
-def test_names_and_endless_episodes_are_refused():
+def test_unknown_names_and_no_tasks_are_refused():
     env = make_env("frozen-lake")
     tasks = GeneratedTasks(env, "test", seed=0).take(1)
     with pytest.raises(UnknownNameError, match="did you mean 'optimal'"):
@@ -64,10 +66,46 @@ def test_names_and_endless_episodes_are_refused():
     with pytest.raises(ValueError, match="give one or more"):
         score_baselines(env, [], seed=0)
 
-    class Endless(FrozenLake):
-        def step(self, state, role, action, noise):
-            made = super().step(state, role, "UP", noise)
-            return type(made)(state=state, rewards={}, terminated=False, truncated=False)
 
-    with pytest.raises(EnvError, match="end episodes at a limit"):
-        score_baselines(Endless(), tasks, seed=0, names=["random"])
+class Endless(FrozenLake):
+    """Never ends; counts its steps."""
+
+    taken = 0
+
+    def step(self, state, role, action, noise):
+        self.taken += 1
+        return Step(state=state, rewards={}, terminated=False, truncated=False)
+
+
+def test_endless_episodes_are_cut_at_the_envs_cap():
+    tasks = GeneratedTasks(make_env("frozen-lake"), "test", seed=0).take(2)
+    for declared, cap in ((7, 7), (None, MAX_TURNS)):
+        env = Endless()
+        env.max_turns = declared
+        assert score_baselines(env, tasks, seed=0, names=["random"])["random"].mean == 0.0
+        assert env.taken == 2 * cap
+
+
+class Fussy(FrozenLake):
+    """Offers all four ways and refuses LEFT."""
+
+    def step(self, state, role, action, noise):
+        if action == "LEFT":
+            raise IllegalActionError("no way to the left")
+        return super().step(state, role, action, noise)
+
+
+def test_a_refused_action_ends_a_baselines_episode_with_score_0():
+    tasks = GeneratedTasks(make_env("frozen-lake"), "test", seed=0).take(30)
+    for env in (Fussy(), guarded(Fussy(), timeout=60)):
+        found = score_baselines(env, tasks, seed=0)
+        assert found["always-left"].mean == 0.0
+        assert found["always-left"].broken == found["random"].broken == 0
+        assert found["shortest-path"].mean > 0, "paths without LEFT still reach the goal"
+
+
+def test_random_play_goes_past_refused_actions():
+    env = Fussy()
+    for number, task in enumerate(GeneratedTasks(env, "train", seed=0).take(20)):
+        state = wander(env, task, np.random.default_rng(number), 8)
+        assert env.observe(state, "player").legal

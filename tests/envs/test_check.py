@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from turnwise.envs import Env, FrozenLake, FrozenLakeConfig, Observation, Step, check_env
+from turnwise.envs.check import EnvReport
 from turnwise.errors import EnvError, IllegalActionError
 from turnwise.types import Task
 
@@ -24,6 +25,15 @@ def test_frozen_lake_keeps_the_contract(options):
     assert report.tasks == 5 and report.steps > 5
     assert set(report.costs) == {"reset", "observe", "step", "branch"}
     assert all(0 <= cost < 10_000 for cost in report.costs.values())
+
+
+def test_a_report_is_printed_as_a_sentence():
+    costs = {"reset": 3.14159, "step": 12.0}
+    text = str(EnvReport(name="walk", tasks=2, steps=9, longest=5, costs=costs))
+    assert text == (
+        "walk keeps the contract: 9 steps over 2 tasks, the longest episode 5 turns; "
+        "microseconds a call: reset 3.1, step 12.0"
+    )
 
 
 class NoComponents(Env):
@@ -200,7 +210,7 @@ class GoesOn(FrozenLake):
         (SameWords, "has equal words: answers ignore case"),
         (TakesAnything, "step takes an illegal action: raise IllegalActionError"),
         (KeyErrors, "an illegal action raises KeyError: raise IllegalActionError"),
-        (TupleStep, "step returns tuple: return a Step"),
+        (TupleStep, "step returns tuple of 5 values: return a Step.*make_env"),
         (NumpyFlag, "terminated is .* of type bool.*: return a bool"),
         (UndeclaredReward, "reward 'gaol' is not a declared component .*: declare it"),
         (InfiniteReward, "reward 'goal' is nan: return a finite float"),

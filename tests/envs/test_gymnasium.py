@@ -44,7 +44,7 @@ def newest(name):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("branching", ["copy", "replay"])
 def test_the_envs_keep_the_contract(name, branching):
-    env = gym_env(name, branching=branching)
+    env = gym_env(name, branching=branching, steps=40)
     assert check_env(env, tasks=1).steps > 0
     assert env.branching == branching
 

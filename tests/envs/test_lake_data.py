@@ -142,12 +142,17 @@ def test_a_file_is_the_training_tasks_of_every_split_of_its_one_map(tmp_path, ex
 
 
 def test_rows_of_other_splits_are_left_out(tmp_path):
-    rows = [next(FrozenLakeQ(map=m).rows(np.random.default_rng(0))) for m in MAPS]
+    drawn = GeneratedTasks(make_env("frozen-lake"), "train", seed=0).take(25)
+    drawn += GeneratedTasks(make_env("frozen-lake"), "validation", seed=0).take(5)
+    drawn += GeneratedTasks(make_env("frozen-lake"), "test", seed=0).take(9)
+    maps = {tuple(task.data["map"]) for task in drawn}
+    rows = [next(FrozenLakeQ(map=m).rows(np.random.default_rng(0))) for m in sorted(maps)]
     env = make_env("frozen-lake", slippery=True, data=write(tmp_path / "q.csv", rows))
-    wanted = {m for m in MAPS if split_of(env.canonical({"map": m})) == "train"}
-    assert 0 < len(wanted) < len(MAPS)
+    wanted = {m for m in maps if split_of(env.canonical({"map": m})) == "train"}
+    assert 0 < len(wanted) < len(maps)
     tasks = GeneratedTasks(env, "train", seed=0)
-    assert {tuple(tasks.task(n).data["map"]) for n in range(30)} == wanted
+    assert not tasks.seen
+    assert {tuple(tasks.task(n).data["map"]) for n in range(len(wanted))} == wanted
 
 
 def test_a_wrong_row_is_told_with_its_line(tmp_path, expert):
@@ -157,9 +162,14 @@ def test_a_wrong_row_is_told_with_its_line(tmp_path, expert):
         env.listed("train")
 
 
-def test_a_file_without_a_state_of_the_split_is_refused(tmp_path):
+def test_a_file_of_few_maps_is_in_every_split(tmp_path):
     m = next(m for m in MAPS if split_of(make_env("frozen-lake").canonical({"map": m})) != "train")
     row = next(FrozenLakeQ(map=m).rows(np.random.default_rng(0)))
     env = make_env("frozen-lake", slippery=True, data=write(tmp_path / "q.csv", [row]))
-    with pytest.raises(DataError, match="has no state of the train split: add rows"):
-        env.listed("train")
+    for split in ("train", "validation", "test"):
+        tasks = GeneratedTasks(env, split, seed=0)
+        assert (tasks.count, tasks.seen, tasks.problems.counts[split]) == (1, True, 1)
+    with pytest.raises(DataError, match="has no rows: add states"):
+        empty = make_env("frozen-lake", slippery=True, data=write(tmp_path / "e.csv", [row]))
+        (tmp_path / "e.csv").write_text((tmp_path / "e.csv").read_text().split("\n")[0] + "\n")
+        empty.listed("train")

@@ -15,7 +15,8 @@ from turnwise.envs.lake_published import has_format, read_reply, reply_rewards
 from turnwise.envs.lake_visits import expert_visits, player_measures
 from turnwise.errors import ConfigError, DataError, EnvError
 from turnwise.noise import generator
-from turnwise.policies.nano import NanoConfig, make_tokenizer
+from turnwise.policies.nano import make_tokenizer
+from turnwise.policies.presets import NanoConfig
 from turnwise.types import Task
 
 NAME = "frozen-lake-published"

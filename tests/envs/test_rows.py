@@ -113,12 +113,12 @@ def test_malformed_rows_name_the_line(rows, line, sentence):
 
 def test_rows_without_a_file_or_a_reward_are_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"give path = 'rows\.jsonl'"):
-        make_env("rows", reward=["math:fsum"])
+        make_env("rows", reward=["turnwise.rewards:runs"])
     with pytest.raises(ConfigError, match=r"give reward = \['file\.py:name'\]"):
         make_env("rows", path=str(tmp_path))
     with pytest.raises(DataError, match="has no rows"):
         (tmp_path / "none.jsonl").write_text("\n")
-        make_env("rows", path=str(tmp_path / "none.jsonl"), reward=["math:fsum"])
+        make_env("rows", path=str(tmp_path / "none.jsonl"), reward=["turnwise.rewards:runs"])
 
 
 def test_nothing_played_needs_no_judge(rows):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
-from typing import Literal
+from enum import Enum
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -274,7 +276,6 @@ def test_any_text_of_a_call_is_read_or_refused(text):
 
 @given(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=9), max_size=3))
 def test_a_call_that_is_written_is_read(arguments):
-    arguments.pop("name", None)
     (text,) = calls_in(call_text("any", **arguments)) if _plain(arguments) else ("",)
     if text:
         assert read_call(text).arguments == arguments
@@ -308,20 +309,108 @@ def test_an_env_with_tools_keeps_the_contract():
     assert check_env(Small()).longest <= 6
 
 
-def test_a_type_that_names_no_values_needs_an_own_random_call():
-    class Any(Small):
+def awkward():
+    """Return a class whose tool has arguments of every type, with names that code uses too."""
+
+    class Awkward(Small):
         @tool
-        def weigh(self, state: Till, item: str) -> int:
+        def weigh(
+            self,
+            s: Till,
+            name: str,
+            type: int,
+            arguments: dict[str, list[float]],
+            id: str | None,
+            content: tuple[bool, str],
+            role: Literal["a", 1],
+            state: list[int],
+            task: Colour,
+            default: Any,
+            function: bool | float,
+            method: list,
+            parameters: int | None,
+            action: dict,
+            hint: str,
+            cls: str,
+            text: str = "",
+        ) -> str:
+            """Weigh.
+
+            Args:
+                s: Not shown.
+                name: A
+                type: B
+                arguments: C
+                id: D
+                content: E
+                role: F
+                state: G
+                task: H
+                default: I
+                function: J
+                method: K
+                parameters: L
+                action: M
+                hint: N
+                cls: O
+                text: P
+            """
+            assert isinstance(task, Colour)
+            return f"{name} {state}"
+
+    return Awkward()
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+def test_arguments_may_have_any_name():
+    env = awkward()
+    state = env.reset(Task(id="t", env="shop", seed=0, data={}))
+    calls = [env.random_call(state, chance(seed)) for seed in range(60)]
+    weighed = [call for call in calls if '"weigh"' in call]
+    assert weighed
+    for call in weighed:
+        (told,) = say(env, state, call).state.told
+        assert not told.result.startswith("error:"), told
+    assert check_env(env)
+
+
+def test_random_text_is_a_word_of_the_question():
+    class Asked(Small):
+        @tool
+        def weigh(self, state: Till, name: str) -> str:
             """Weigh.
 
             Args:
                 state: Not shown.
-                item: What.
+                name: What.
             """
-            return 1
+            return name
 
-    env = Any()
+    env = Asked()
     state = env.reset(Task(id="t", env="shop", seed=0, data={}))
-    with pytest.raises(EnvError, match="<class 'str'> does not say which values there are"):
-        for seed in range(50):
-            env.random_call(state, chance(seed))
+    known = {*re.findall(r"\w+", env.ask(state, "player").text), *env.ask(state, "player").legal}
+    said = [read_call(calls_in(env.random_call(state, chance(seed)))[0]) for seed in range(40)]
+    given = {call.arguments["name"] for call in said if call.name == "weigh"}
+    assert given and given <= known
+    (told,) = say(env, state, call_text("weigh", name="tea")).state.told
+    assert told.result == "tea"
+
+
+def test_an_argument_called_noise_is_refused():
+    class Loud(Small):
+        @tool
+        def shout(self, state: Till, noise: str) -> str:
+            """Shout.
+
+            Args:
+                state: Not shown.
+                noise: What to shout.
+            """
+            return noise
+
+    with pytest.raises(ConfigError, match="'noise' of a type that models give.*call the argument"):
+        Loud()

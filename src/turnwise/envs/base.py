@@ -24,6 +24,8 @@ RewardTiming = Literal["dense", "terminal"]
 Branching = Literal["pure", "copy", "replay", "none"]
 ScoredBy = Literal["score", "return"]
 S = TypeVar("S")
+MAX_TURNS = 100
+"""The most turns of an episode where an env declares no maximum."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,8 +125,12 @@ class Env(ABC, Generic[S]):
     `branching`; `scored_by`; `config_class`, the options; `files`, those of them that name a file;
     `waits`, whether `step` waits for something outside, a program or a server: then steps of
     several episodes are made side by side on threads, and must bear it; `runs_programs`, whether
-    it runs programs in `turnwise.sandbox`: then no run begins where that cannot be. Instances hold
-    the options, and no episode: all of an episode is in `S`. Adapters, which learn their timing and
+    it runs programs in `turnwise.sandbox`: then no run begins where that cannot be; `max_turns`,
+    the most turns of an episode, all roles' together: one that gets there is truncated. None is
+    `MAX_TURNS`; declare it where episodes may be longer. The level of a component says whom it
+    rewards: "process" one turn of one role, "agent" the result of one role, "team" the common
+    result of all roles. Instances hold the options, and no episode: all of an episode is in `S`.
+    Adapters, which learn their timing and
     branching from what they adapt, set these two on the instance.
 
     `reset`, `observe`, `step` and `score` must be written. The rest has defaults that are right for
@@ -142,6 +148,8 @@ class Env(ABC, Generic[S]):
     files: ClassVar[tuple[str, ...]] = ()
     waits: bool = False
     runs_programs: bool = False
+    max_turns: int | None = None
+    config: Any = None
 
     def __init__(self, config: Any = None) -> None:
         self.config = config
@@ -199,7 +207,10 @@ class Env(ABC, Generic[S]):
         return None
 
     def state_key(self, state: S, role: str) -> str:
-        """Return everything Markov about `state` for `role` as a string (MATH 2, gigpo)."""
+        """Return everything Markov about `state` for `role` as a string.
+
+        GiGPO (arXiv:2505.10978) compares actions that were taken at equal keys.
+        """
         return self.observe(state, role).text
 
     def baselines(self) -> Mapping[str, Baseline]:
@@ -232,7 +243,16 @@ class Env(ABC, Generic[S]):
         """Return a picture of `state` for people; the first role's text if not overridden."""
         return self.observe(state, self.roles[0]).text
 
+    def turn_cap(self) -> int:
+        """Return the most turns of an episode: `max_turns`, or `MAX_TURNS` where that is None."""
+        return MAX_TURNS if self.max_turns is None else self.max_turns
+
     @property
     def fixed(self) -> bool:
         """Whether all tasks are one problem, which is then in every split: no test is unseen."""
         return False
+
+
+def score_span(env: Env[Any]) -> float | None:
+    """Return how far two scores can be apart: 1, or None where the score is a return."""
+    return 1.0 if env.scored_by == "score" else None

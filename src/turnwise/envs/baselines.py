@@ -2,12 +2,11 @@
 
 Owns the playing of an env's baselines. Chance is that of the evaluation stream, placed as the
 rollout places it: with one seed, a baseline and a model meet the same slips, so that their scores
-on a task can be compared in pairs.
+on a task can be compared in pairs. Episodes end at the env's cap on turns, as a model's do.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -15,20 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from turnwise.envs.base import Baseline, Env
-from turnwise.errors import BrokenEnvError, EnvError, StuckEnvError, unknown_name
+from turnwise.envs.base import Baseline, Env, score_span
+from turnwise.envs.uncertainty import standard_error
+from turnwise.errors import BrokenEnvError, IllegalActionError, StuckEnvError, unknown_name
 from turnwise.noise import generator, world_generator
 from turnwise.types import Task
-
-MOST_STEPS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BaselineScore:
-    """A baseline's mean score, its standard error over `n` distinct problems, and every score.
+    """A baseline's mean score, its standard error, and every score, of `n` distinct problems.
+
+    The error is over problems, or over episodes where there are few (`standard_error`).
 
     `scores` holds one value a task, in order: the mean over repeats. `broken` episodes, in which an
-    env under guard raised or hung, count with score 0, as a policy's do.
+    env under guard raised or hung, count with score 0, as a policy's do. So does an episode that
+    ends in an action that `step` refuses, which is not broken.
 
     Example:
         >>> BaselineScore(mean=0.5, stderr=0.5, n=2, scores=(0.0, 1.0)).mean
@@ -60,7 +61,6 @@ def score_baselines(
 
     Raises:
         UnknownNameError: if the env has no baseline of a name.
-        EnvError: if an episode does not end.
         ValueError: if there are no tasks or no repeats.
     """
     if not tasks or repeats < 1:
@@ -82,7 +82,7 @@ def score_baselines(
         scores = [float(np.mean([score or 0.0 for score in row])) for row in played]
         found[name] = BaselineScore(
             mean=float(np.mean(scores)),
-            stderr=clustered_stderr(scores, problems),
+            stderr=standard_error(scores, problems, score_span(env)),
             n=len(set(problems)),
             scores=tuple(scores),
             broken=sum(score is None for row in played for score in row),
@@ -100,6 +100,8 @@ def _play(
         raise
     except BrokenEnvError:
         return None
+    except IllegalActionError:  # ends the episode, as a policy's refused reply does
+        return 0.0
 
 
 def _score(
@@ -107,36 +109,11 @@ def _score(
 ) -> float:
     state = env.reset(task)
     choices = generator(seed, "baseline", name, visit, repeat)
-    for number, role in zip(range(MOST_STEPS), cycle(env.roles), strict=False):
+    for number, role in zip(range(env.turn_cap()), cycle(env.roles), strict=False):
         turn = number // len(env.roles)
         noise = world_generator(seed, "evaluation", repeat, visit, turn, None)
         step = env.step(state, role, player(state, choices), noise)
         state = step.state
         if step.terminated or step.truncated:
-            return env.score(state)
-    raise EnvError(
-        f"{env.name}: baseline {name!r} still plays task {task.id!r} after {MOST_STEPS} steps: "
-        "end episodes at a limit, with truncated=True"
-    )
-
-
-def clustered_stderr(values: Sequence[float], clusters: Sequence[str]) -> float:
-    """Return the standard error of the mean of `values` when equal `clusters` are one observation.
-
-    The cluster-robust form (Liang and Zeger 1986): the residuals are summed within clusters first.
-
-    Example:
-        >>> round(clustered_stderr([0.0, 1.0, 0.0, 1.0], ["a", "b", "c", "d"]), 4)
-        0.2887
-        >>> clustered_stderr([1.0, 1.0], ["a", "a"])
-        0.0
-    """
-    mean = float(np.mean(values))
-    sums: dict[str, float] = defaultdict(float)
-    for value, cluster in zip(values, clusters, strict=True):
-        sums[cluster] += value - mean
-    many = len(sums)
-    if many < 2:
-        return 0.0
-    spread = sum(total * total for total in sums.values()) * many / (many - 1)
-    return float(np.sqrt(spread) / len(values))
+            break
+    return env.score(state)

@@ -168,6 +168,7 @@ class FrozenLake(Env[LakeState]):
 
     def __init__(self, config: FrozenLakeConfig | None = None) -> None:
         self.config = config or FrozenLakeConfig()
+        self.max_turns = self.config.steps or round(self.config.step_limit * LARGEST**2)
 
     @property
     def fixed(self) -> bool:
@@ -233,20 +234,20 @@ class FrozenLake(Env[LakeState]):
         """Return the tasks of `data`: those of the split, or all where one map is given for all.
 
         Raises:
-            DataError: if the file is malformed, a row is no state of a lake, or none is of `split`.
+            DataError: if the file is malformed or empty, or a row is no state of a lake.
         """
         if self.config.data is None:
             return None
         found = []
-        for line, row in read_numbered(self.config.data):
+        if not (rows := read_numbered(self.config.data)):
+            raise DataError(f"'{self.config.data}' has no rows: add states of lakes")
+        for line, row in rows:
             try:
                 task = task_of_row(row, slippery=self.config.slippery)
             except DataError as error:
                 raise DataError(f"'{self.config.data}' line {line}: {error}") from None
             if self.fixed or split_of(self.canonical(task)) == split:
                 found.append(task)
-        if not found:
-            raise DataError(f"'{self.config.data}' has no state of the {split} split: add rows")
         return found
 
     def canonical(self, data: Mapping[str, Any]) -> str:

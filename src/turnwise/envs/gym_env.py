@@ -44,15 +44,18 @@ from numpy.typing import NDArray
 from turnwise.envs.base import Baseline, Env, Level, Observation, Step
 from turnwise.envs.gym_config import GymnasiumConfig
 from turnwise.envs.gym_known import KNOWN, RENDERERS, Known, Renderer, Rule
+from turnwise.envs.gym_registry import maker
 from turnwise.envs.gym_spaces import (
     answers_for,
     check_readable,
     decimals_of,
+    exact_text,
     number_words,
     observation_text,
 )
 from turnwise.envs.gym_tables import MOST_CELLS, Table, table_of
-from turnwise.envs.gym_worlds import Origin, Outcome, World, maker, open_world
+from turnwise.envs.gym_trial import open_world
+from turnwise.envs.gym_worlds import Origin, Outcome, World
 from turnwise.errors import ConfigError, DataError, EnvError, unknown_name
 from turnwise.imports import MISTAKES, is_import_name, load_object
 from turnwise.noise import generator
@@ -86,9 +89,10 @@ class GymnasiumEnv(Env[GymState]):
 
     def __init__(self, config: GymnasiumConfig | None = None) -> None:
         self.config: GymnasiumConfig = config or GymnasiumConfig()
-        make, spec = maker(self.config.id, self.config.kwargs)
+        kind = maker(self.config.id, self.config.kwargs)
+        spec = kind.spec
         self._known = KNOWN.get(spec.name, Known()) if spec else Known()
-        live = make()
+        live = kind.make()
         names = self.config.actions
         if not names and isinstance(live.action_space, spaces.Discrete):
             names = self._known.actions
@@ -97,8 +101,10 @@ class GymnasiumEnv(Env[GymState]):
         self._renderer = self._find_renderer()
         own = spec.max_episode_steps if spec else None
         self.limit = self._needed("steps", self.config.steps or own or self._known.steps)
+        self.max_turns = -(-self.limit // self.config.repeat)
+        answers = self.answers
         self._world: World = open_world(
-            make, lambda rng: self.answers.read(self.answers.draw(rng)), self.config.branching
+            kind, lambda rng: answers.read(answers.draw(rng)), self.config.branching, self.limit
         )
         self.branching = self._world.branching
         self.reward_timing = self.config.reward_timing or self._known.reward_timing
@@ -304,7 +310,7 @@ class GymnasiumEnv(Env[GymState]):
 
         What the observation hides is not in it: turns are compared by what was seen.
         """
-        seen = _exact(state.observation)
+        seen = exact_text(state.observation)
         return f"{seen}/{self.limit - state.steps}" if self.config.clock else seen
 
     def random_action(self, state: GymState, role: str, rng: np.random.Generator) -> str:
@@ -385,14 +391,3 @@ def _always(word: str) -> Baseline:
 
 def _ruled(rule: Rule) -> Baseline:
     return lambda state, rng: rule(state.observation)
-
-
-def _exact(observation: Any) -> str:
-    """Return an observation as text in which different ones differ."""
-    if isinstance(observation, np.ndarray):
-        return f"{observation.dtype}{observation.shape}{observation.tobytes().hex()}"
-    if isinstance(observation, Mapping):
-        return str({key: _exact(value) for key, value in sorted(observation.items())})
-    if isinstance(observation, tuple | list):
-        return str([_exact(value) for value in observation])
-    return str(observation)

@@ -337,3 +337,14 @@ def answers_for(space: spaces.Space[Any], names: Sequence[str], decimals: int) -
         f"actions are a {type(space).__name__}, expected Discrete or a small Box: wrap the env so "
         "that it takes one of these"
     )
+
+
+def exact_text(observation: Any) -> str:
+    """Return an observation as text in which different ones differ."""
+    if isinstance(observation, np.ndarray):
+        return f"{observation.dtype}{observation.shape}{observation.tobytes().hex()}"
+    if isinstance(observation, Mapping):
+        return str({key: exact_text(value) for key, value in sorted(observation.items())})
+    if isinstance(observation, tuple | list):
+        return str([exact_text(value) for value in observation])
+    return str(observation)

@@ -6,6 +6,7 @@ and exact values. Knows nothing of text.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,10 +15,13 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from turnwise.envs.gym_worlds import Live, Origin, World
+from turnwise.envs.gym_registry import Live
+from turnwise.envs.gym_worlds import Origin, World
 from turnwise.noise import generator
 
 PROBES = 300
+RESETS = 8
+"""Episodes after which the table must still be the same."""
 GRADES = 32
 """Into how many equal parts the range of values is cut, at most."""
 MOST_CELLS = 50_000_000
@@ -130,13 +134,36 @@ def obeyed(table: Table, world: World) -> bool:
 
 
 def table_of(world: World) -> Table | None:
-    """Return the table of an env, if it has one and keeps to it."""
-    table = read_table(world.env) if _plain(world) else None
-    return table if table is not None and table.reachable and obeyed(table, world) else None
+    """Return the table of an env, if it has one, always the same one, and keeps to it."""
+    env = world.make()
+    table = read_table(env) if _plain(env) else None
+    if table is None or not table.reachable or not _lasting(env):
+        return None
+    return table if obeyed(table, world) else None
 
 
-def _plain(world: World) -> bool:
+def _plain(env: Live) -> bool:
     """Whether what the outermost wrapper shows and takes is what the table speaks of."""
-    outer, core = world.env, world.env.unwrapped
-    same = outer.observation_space == core.observation_space
-    return same and outer.action_space == core.action_space
+    core = env.unwrapped
+    same = env.observation_space == core.observation_space
+    return same and env.action_space == core.action_space
+
+
+def _lasting(env: Live) -> bool:
+    """Whether the table stays the same over episodes: some envs draw a new map at every reset."""
+    fields, rng = vars(env.unwrapped), generator(0, "lasting")
+    actions = len(fields["P"][0])
+    table, first = copy.deepcopy(fields["P"]), copy.deepcopy(fields["initial_state_distrib"])
+    for seed in range(RESETS):
+        env.reset(seed=seed)
+        over = False
+        while not over and rng.random() > 1 / RESETS:
+            _, _, terminated, truncated, _ = env.step(int(rng.integers(actions)))
+            over = terminated or truncated
+        try:
+            same = bool(fields["P"] == table)
+        except (KeyError, ValueError):
+            same = False
+        if not same or not np.array_equal(fields["initial_state_distrib"], first):
+            return False
+    return True

@@ -146,6 +146,7 @@ class FrozenLakePublished(Env[PublishedState]):
 
     def __init__(self, config: FrozenLakePublishedConfig | None = None) -> None:
         self.config = config or FrozenLakePublishedConfig()
+        self.max_turns = self.config.steps
 
     @property
     def fixed(self) -> bool:

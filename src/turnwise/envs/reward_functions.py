@@ -3,7 +3,8 @@
 Owns how a function is found by name, called for a whole batch, and checked: keyword arguments
 `prompts`, `completions`, `completion_ids`, every other column of the rows, `trainer_state`,
 `log_extra` and `log_metric`; a list of numbers back, None where the function does not apply. Facts
-of the interface: TRL 1.16, `GRPOTrainer._calculate_rewards`. Knows nothing of rows or files.
+of the interface: TRL 1.16, `GRPOTrainer._calculate_rewards`. Which arguments a function takes is
+`reward_arguments`'. Knows nothing of rows or files.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from turnwise.envs.base import Settlement
+from turnwise.envs.reward_arguments import OFFERED, arguments_of
 from turnwise.errors import ConfigError, RewardError
 from turnwise.imports import is_import_name, load_object
 
@@ -116,8 +118,8 @@ def load_functions(names: Sequence[str]) -> dict[str, RewardFunction]:
         ConfigError: if a name leads to no function, is that of a reward model, or is reserved.
 
     Example:
-        >>> list(load_functions(["math:fsum", "math:fsum"]))
-        ['fsum', 'fsum-2']
+        >>> list(load_functions(["turnwise.rewards:runs", "turnwise.rewards:runs"]))
+        ['runs', 'runs-2']
     """
     found: dict[str, RewardFunction] = {}
     for name in names:
@@ -146,6 +148,8 @@ async def call_functions(
 ) -> Settlement:
     """Call every function once with the whole batch; those that are async wait side by side.
 
+    A function is given the arguments that it takes: all of them where it has `**kwargs`.
+
     Raises:
         RewardError: if one returns something else than one number or None for each completion.
     """
@@ -153,15 +157,18 @@ async def call_functions(
     waiting: dict[str, Any] = {}
     returned: dict[str, Any] = {}
     for name, function in functions.items():
-        answer = function(
-            prompts=list(prompts),
-            completions=list(completions),
-            completion_ids=[list(ids) for ids in completion_ids],
-            trainer_state=state,
-            log_extra=remarks.log_extra,
-            log_metric=remarks.log_metric,
-            **{column: list(values) for column, values in columns.items()},
-        )
+        offered: dict[str, Any] = {
+            "prompts": list(prompts),
+            "completions": list(completions),
+            "completion_ids": [list(ids) for ids in completion_ids],
+            "trainer_state": state,
+            "log_extra": remarks.log_extra,
+            "log_metric": remarks.log_metric,
+        }
+        offered |= {column: list(values) for column, values in columns.items()}
+        assert offered.keys() == {*OFFERED, *columns}
+        positional, named = arguments_of(function, offered)
+        answer = function(*positional, **named)
         returned[name] = answer
         if inspect.isawaitable(answer):
             waiting[name] = answer

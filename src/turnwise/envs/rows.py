@@ -34,15 +34,15 @@ from turnwise.envs.base import (
     Settlement,
     Step,
 )
+from turnwise.envs.reward_arguments import check_columns, check_names, inner
 from turnwise.envs.reward_functions import TrainerState, call_functions, load_functions
-from turnwise.envs.split import share_of, split_of
+from turnwise.envs.row_values import TAG, decode
+from turnwise.envs.split import FEW, share_of, split_of
 from turnwise.errors import ConfigError, DataError, EnvError
 from turnwise.sandbox import is_marked
 from turnwise.settings import Settings
 from turnwise.types import Episode, Message, MessageRole, Split, Task
 
-FEW = 20
-"""Distinct prompts below which none are held out."""
 GIVEN = ("prompt", "completion", "completion_ids")
 """Columns that reward functions do not get under their own names."""
 MOST_WORDS = 4096
@@ -75,14 +75,15 @@ class Rows(Env[RowState]):
     """Rows and a reward.
 
     Raises:
-        ConfigError: if there is no path or no reward.
+        ConfigError: if there is no path or no reward, or a reward function needs an argument that
+            is no column.
         DataError: if the file is malformed; with its line.
 
     Example:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "rows.jsonl"
-        >>> _ = path.write_text('{"prompt": "2+2=", "answer": "4"}')
-        >>> rows = Rows(RowsConfig(path=str(path), reward=("math:fsum",)))
+        >>> _ = path.write_text('{"prompt": "2+2=", "answer": "4", "tests": []}')
+        >>> rows = Rows(RowsConfig(path=str(path), reward=("turnwise.rewards:solves",)))
         >>> rows.listed("test")[0]["answer"], rows.fixed
         ('4', True)
     """
@@ -103,9 +104,15 @@ class Rows(Env[RowState]):
         self.functions = load_functions(config.reward)
         own = dict.fromkeys(self.functions, "agent")
         self.components = own  # pyright: ignore[reportAttributeAccessIssue]
-        self.runs_programs = any(is_marked(each) for each in self.functions.values())
+        self.runs_programs = any(is_marked(inner(each)) for each in self.functions.values())
         self._rows = read_rows(config.path)
         self._judged = self._rows if config.eval_path is None else read_rows(config.eval_path)
+        for table, what in ((self._rows, "the rows"), (self._judged, "the rows for evaluation")):
+            columns = _columns(table)
+            check_names(columns, what)
+            for title, function in self.functions.items():
+                check_columns(title, function, columns, what)
+        self._columns = tuple(dict.fromkeys([*_columns(self._rows), *_columns(self._judged)]))
 
     def generate(self, rng: np.random.Generator) -> dict[str, Any]:
         """Draw one of the rows."""
@@ -172,7 +179,7 @@ class Rows(Env[RowState]):
             return Settlement(rewards=())
         rows = [episode.task.data for episode in episodes]
         turns = [episode.turns[-1] for episode in episodes]
-        names = dict.fromkeys(name for row in rows for name in row if name not in GIVEN)
+        names = dict.fromkeys([*self._columns, *_columns(rows)])
         return await call_functions(
             self.functions,
             prompts=[row["prompt"] for row in rows],
@@ -181,7 +188,9 @@ class Rows(Env[RowState]):
                 for row, turn in zip(rows, turns, strict=True)
             ],
             completion_ids=[turn.completion_ids for turn in turns],
-            columns={name: [row.get(name) for row in rows] for name in names},
+            columns={
+                name: [decode(row.get(name), f"column {name!r}") for row in rows] for name in names
+            },
             state=TrainerState(global_step=episodes[0].iteration, max_steps=iterations),
         )
 
@@ -225,6 +234,11 @@ def problem_of(row: Row) -> str:
     return json.dumps(row["prompt"], sort_keys=True)
 
 
+def _columns(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return the columns that reward functions are given under their own names."""
+    return tuple(dict.fromkeys(name for row in rows for name in row if name not in GIVEN))
+
+
 def read_rows(path: str | Path) -> tuple[Row, ...]:
     """Return the rows of a .jsonl or .csv file, checked.
 
@@ -241,6 +255,9 @@ def _read_rows(path: Path, changed: int) -> tuple[Row, ...]:
     numbered = read_numbered(path)
     if not numbered:
         raise DataError(f"'{path}' has no rows: give one row or more with a column 'prompt'")
+    for line, row in numbered:
+        for column, value in row.items():  # what cannot be decoded is told now, with its line
+            decode(value, f"'{path}' line {line}, column {column!r}")
     return tuple(check_row(row, f"'{path}' line {line}") for line, row in numbered)
 
 
@@ -304,5 +321,5 @@ def _texts(values: Any) -> list[str]:
         elif isinstance(value, list):
             found += _texts(value)
         elif isinstance(value, dict):
-            found += _texts(v for k, v in value.items() if k != "role")
+            found += _texts(v for k, v in value.items() if k not in ("role", TAG))
     return found

@@ -10,6 +10,8 @@ import hashlib
 
 from turnwise.types import Split
 
+FEW = 20
+"""Different problems below which none are held out: every split has all of them."""
 TRAIN, VALIDATION = 0.7, 0.1
 """Shares of all canonical problems; the rest is the test."""
 

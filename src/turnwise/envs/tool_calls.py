@@ -37,8 +37,10 @@ class ToolCall:
     arguments: Mapping[str, Any]
 
 
-def call_text(name: str, **arguments: Any) -> str:
+def call_text(name: str, /, **arguments: Any) -> str:
     r"""Return the action that calls tool `name`; several, joined by a newline, are several calls.
+
+    The arguments may have any names, `name` among them.
 
     Example:
         >>> call_text("look", chest="amber")

@@ -99,6 +99,7 @@ def make_tool(method: Callable[..., Any], owner: str) -> Tool:
         _refuse(where, "takes no state", f"begin it as `def {name}(self, state, ...)`")
     own = [p for p in parameters[2:] if p.name != NOISE]
     hints = _hints(method, where)
+    _check_noise(method, where)
     said, described, returned = read_docstring(inspect.getdoc(method) or "")
     if not said:
         _refuse(where, "has no docstring", "say in one what the tool does")
@@ -233,6 +234,14 @@ def _hints(method: Callable[..., Any], where: str) -> dict[str, Any]:
         return typing.get_type_hints(plain, globalns=method.__globals__)
     except (NameError, TypeError) as error:
         _refuse(where, f"has a type hint that cannot be read ({error})", "import what it names")
+
+
+def _check_noise(method: Callable[..., Any], where: str) -> None:
+    """Refuse a parameter `noise` that a model was meant to give."""
+    hint = method.__annotations__.get(NOISE)
+    if hint in PLAIN or hint in {kind.__name__ for kind in PLAIN}:
+        cure = "it is handed the world's generator: call the argument otherwise"
+        _refuse(where, f"has a parameter {NOISE!r} of a type that models give", cure)
 
 
 def _returned(hints: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -8,20 +8,23 @@ it was sampled. Knows no templates: models are shown the tools by `render`.
 from __future__ import annotations
 
 import json
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, TypeVar
 
 import numpy as np
 
-from turnwise.envs.base import Env, Observation, Step
+from turnwise.envs.base import MAX_TURNS, Env, Observation, Step
 from turnwise.envs.tool_calls import call_text, calls_in, read_call
 from turnwise.envs.tool_schema import Tool, make_tool
+from turnwise.envs.tool_values import random_value
 from turnwise.errors import ConfigError, EnvError, IllegalActionError
 from turnwise.types import Message
 
 MARK = "turnwise_tool"
+_WORD = re.compile(r"\w+")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -122,6 +125,8 @@ class ToolEnv(Env[S]):
             raise ConfigError(
                 f"{type(self).__name__} has no tools: mark a method with @tool, or derive from Env"
             )
+        if self.max_turns is None:
+            self.max_turns = max(MAX_TURNS, self.most_calls + 1)
         self._schemas = tuple(each.text for each in self.tools.values())
 
     @abstractmethod
@@ -221,13 +226,15 @@ class ToolEnv(Env[S]):
         return self.random_call(state, rng) if calls else self.random_answer(state, role, rng)
 
     def random_call(self, state: S, rng: np.random.Generator) -> str:
-        """Return a call of a uniformly random tool with uniformly random arguments.
+        """Return a call of a uniformly random tool with random values of its required arguments.
 
-        Raises:
-            EnvError: if a type does not say which values there are and this is not overridden.
+        Text is a word of the question, of the answers or of `words`. Override it where a tool has
+        better values to try.
         """
         chosen = list(self.tools.values())[rng.integers(len(self.tools))]
-        given = {name: self._random(chosen.hints[name], rng) for name in chosen.required}
+        asked = self.ask(state, self.roles[0])
+        words = tuple(dict.fromkeys([*_WORD.findall(asked.text), *asked.legal, *self.words()]))
+        given = {name: random_value(chosen.hints[name], words, rng) for name in chosen.required}
         return call_text(chosen.name, **given)
 
     def random_answer(self, state: S, role: str, rng: np.random.Generator) -> str:
@@ -240,16 +247,6 @@ class ToolEnv(Env[S]):
         if not legal:
             raise EnvError(f"{self.name}: any text may be an answer: override random_answer")
         return legal[rng.integers(len(legal))]
-
-    def _random(self, hint: Any, rng: np.random.Generator) -> Any:
-        if hint is bool:
-            return bool(rng.integers(2))
-        if get_origin(hint) is Literal:
-            values = get_args(hint)
-            return values[rng.integers(len(values))]
-        raise EnvError(
-            f"{self.name}: {hint!r} does not say which values there are: override random_call"
-        )
 
 
 def tools_of(env: type[Env[Any]]) -> dict[str, Tool]:

@@ -1,0 +1,167 @@
+"""What `check_env` says of one problem, of both ends, of no end, and where a method is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from turnwise.cli.main import app
+from turnwise.envs import Env, Observation, Step, check_env, make_env
+from turnwise.envs.check_declared import place_of_method
+from turnwise.errors import EnvError, IllegalActionError
+from turnwise.rollout import guarded
+
+HERE = Path(__file__)
+
+
+class Steps(Env[tuple[int, int]]):
+    """Ends after four steps."""
+
+    name = "steps"
+    components = {"a": "agent"}  # noqa: RUF012
+
+    def generate(self, rng):
+        return {"n": int(rng.integers(100))}
+
+    def reset(self, task):
+        return (task.data["n"], 0)
+
+    def observe(self, state, role):
+        return Observation(text=f"{state}", legal=("a", "b"))
+
+    def step(self, state, role, action, noise):
+        if action not in ("a", "b"):
+            raise IllegalActionError("no such action")
+        over = state[1] >= 3
+        return self.out((state[0], state[1] + 1), {"a": float(action == "a")}, over)
+
+    def out(self, state, rewards, over):
+        return Step(state=state, rewards=rewards, terminated=over, truncated=False)
+
+    def score(self, state):
+        return min(1.0, state[1] / 4)
+
+    def baselines(self):
+        return {"random": lambda state, rng: "ab"[int(rng.integers(2))]}
+
+
+class OneName(Steps):
+    def canonical(self, data):
+        return "x"
+
+
+class OneProblem(OneName):
+    fixed = property(lambda self: True)
+
+
+class OneTask(OneName):
+    def generate(self, rng):
+        return {"n": 3}
+
+
+class SeldomOther(Steps):
+    """One problem is nine tenths of what is drawn."""
+
+    def canonical(self, data):
+        return str(max(0, data["n"] - 90))
+
+
+class BothEnds(Steps):
+    def out(self, state, rewards, over):
+        return Step(state=state, rewards=rewards, terminated=over, truncated=over)
+
+
+class Endless(Steps):
+    max_turns = 7
+
+    def out(self, state, rewards, over):
+        return Step(state=state, rewards=rewards, terminated=False, truncated=False)
+
+
+class WrongScore(Steps):
+    def score(self, state):
+        return float(state[1])
+
+
+class WrongReward(Steps):
+    def step(self, state, role, action, noise):
+        return super().step(state, role, action, noise)
+
+    def out(self, state, rewards, over):
+        return super().out(state, {"b": 1.0}, over)
+
+
+class WrongLegal(Steps):
+    def observe(self, state, role):
+        return Observation(text=f"{state}", legal=["a"])  # pyright: ignore
+
+
+class WrongData(Steps):
+    def generate(self, rng):
+        return [1]
+
+
+def line_of(text):
+    """The line below the class statement that `text` opens."""
+    lines = HERE.read_text().splitlines()
+    return next(n for n, line in enumerate(lines, start=1) if line.startswith(text)) + 1
+
+
+def test_a_constant_canonical_is_refused_unless_there_is_one_problem():
+    with pytest.raises(EnvError, match=r"canonical returns 'x' for all of 212 generated tasks: re"):
+        check_env(OneName(), tasks=2)
+    for kind in (Steps, OneProblem, OneTask, SeldomOther):
+        assert check_env(kind(), tasks=2).notes == ()
+
+
+def test_an_end_is_of_one_kind():
+    with pytest.raises(EnvError, match="terminated and truncated, both True"):
+        check_env(BothEnds(), tasks=1)
+
+
+def test_an_env_that_never_ends_is_told_of():
+    report = check_env(Endless(), tasks=2)
+    assert "No episode of baseline 'random' came to an end" in report.notes[0]
+    assert "max_turns, 7 turns" in str(report)
+    with pytest.raises(EnvError, match="still plays after 100 steps"):
+        check_env(type("E", (Endless,), {"max_turns": None})(), tasks=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        (WrongScore, "score"),
+        (WrongReward, "step"),
+        (WrongLegal, "observe"),
+        (WrongData, "generate"),
+        (OneName, "canonical"),
+    ],
+)
+def test_a_failure_names_the_line_of_the_method(kind, method):
+    with pytest.raises(EnvError) as caught:
+        check_env(kind(), tasks=2)
+    place = f"({method}: "
+    assert place in str(caught.value)
+    found = re.search(r"test_check_places\.py:(\d+)\)$", str(caught.value))
+    assert found and int(found[1]) == line_of(f"class {kind.__name__}(")
+
+
+def test_a_method_is_found_behind_a_guard_and_in_the_class_that_writes_it():
+    assert place_of_method(OneProblem, "canonical") == place_of_method(OneName, "canonical")
+    under = type(guarded(OneName(), timeout=5))
+    assert place_of_method(under, "canonical") == place_of_method(OneName, "canonical")
+    assert place_of_method(Steps, "canonical") == ""  # it is turnwise's own
+    assert "frozen_lake.py:" in place_of_method(type(make_env("frozen-lake")), "step")
+
+
+def test_the_command_shows_the_line_and_the_note(tmp_path):
+    runner = CliRunner()
+    wrong = runner.invoke(app, ["check", f"{HERE}:WrongScore"], env={"COLUMNS": "400"})
+    assert wrong.exit_code == 2
+    assert re.search(r"test_check_places\.py:\d+", wrong.output)
+    endless = runner.invoke(app, ["check", f"{HERE}:Endless"], env={"COLUMNS": "400"})
+    assert endless.exit_code == 0
+    assert "warning: No episode of baseline 'random' came to an end" in endless.output
