@@ -5,12 +5,26 @@ import dataclasses
 
 import pytest
 import torch
+import transformers as hf
 from peft import PromptTuningConfig, get_peft_model
 
 from turnwise.errors import ModelError
-from turnwise.forest import ForestConfig, TreeScorer, choose
-from turnwise.forest.choose import bytes_per_token
+from turnwise.forest import ForestConfig, TreeScorer
+from turnwise.forest.choose import _probe_samples, bytes_per_token, choose, head_apart_agrees
 from turnwise.forest.config import MOST_TOKENS
+from turnwise.forest.head import Parts
+
+SIZES = {
+    "vocab_size": 41,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 128,
+    "pad_token_id": 0,
+}
 
 TREES = (
     "qwen3-sdpa", "qwen3-eager", "qwen3-window", "qwen3-lora", "llama", "gemma", "gemma2-eager",
@@ -98,7 +112,53 @@ def test_a_scale_that_only_the_forward_knows_is_kept(models):
 
     model.forward = doubled
     scorer = choose(model, ForestConfig())
-    assert "the model's own logits" in scorer.reason
+    assert "LM head at targets: max difference" in scorer.reason
+
+
+CAPPED = {
+    "recurrent_gemma": lambda: hf.RecurrentGemmaConfig(
+        **SIZES | {"num_hidden_layers": 3}, lru_width=32, attention_window_size=64
+    ),
+    "gemma2": lambda: hf.Gemma2Config(**SIZES, final_logit_softcapping=30.0),
+    "cohere": lambda: hf.CohereConfig(**SIZES),
+    "granite": lambda: hf.GraniteConfig(**SIZES, logits_scaling=8.0),
+    "falcon_h1": lambda: hf.FalconH1Config(
+        **SIZES, mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_d_state=8,
+        mamba_chunk_size=8, lm_head_multiplier=0.25,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CAPPED)
+def test_what_comes_after_the_head_is_kept_and_would_be_missed(name, monkeypatch):
+    """In a fresh model, whose logits are too small for a soft cap to act on."""
+    torch.manual_seed(0)
+    model = hf.AutoModelForCausalLM.from_config(CAPPED[name]()).eval()
+    sample = _probe_samples(SIZES["vocab_size"], 48, 0)[0]
+    with torch.no_grad():
+        assert head_apart_agrees(model, sample, low_precision=False)
+        assert "own logits" not in choose(model, ForestConfig(layout="flat")).reason
+        monkeypatch.setattr(Parts, "logits", lambda self, hidden: self.lm_head(hidden))
+        assert not head_apart_agrees(model, sample, low_precision=False)
+        assert "own logits" in choose(model, ForestConfig()).reason
+
+
+def test_trained_heads_are_capped_as_the_forward_caps(make_siblings):
+    """The cap of RecurrentGemma acts on large logits, at the values and at the gradients."""
+    torch.manual_seed(0)
+    model = hf.AutoModelForCausalLM.from_config(CAPPED["recurrent_gemma"]()).eval()
+    scorer = choose(model, ForestConfig())
+    with torch.no_grad():
+        model.lm_head.weight.mul_(200.0)
+    samples = make_siblings(prompts=1, each=2)
+    for batch in scorer.batches(samples):
+        found = scorer.score(model, batch)
+        for place, logprob in enumerate(found.logprobs.tolist()):
+            sample, at = samples[int(batch.sample[place])], int(batch.position[place])
+            ids = torch.from_numpy(sample.token_ids)[None]
+            logits = model(input_ids=ids).logits[0, at - 1].detach()
+            assert logits.abs().max() > 25
+            assert abs(float(logits.log_softmax(-1)[ids[0, at]]) - logprob) < 1e-3
 
 
 def test_bfloat16_is_measured_by_its_own_tolerance(models):

@@ -9,7 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.forest import ForestConfig, choose, micro_batches
+from turnwise.forest import ForestConfig, micro_batches
+from turnwise.forest.choose import choose
 from turnwise.types import Sample
 
 TREES = (
@@ -215,7 +216,7 @@ def test_heads_that_are_not_trained_are_computed_once(
     expected = reference(model, samples, "measured")
     rows = []
     hook = model.get_output_embeddings().register_forward_hook(
-        lambda _m, _i, out: rows.append(len(out))
+        lambda _m, _i, out: rows.append(out.shape[:-1].numel())
     )
     found = scored(model, scorer, samples, entropy="measured")
     hook.remove()
@@ -317,7 +318,9 @@ def test_the_head_runs_where_targets_are_in_bounded_chunks(models, make_siblings
     chosen = choose(model, ForestConfig(layout=layout))
     scorer = dataclasses.replace(chosen, config=ForestConfig(layout=layout, head_chunk=limit))
     shapes = []
-    hook = model.lm_head.register_forward_hook(lambda _m, _i, out: shapes.append(out.shape))
+    hook = model.lm_head.register_forward_hook(
+        lambda _m, _i, out: shapes.append(out.flatten(0, -2).shape)
+    )
     try:
         with torch.no_grad():
             batches = scorer.batches(samples)

@@ -9,6 +9,8 @@ from peft import LoraConfig, get_peft_model
 from transformers import (
     Gemma2Config,
     Gemma2ForCausalLM,
+    Glm4MoeConfig,
+    Glm4MoeForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
@@ -42,6 +44,23 @@ LIKE_LLAMA = {
     "a window": lambda: MistralForCausalLM(MistralConfig(**SIZES, sliding_window=3)),
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SIZES)),
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SIZES)),
+}
+MOE = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "n_group": 1}
+PARTIAL = {
+    "glm4_moe": lambda factor: Glm4MoeForCausalLM(
+        Glm4MoeConfig(
+            **SIZES,
+            **MOE,
+            topk_group=1,
+            first_k_dense_replace=1,
+            use_qk_norm=True,
+            rope_parameters={
+                "rope_type": "default",
+                "rope_theta": 1e4,
+                "partial_rotary_factor": factor,
+            },
+        )
+    ),
 }
 OTHERS = {
     "gemma2": lambda: Gemma2ForCausalLM(Gemma2Config(**SIZES)),
@@ -88,6 +107,24 @@ def test_steps_give_the_models_own_numbers(kind):
     found = written(model)
     assert torch.allclose(found, expected, atol=1e-4)
     assert not torch.equal(found, expected), "sums in another order show that it was used"
+
+
+@pytest.mark.parametrize("factor", [0.25, 0.5, 1.0])
+def test_partial_rotary_positions_give_the_models_own_numbers(factor):
+    model = made(lambda: PARTIAL["glm4_moe"](factor))
+    expected = written(model)
+    assert any(used(model))
+    assert torch.allclose(written(model), expected, atol=1e-4)
+
+
+def test_the_models_own_code_can_be_put_back():
+    model = made(LIKE_LLAMA["qwen3"])
+    kinds, expected = [type(layer) for layer in model.model.layers], written(model)
+    assert not layers.undo(model)
+    used(model)
+    assert layers.undo(model)
+    assert [type(layer) for layer in model.model.layers] == kinds
+    assert torch.equal(written(model), expected)
 
 
 @pytest.mark.parametrize("kind", OTHERS)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from turnwise.policies import PolicyConfig, continuations, load_policy
+from turnwise.policies import PolicyConfig, load_policy
+from turnwise.policies.continuations import continuations
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])

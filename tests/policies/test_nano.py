@@ -9,14 +9,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from turnwise.errors import ConfigError, UnknownNameError
 from turnwise.policies.config import PolicyConfig
-from turnwise.policies.nano import (
-    PRESETS,
-    NanoConfig,
-    make_model,
-    make_nano,
-    make_tokenizer,
-    nano_preset,
-)
+from turnwise.policies.nano import make_model, make_nano, make_tokenizer
+from turnwise.policies.presets import PRESETS, NanoConfig, nano_preset
 from turnwise.settings import parse
 
 TRANSCRIPTS = (

@@ -4,17 +4,18 @@
 `run` runs the coroutines that wait for them. A new engine is one file and one line here.
 """
 
-from turnwise.engines.base import Completion, Engine, Request
-from turnwise.engines.config import EngineConfig
-from turnwise.engines.local import LocalEngine, PolicyLike
-from turnwise.engines.loop import run
-from turnwise.engines.scripted import ScriptedEngine
+from typing import TYPE_CHECKING
 
-ENGINES = {"local": (EngineConfig, LocalEngine)}
-"""Kind -> (config, class) of the engines that a recipe can name."""
+from turnwise.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from turnwise.engines.base import Completion, Engine, Request
+    from turnwise.engines.config import EngineConfig
+    from turnwise.engines.local import LocalEngine, PolicyLike
+    from turnwise.engines.loop import run
+    from turnwise.engines.scripted import ScriptedEngine
 
 __all__ = [
-    "ENGINES",
     "Completion",
     "Engine",
     "EngineConfig",
@@ -24,3 +25,17 @@ __all__ = [
     "ScriptedEngine",
     "run",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Completion": "turnwise.engines.base",
+        "Engine": "turnwise.engines.base",
+        "EngineConfig": "turnwise.engines.config",
+        "LocalEngine": "turnwise.engines.local",
+        "PolicyLike": "turnwise.engines.local",
+        "Request": "turnwise.engines.base",
+        "ScriptedEngine": "turnwise.engines.scripted",
+        "run": "turnwise.engines.loop",
+    },
+)

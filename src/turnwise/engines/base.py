@@ -13,7 +13,7 @@ from turnwise.types import FinishReason, Sampling, Stream, TurnId
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """One model call. `id`, `stream` and the engine's seed decide every draw (MATH 1).
+    """One model call. `id`, `stream` and the engine's seed decide every draw.
 
     Example:
         >>> Request(id=TurnId(iteration=0, visit=0, task="t", sample=0, role="player", turn=0),
@@ -62,5 +62,5 @@ class Engine(Protocol):
         ...
 
     def end_iteration(self) -> None:
-        """Drop all prefix caches, frozen policies' too (MATH 1)."""
+        """Drop all prefix caches, frozen policies' too."""
         ...

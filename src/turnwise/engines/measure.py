@@ -1,7 +1,8 @@
 """With a cache or without? Measured at load: a few random rows are written both ways.
 
 Owns `choose_rows`. Nothing is believed about a model that was not measured: windows may be lost
-silently, recurrent mixers keep no keys, kernels refuse masks. Knows nothing of requests.
+silently, recurrent mixers keep no keys, kernels refuse masks, and layers may depend on positions
+by more than rotary angles. Knows nothing of requests.
 
 Shapes: R rows of the probe, T tokens a row, V vocabulary.
 """
@@ -9,7 +10,7 @@ Shapes: R rows of the probe, T tokens a row, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -18,9 +19,10 @@ from torch import Tensor
 
 from turnwise.engines.config import EngineConfig
 from turnwise.engines.masks import MaskRule, mask_forms, sliding_window
-from turnwise.engines.rows import CachedRows, RecomputedRows, Rows
+from turnwise.engines.rows import CachedRows, Prompt, RecomputedRows, Rows
 from turnwise.errors import EngineError
-from turnwise.kernels import use, use_steps
+from turnwise.kernels import check_rotary, lengths_that_matter, undo_steps, use, use_steps
+from turnwise.kernels.positions import FAR
 from turnwise.kernels.wrapped import Model, base_of
 from turnwise.noise import generator
 
@@ -34,18 +36,26 @@ STEPS = 6
 """Tokens written one by one."""
 SHORT = 48
 """Length of the probe where there is no window to cross."""
+FAR_PROMPT = 10
+"""Length of the prompts of the probe at the context's end."""
 REFUSALS = (TypeError, ValueError, RuntimeError, IndexError, AttributeError, KeyError)
 """What models raise that do not take a mask of four dimensions, position ids or this cache."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Probe:
-    """Random rows, and the model's own log-probabilities of everything after their prompts."""
+    """Random rows, and the model's own log-probabilities of everything after their prompts.
+
+    `crossed`: whether they are longer than all that layers look back; if not, `unnamed` says
+    whether other lengths matter than the window, which masks are made for.
+    """
 
     prompts: list[tuple[int, ...]]
     replies: np.ndarray
     expected: list[Tensor]
     low_precision: bool
+    crossed: bool
+    unnamed: bool
     note: str
 
 
@@ -59,14 +69,19 @@ def choose_rows(
     Raises:
         EngineError: if `config.cache = "slots"` and the cache does not give the model's numbers, or
             if nothing does.
+        ModelError: if what a row computes depends on the lengths of others.
     """
+    check_rotary(base_of(model), context)
     use(base_of(model))
-    use_steps(base_of(model), config.copy_megabytes << 20)
+    use_steps(base_of(model), config.copy_megabytes << 20, context)
     with torch.inference_mode():
         probe = _make_probe(model, context, config, seed)
         tried = ["asked for"] if config.cache == "none" else []
         if config.cache != "none":
-            found = _cached(model, config, probe, tried)
+            found = _cached(model, context, config, probe, tried)
+            if found is None and undo_steps(base_of(model)):
+                tried.append("without fused decoder layers")
+                found = _cached(model, context, config, probe, tried)
             if found is not None:
                 return found
         if config.cache == "slots":
@@ -85,18 +100,22 @@ def choose_rows(
 
 
 def _cached(
-    model: Model, config: EngineConfig, probe: Probe, tried: list[str]
+    model: Model, context: int, config: EngineConfig, probe: Probe, tried: list[str]
 ) -> tuple[Callable[[], Rows], str] | None:
     """Try the forms of masks; return the first that gives the model's numbers."""
     base = base_of(model)
     fields = base.config.get_text_config().to_dict()
     window, prefix_bytes = sliding_window(fields), config.prefix_megabytes << 20
     for form in mask_forms(fields):
+        if not probe.crossed and (form == "full" or probe.unnamed):
+            tried.append(f"{form} mask{probe.note}")
+            continue
         rule = MaskRule(form=form, window=window, dtype=base.dtype)
         blind = MaskRule(form=form, window=window, dtype=base.dtype, blind=True)
         try:
             difference = _difference(CachedRows(model, rule, 1 << 30), probe)
             changed = _difference(CachedRows(model, blind, 1 << 30), probe)
+            apart = _difference_far(model, rule, probe, context)
         except REFUSALS as error:
             tried.append(f"{form} mask refused ({type(error).__name__}: {str(error)[:120]})")
             continue
@@ -107,6 +126,8 @@ def _cached(
                 f"{form} mask, {_said(difference)}, which proves nothing: a mask that hides "
                 f"the past changes only {float(changed.max()):.0e}"
             )
+        elif not _close(apart, probe.low_precision):
+            tried.append(f"{form} mask, {_said(apart)} at the context's last positions")
         else:
             why = f"cache: {form} mask, {_said(difference)}{probe.note}"
             return partial(CachedRows, model, rule, prefix_bytes), why
@@ -114,18 +135,19 @@ def _cached(
 
 
 def _make_probe(model: Model, context: int, config: EngineConfig, seed: int) -> Probe:
-    """Draw rows longer than the model's window where `config.probe_tokens` allows it.
+    """Draw rows longer than what the model's layers look back, if `config.probe_tokens` allows it.
 
     Two share half of their prompts, so that remembered prompts are measured too.
     """
     base = base_of(model)
     fields = base.config.get_text_config().to_dict()
-    window = sliding_window(fields)
-    length = SHORT if window is None else max(SHORT, window + STEPS + 8)
-    length = min(length, config.probe_tokens, context)
+    matter = lengths_that_matter(fields, context)
+    farthest = max(matter.values(), default=0)
+    length = min(max(SHORT, farthest + STEPS + 8), config.probe_tokens, context)
+    uncrossed = [f"{n} = {size}" for n, size in matter.items() if length <= size + STEPS]
     note = ""
-    if window is not None and length <= window + STEPS:
-        note = f"; the window of {window} was not crossed (engine.probe_tokens)"
+    if uncrossed:
+        note = f"; {', '.join(uncrossed)} was not crossed (engine.probe_tokens)"
     vocab = int(fields["vocab_size"])
     rng = generator(seed, "engine probe")
     steps = min(STEPS, length - 3)
@@ -140,14 +162,41 @@ def _make_probe(model: Model, context: int, config: EngineConfig, seed: int) -> 
         for prompt, reply in zip(prompts, replies.tolist(), strict=True)
     ]
     low = base.dtype != torch.float32
-    return Probe(prompts=prompts, replies=replies, expected=expected, low_precision=low, note=note)
+    return Probe(
+        prompts=prompts,
+        replies=replies,
+        expected=expected,
+        low_precision=low,
+        crossed=not uncrossed,
+        unnamed=any(not name.startswith("sliding_window =") for name in uncrossed),
+        note=note,
+    )
 
 
-def _own_logprobs(model: Model, prompt: tuple[int, ...], reply: list[int]) -> Tensor:
+def _own_logprobs(model: Model, prompt: Prompt, reply: list[int], shift: int = 0) -> Tensor:
     """Return the log-probabilities of all tokens after the prompt and after each of `reply`."""
     tokens = torch.tensor([[*prompt, *reply]], device=base_of(model).device)
-    logits = model(input_ids=tokens, use_cache=False).logits[0, len(prompt) - 1 :]
-    return logits.float().log_softmax(-1)
+    told = {"position_ids": shift + torch.arange(tokens.shape[1], device=tokens.device)[None]}
+    found = model(input_ids=tokens, use_cache=False, **(told if shift else {}))
+    return found.logits[0, len(prompt) - 1 :].float().log_softmax(-1)
+
+
+def _difference_far(model: Model, rule: MaskRule, probe: Probe, context: int) -> Tensor:
+    """Return the differences of short rows that are told the last positions of the context.
+
+    What layers do at far positions alone, such as a scale of the queries (Ministral 3), is seen so
+    without rows of that length.
+    """
+    steps = probe.replies.shape[1]
+    shift = max(0, min(context, FAR) - FAR_PROMPT - steps)
+    prompts = [prompt[:FAR_PROMPT] for prompt in probe.prompts]
+    prompts[2] = prompts[2][: FAR_PROMPT // 2]
+    expected = [
+        _own_logprobs(model, prompt, reply, shift)
+        for prompt, reply in zip(prompts, probe.replies.tolist(), strict=True)
+    ]
+    far = replace(probe, prompts=prompts, expected=expected)
+    return _difference(CachedRows(model, rule, 1 << 30, shift=shift), far)
 
 
 def _difference(rows: Rows, probe: Probe) -> Tensor:

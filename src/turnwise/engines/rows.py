@@ -98,9 +98,10 @@ class Rows(Protocol):
 class CachedRows:
     """Rows whose keys and values are kept: each prompt once, and what its rows wrote after it."""
 
-    def __init__(self, model: Model, rule: MaskRule, prefix_bytes: int) -> None:
+    def __init__(self, model: Model, rule: MaskRule, prefix_bytes: int, *, shift: int = 0) -> None:
+        """Begin without rows; the model is told that their first tokens have position `shift`."""
         self.count = self.prefilled = self.decoded = self.calls = 0
-        self._model, self._rule = model, rule
+        self._model, self._rule, self._shift = model, rule, shift
         self._device = base_of(model).device
         self._head = HeadAtLast(model)
         self._prompts, self._own = SlotCache(), SlotCache()
@@ -158,7 +159,7 @@ class CachedRows:
             head=self._head,
             rule=self._rule,
             input_ids=both[0][:, None],
-            positions=plan.positions[:, None],
+            positions=plan.positions[:, None] + self._shift,
             plan=plan,
             cache=self._own,
         )
@@ -295,7 +296,7 @@ class CachedRows:
         return self._head(
             ends,
             input_ids=both[0],
-            position_ids=both[1].clamp(max=length - 1),
+            position_ids=both[1].clamp(max=length - 1) + self._shift,
             attention_mask=self._rule.masks(both[1], length),
             past_key_values=self._prompts,
             use_cache=True,

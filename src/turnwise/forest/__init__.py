@@ -5,12 +5,16 @@ the layout chosen; the scorer returns log-probabilities and entropies, one an oc
 order of `MicroBatch.sample` and `MicroBatch.position`.
 """
 
-from turnwise.forest.batches import MicroBatch, forest_metrics, micro_batches
-from turnwise.forest.choose import choose
-from turnwise.forest.config import ForestConfig, Layout
-from turnwise.forest.head import EntropyUse
-from turnwise.forest.score import FlatScorer, Scorer, Scores, TreeScorer
-from turnwise.forest.trie import Forest, build
+from typing import TYPE_CHECKING
+
+from turnwise.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from turnwise.forest.batches import MicroBatch, forest_metrics, micro_batches
+    from turnwise.forest.config import ForestConfig, Layout
+    from turnwise.forest.head import EntropyUse
+    from turnwise.forest.score import FlatScorer, Scorer, Scores, TreeScorer
+    from turnwise.forest.trie import Forest, build
 
 __all__ = [
     "EntropyUse",
@@ -23,7 +27,24 @@ __all__ = [
     "Scores",
     "TreeScorer",
     "build",
-    "choose",
     "forest_metrics",
     "micro_batches",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "EntropyUse": "turnwise.forest.head",
+        "FlatScorer": "turnwise.forest.score",
+        "Forest": "turnwise.forest.trie",
+        "ForestConfig": "turnwise.forest.config",
+        "Layout": "turnwise.forest.config",
+        "MicroBatch": "turnwise.forest.batches",
+        "Scorer": "turnwise.forest.score",
+        "Scores": "turnwise.forest.score",
+        "TreeScorer": "turnwise.forest.score",
+        "build": "turnwise.forest.trie",
+        "forest_metrics": "turnwise.forest.batches",
+        "micro_batches": "turnwise.forest.batches",
+    },
+)

@@ -10,17 +10,20 @@ Shapes: T occurrences of the probe.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from turnwise.errors import ModelError
 from turnwise.forest.batches import MicroBatch, micro_batches, plan_of
-from turnwise.forest.config import ForestConfig, Layout
+from turnwise.forest.config import MOST_TOKENS, ForestConfig, Layout
+from turnwise.forest.head import parts_of
+from turnwise.forest.leaks import leaked_share
 from turnwise.forest.masks import MaskForm, mask_forms, sliding_window
 from turnwise.forest.score import FlatScorer, HeadPath, Scorer, TreeScorer
-from turnwise.kernels import use
+from turnwise.kernels import check_rotary, lengths_that_matter, longest_sequence, use
 from turnwise.kernels.wrapped import Model, base_of
 from turnwise.noise import generator
 from turnwise.types import Sample, TurnId
@@ -36,6 +39,10 @@ NOISE, LEAST_NOISE = 10.0, 5e-7
 
 A freshly initialised hybrid is off by 6e-5 only: its recurrence is small, and would grow.
 """
+LEAK, LOW_LEAK = 1e-3, 0.1
+"""Largest share of a part's output that siblings may change, in float32 and in shorter types."""
+LOUD = 100.0
+"""Size of the logits at which the LM head is compared: beyond the soft caps in use, 30 and 50."""
 REFUSALS = (TypeError, ValueError, RuntimeError, IndexError, AttributeError, KeyError)
 """What models raise that do not take a mask of four dimensions, or position ids."""
 
@@ -47,8 +54,11 @@ def choose(model: Model, config: ForestConfig, seed: int = 0) -> Scorer:
     says what was measured. The model is left in the mode it was in.
 
     Raises:
-        ModelError: if `config.layout = "tree"` and trees do not give the model's numbers.
+        ModelError: if `config.layout = "tree"` and trees do not give the model's numbers, or if not
+            even flat rows do.
     """
+    base = base_of(model)
+    check_rotary(base, longest_sequence(base.config.get_text_config()) or MOST_TOKENS)
     config = config.resolved(bytes_per_token(model))
     was_training = model.training
     model.eval()
@@ -69,37 +79,44 @@ def bytes_per_token(model: Model) -> int:
     base = base_of(model)
     sizes = base.config.get_text_config()
     hidden, layers = int(sizes.hidden_size), int(sizes.num_hidden_layers)
-    inner = int(sizes.to_dict().get("intermediate_size") or 4 * hidden)
-    one = 14 * hidden + 4 * inner
+    inner = sizes.to_dict().get("intermediate_size") or 4 * hidden
+    inners = inner if isinstance(inner, list | tuple) else [inner] * layers  # Gemma 3n: one a layer
+    each = [14 * hidden + 4 * int(width) for width in inners]
     checkpointed = any(vars(module).get("gradient_checkpointing") for module in base.modules())
-    kept = layers * hidden + one if checkpointed else layers * one
+    kept = layers * hidden + max(each) if checkpointed else sum(each)
     return kept * base.dtype.itemsize
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Probe:
-    """A random trie, the model's own log-probabilities of it, and budgets that hold it whole."""
+    """A random trie, the model's own log-probabilities of it, and budgets that hold it whole.
+
+    `crossed`: whether rows are longer than all that layers look back; if not, `unnamed` says
+    whether other lengths matter than the window, which masks are made for.
+    """
 
     samples: list[Sample]
     config: ForestConfig
     expected: Tensor
     low_precision: bool
+    crossed: bool
+    unnamed: bool
     note: str
 
 
 def make_probe(model: Model, config: ForestConfig, seed: int) -> Probe:
     """Draw a trie of four rows and score it row by row: nested turns, siblings, a twin.
 
-    The rows are longer than the model's sliding window where `config.probe_tokens` allows it.
+    The rows are longer than what the model's layers look back if `config.probe_tokens` allows it.
     """
     base = base_of(model)
     fields = base.config.get_text_config().to_dict()
-    window, limit = sliding_window(fields), config.probe_tokens
-    longest = fields.get("max_position_embeddings")
-    limit = min(limit, longest) if isinstance(longest, int) else limit
-    length = min(limit, 48 if window is None else max(48, window + 32))
-    crossed = window is None or length > window + 1
-    note = "" if crossed else f"; the window of {window} was not crossed (forest.probe_tokens)"
+    longest = longest_sequence(base.config.get_text_config())
+    limit = config.probe_tokens if longest is None else min(config.probe_tokens, longest)
+    matter = lengths_that_matter(fields, MOST_TOKENS if longest is None else longest)
+    length = min(limit, max(48, max(matter.values(), default=0) + 32))
+    uncrossed = [f"{name} = {size}" for name, size in matter.items() if length <= size + 1]
+    note = f"; {', '.join(uncrossed)} was not crossed (forest.probe_tokens)" if uncrossed else ""
     samples = _probe_samples(base.config.get_text_config().vocab_size, length, seed)
     whole = ForestConfig(
         token_budget=8 * length,
@@ -109,7 +126,15 @@ def make_probe(model: Model, config: ForestConfig, seed: int) -> Probe:
     )
     expected = torch.cat([_own_logprobs(model, sample) for sample in samples])
     low = base.dtype != torch.float32
-    return Probe(samples=samples, config=whole, expected=expected, low_precision=low, note=note)
+    return Probe(
+        samples=samples,
+        config=whole,
+        expected=expected,
+        low_precision=low,
+        crossed=not uncrossed,
+        unnamed=any(not name.startswith("sliding_window =") for name in uncrossed),
+        note=note,
+    )
 
 
 def _probe_samples(vocab: int, length: int, seed: int) -> list[Sample]:
@@ -144,7 +169,14 @@ def _choose(model: Model, config: ForestConfig, probe: Probe) -> Scorer:
     if config.layout == "flat":
         return _flat(model, config, probe, "asked for")
     tried: list[str] = []
-    for layout, form in _ways(model):
+    ways = _ways(model)
+    if not head_apart_agrees(model, probe.samples[0], low_precision=probe.low_precision):
+        ways = []
+        tried.append("decoder body and LM head, called apart, give other logits than the forward")
+    for layout, form in ways:
+        if not probe.crossed and (form == "full" or probe.unnamed):
+            tried.append(f"{layout}, {form} mask{probe.note}")
+            continue
         try:
             difference, doubt = _try(model, layout, form, probe)
         except REFUSALS as error:
@@ -199,6 +231,11 @@ def _try(model: Model, layout: Layout, form: MaskForm, probe: Probe) -> tuple[Te
     noise = max(_size(_difference(scorer, model, rows, probe), low), LEAST_NOISE)
     if off > NOISE * noise:
         return difference, f", but only {noise:.0e} without siblings: they are not hidden"
+    share = leaked_share(
+        parts_of(model).body, lambda batch: scorer.score(model, batch, entropy="none"), tries[0]
+    )
+    if share > (LOW_LEAK if low else LEAK):
+        return difference, f", but siblings change {share:.0%} of what a layer's part puts out"
     return difference, None
 
 
@@ -220,20 +257,62 @@ def _try_backward(scorer: Scorer, model: Model, probe: Probe) -> None:
 def _flat(model: Model, config: ForestConfig, probe: Probe, why: str) -> FlatScorer:
     """Return flat rows, with the LM head at targets only if that gives the same numbers."""
     batches = micro_batches(probe.samples, probe.config, "flat")
-    head: HeadPath = "hidden" if _head_apart_agrees(model, batches, probe) else "logits"
+    head: HeadPath = "hidden" if _rows_agree(model, batches, probe) else "logits"
     difference = _difference(FlatScorer(config=probe.config, head=head), model, batches, probe)
+    if not _close(difference, probe.low_precision):
+        raise ModelError(
+            f"{type(base_of(model)).__name__} gives other log-probabilities in a padded batch than "
+            f"alone ({_said(difference, probe)}), so it cannot be trained here: use a causal "
+            "decoder, without randomness in eval mode"
+        )
     where = "LM head at targets" if head == "hidden" else "the model's own logits"
     reason = f"flat: {why} (rows by {where}: {_said(difference, probe)})"
     return FlatScorer(config=config, head=head, reason=reason)
 
 
-def _head_apart_agrees(model: Model, batches: list[MicroBatch], probe: Probe) -> bool:
-    """Whether decoder body and LM head, called apart, give the numbers of the model's forward."""
+def _rows_agree(model: Model, batches: list[MicroBatch], probe: Probe) -> bool:
+    """Whether rows scored by body and LM head apart have the numbers of the model's forward."""
+    sample, low = probe.samples[0], probe.low_precision
+    if not head_apart_agrees(model, sample, low_precision=low):
+        return False
+    scorer = FlatScorer(config=probe.config, head="hidden")
     try:
-        scorer = FlatScorer(config=probe.config, head="hidden")
-        return _close(_difference(scorer, model, batches, probe), probe.low_precision)
+        return _close(_difference(scorer, model, batches, probe), low)
     except REFUSALS:
         return False
+
+
+def head_apart_agrees(model: Model, sample: Sample, *, low_precision: bool) -> bool:
+    """Whether body and LM head, called apart, give the logits of the model's forward.
+
+    The hidden states of a row are taken as they are, and scaled so that logits come to about
+    `LOUD`. A fresh model's logits are small, and would pass through a soft cap unchanged.
+    """
+    token_ids = torch.from_numpy(sample.token_ids)[None].to(base_of(model).device)
+    kept: list[Tensor] = []
+    scale = 1.0
+
+    def scaled(module: nn.Module, given: Any, out: Any) -> Any:
+        kept[:] = [out[0] * scale]
+        if isinstance(out, tuple):
+            return (*kept, *out[1:])
+        out.last_hidden_state = kept[0]
+        return out
+
+    try:
+        parts = parts_of(model)
+        for _ in range(2):
+            with parts.body.register_forward_hook(scaled):
+                own = model(input_ids=token_ids, use_cache=False).logits[0]
+            apart = parts.logits(kept[0][0])
+            gap = (apart.float().log_softmax(-1) - own.float().log_softmax(-1)).abs()
+            if not _close(gap.flatten(), low_precision):
+                return False
+            largest = float(parts.lm_head(kept[0]).abs().max())
+            scale = LOUD / max(largest, 1e-3)
+    except REFUSALS:
+        return False
+    return True
 
 
 def _difference(scorer: Scorer, model: Model, batches: list[MicroBatch], probe: Probe) -> Tensor:

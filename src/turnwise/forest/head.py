@@ -7,7 +7,7 @@ Shapes: H heads (rows of logits), E edges, V vocabulary, D hidden size.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
+from transformers.utils.generic import ModelOutput
 
 from turnwise.errors import ModelError
 from turnwise.forest.batches import MicroBatch
@@ -29,8 +30,9 @@ EntropyUse = Literal["none", "measured", "trained"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parts:
-    """A causal language model taken apart: decoder body, LM head and the decoder's config."""
+    """A causal language model taken apart: decoder body, and everything that comes after it."""
 
+    base: PreTrainedModel
     body: PreTrainedModel
     lm_head: nn.Module
     config: dict[str, object]
@@ -39,8 +41,12 @@ class Parts:
 
     @property
     def frozen_head(self) -> bool:
-        """Whether the LM head is not trained, as beside adapters: it needs no gradient."""
-        return not any(parameter.requires_grad for parameter in self.lm_head.parameters())
+        """Whether nothing after the body is trained, as beside adapters: it needs no gradient."""
+        return not any(
+            parameter.requires_grad
+            for module in (self.lm_head, *_outside(self.base, self.body))
+            for parameter in module.parameters(recurse=module is self.lm_head)
+        )
 
     @property
     def vocab(self) -> int:
@@ -48,18 +54,32 @@ class Parts:
         return int(str(self.config["vocab_size"]))
 
     def logits(self, hidden_HD: Tensor) -> Tensor:
-        """Return the logits of hidden states as the model's own forward makes them, [H, V]."""
-        logits = self.lm_head(hidden_HD)
-        cap = self.config.get("final_logit_softcapping")  # Gemma 2 and 3
-        if isinstance(cap, float | int):
-            logits = torch.tanh(logits / cap) * cap
-        divisor = self.config.get("logits_scaling")  # Granite
-        if isinstance(divisor, float | int):
-            logits = logits / divisor
-        factor = self.config.get("logit_scale")  # Cohere
-        if isinstance(factor, float | int):
-            logits = logits * factor
-        return logits
+        """Return the logits that the model's own forward makes of hidden states, [H, V].
+
+        The forward runs with a body that returns `hidden_HD`, so soft caps, scales and biases are
+        the model's own.
+        """
+        states = hidden_HD[None]
+        token_ids = torch.zeros(states.shape[:2], dtype=torch.long, device=states.device)
+        own = vars(self.body).get("forward")
+        self.body.forward = lambda *args, **kwargs: _States(last_hidden_state=states)
+        try:
+            return self.base(input_ids=token_ids, use_cache=False).logits[0]
+        finally:
+            del self.body.forward
+            if own is not None:
+                self.body.forward = own
+
+
+@dataclass
+class _States(ModelOutput):
+    """What a body returns: last hidden states, and nothing else that a forward might ask for."""
+
+    last_hidden_state: Tensor | None = None
+
+    def __getattr__(self, name: str) -> None:
+        if name.startswith("_"):
+            raise AttributeError(name)
 
 
 def parts_of(model: Model) -> Parts:
@@ -70,13 +90,27 @@ def parts_of(model: Model) -> Parts:
     """
     base = base_of(model)
     body, lm_head = base.get_decoder(), base.get_output_embeddings()
+    if body is base:  # Llama 4's text model is found by no name that transformers looks for
+        inside = [child for child in base.children() if isinstance(child, PreTrainedModel)]
+        body = inside[0] if len(inside) == 1 else base
     if not isinstance(lm_head, nn.Module) or not isinstance(body, PreTrainedModel) or body is base:
         raise ModelError(
             f"{type(base).__name__} has no separate decoder and LM head: "
             "load it as a causal language model (AutoModelForCausalLM)"
         )
-    attention = str(body.config._attn_implementation)
-    return Parts(body=body, lm_head=lm_head, config=body.config.to_dict(), attention=attention)
+    config = body.config.get_text_config()
+    attention = str(config._attn_implementation)
+    return Parts(
+        base=base, body=body, lm_head=lm_head, config=config.to_dict(), attention=attention
+    )
+
+
+def _outside(module: nn.Module, body: nn.Module) -> Iterator[nn.Module]:
+    """Yield the modules of a model that are not in its body."""
+    if module is not body:
+        yield module
+        for child in module.children():
+            yield from _outside(child, body)
 
 
 def score_heads(

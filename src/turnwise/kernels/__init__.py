@@ -15,8 +15,15 @@ from turnwise.kernels.attention import ATTENTION, BY_HAND, Planned, set_attentio
 from turnwise.kernels.decode import DecodePlan
 from turnwise.kernels.flex import FlexPlan
 from turnwise.kernels.layers import drop_copies
+from turnwise.kernels.layers import undo as undo_steps
 from turnwise.kernels.layers import use as use_steps
 from turnwise.kernels.memory import keep_freed_memory
+from turnwise.kernels.positions import (
+    check_rotary,
+    fix_rotary,
+    lengths_that_matter,
+    longest_sequence,
+)
 from turnwise.kernels.tree import TreePlan
 
 __all__ = [
@@ -26,7 +33,12 @@ __all__ = [
     "FlexPlan",
     "Planned",
     "TreePlan",
+    "check_rotary",
     "drop_copies",
+    "fix_rotary",
+    "lengths_that_matter",
+    "longest_sequence",
+    "undo_steps",
     "use",
     "use_steps",
 ]

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from turnwise.kernels import linear, lora, norm
 from turnwise.kernels.attention import Planned
 from turnwise.kernels.decode import DecodePlan
+from turnwise.kernels.positions import FAR
 
 TOLERANCE = 1e-5
 """Largest difference from the layer's own output, whose size is about 1."""
@@ -53,8 +54,11 @@ class Joined:
 class Layer(nn.Module):
     """A decoder layer that takes steps of a `DecodePlan` in few operations.
 
-    Everything else is the model's own code.
+    Everything else is the model's own code, as are rotary angles of other widths than `_widths`,
+    those at which the layer's numbers were seen to be the same.
     """
+
+    _widths: frozenset[int]
 
     def forward(
         self,
@@ -71,6 +75,7 @@ class Layer(nn.Module):
             and isinstance(attention_mask, Planned)
             and isinstance(attention_mask.plan, DecodePlan)
             and hidden_states.dtype == torch.float32
+            and position_embeddings[0].shape[-1] in self._widths
         ):
             joined = joined_of(self)
             if joined is not None:
@@ -102,10 +107,11 @@ def step(
         hidden: what comes in, [N, 1, E].
         plan: how the rows attend.
         cache: where their keys and values are kept.
-        cos: cosines of their positions, [N, 1, D].
-        sin: sines of their positions, [N, 1, D].
+        cos: cosines of their positions, [N, 1, D], or narrower where rotary positions are partial.
+        sin: sines of their positions, like `cos`.
     """
-    attention, width = layer.self_attn, cos.shape[-1]
+    attention = layer.self_attn
+    width = int(attention.head_dim)
     found = joined.projections(layer.input_layernorm(hidden))
     heads = found.view(len(hidden), -1, width)
     shared = attention.k_proj.out_features // width
@@ -125,11 +131,19 @@ def step(
 
 
 def _turn(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Return vectors [N, heads, D] turned by the angles of their rows' positions."""
-    half = heads.shape[-1] // 2
-    turned = heads * cos
-    turned[..., :half].addcmul_(heads[..., half:], sin[..., :half], value=-1)
-    turned[..., half:].addcmul_(heads[..., :half], sin[..., half:])
+    """Return vectors [N, heads, D] turned by the angles of their rows' positions.
+
+    Of wider vectors than the angles only the front is turned.
+    """
+    width = cos.shape[-1]
+    half = width // 2
+    if width == heads.shape[-1]:
+        turned = heads * cos
+    else:
+        turned = heads.clone()
+        turned[..., :width].mul_(cos)
+    turned[..., :half].addcmul_(heads[..., half:width], sin[..., :half], value=-1)
+    turned[..., half:width].addcmul_(heads[..., :half], sin[..., half:])
     return turned
 
 
@@ -210,16 +224,17 @@ class _Overheard:
         return self._plan.attend(module, query, key, value, **asked)
 
 
-def use(model: nn.Module, copy_bytes: int) -> None:
+def use(model: nn.Module, copy_bytes: int, context: int = FAR) -> None:
     """Let the layers of `model` take steps so where that gives their own numbers.
 
-    Nothing is done if copies of all their weights take more than `copy_bytes`.
+    Nothing is done if copies of all their weights take more than `copy_bytes`. Layers are compared
+    at positions up to `context`: besides rotary angles they may have a scale by position.
     """
     fit = [module for module in model.modules() if _may_fit(module)]
     size = sum(p.numel() * p.element_size() for module in fit for p in module.parameters())
     if size <= copy_bytes:
         for module in fit:
-            _use(module)
+            _use(module, context)
 
 
 def drop_copies(model: nn.Module) -> None:
@@ -235,23 +250,49 @@ def _may_fit(module: nn.Module) -> bool:
     return named and all(p.dtype == torch.float32 and not p.is_cuda for p in module.parameters())
 
 
-def _use(module: nn.Module) -> None:
+def _use(module: Any, context: int) -> None:
     own = type(module)
     if issubclass(own, Layer):
         return
-    try:
-        with torch.no_grad():
-            difference = _difference(module)
-    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):  # of another kind
-        return
-    if difference <= TOLERANCE:
+    with torch.no_grad():
+        widths = frozenset(w for w in _rotary_widths(module) if _agrees(module, w, context))
+        module._joined = None
+    if widths:
         module.__class__ = type(own.__name__, (Layer, own), {})
+        module._widths = widths
 
 
-def _difference(layer: Any) -> float:
+def undo(model: nn.Module) -> bool:
+    """Give the layers of `model` their own code back; return whether any had another."""
+    layers: list[Any] = [module for module in model.modules() if isinstance(module, Layer)]
+    for layer in layers:
+        layer._joined = None
+        layer.__class__ = type(layer).__mro__[2]
+    return bool(layers)
+
+
+def _rotary_widths(layer: Any) -> tuple[int, ...]:
+    """Return the widths of rotary angles worth trying: the whole head, a half and a quarter."""
+    try:
+        width = int(layer.self_attn.head_dim)
+    except (AttributeError, TypeError):  # no layer of the kind meant
+        return ()
+    return tuple(width // part for part in (1, 2, 4) if width % (2 * part) == 0)
+
+
+def _agrees(layer: Any, width: int, context: int) -> bool:
+    """Whether `step` gives the layer's own numbers for rotary angles of this width."""
+    try:
+        return _difference(layer, width, context) <= TOLERANCE
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):  # of another kind
+        return False
+
+
+def _difference(layer: Any, turned: int, context: int) -> float:
     """Return how far the layer's own output and that of `step` are apart, as a share of it.
 
-    What the layer asks of attention is noted on the way.
+    The rows are told positions near and far, up to `context`. What the layer asks of attention is
+    noted on the way.
     """
     joined = joined_of(layer)
     if joined is None:
@@ -260,7 +301,7 @@ def _difference(layer: Any) -> float:
     width, rows, length = int(attention.head_dim), 3, 5
     shared = attention.k_proj.out_features // width
     hidden = torch.randn(rows, 1, attention.q_proj.in_features, generator=draw)
-    angles = torch.rand(rows, 1, width // 2, generator=draw).repeat(1, 1, 2)
+    angles = torch.rand(rows, 1, turned // 2, generator=draw).repeat(1, 1, 2)
     kept = torch.randn(2, 1, shared, length, width, generator=draw)
     plan = DecodePlan.of(
         lambda layer: (kept[0], kept[1]),
@@ -273,12 +314,11 @@ def _difference(layer: Any) -> float:
     expected = layer(
         hidden,
         attention_mask=Planned.of(overheard),
-        position_ids=plan.positions[:, None],
+        position_ids=torch.tensor([[length], [context // 2], [max(context - 1, length)]]),
         past_key_values=_Nothing(),
         position_embeddings=(angles.cos(), angles.sin()),
         use_cache=True,
     )
     layer._asked = overheard.asked  # scale, soft-cap and window, wherever the model keeps them
     found = step(layer, joined, hidden, plan, _Nothing(), angles.cos(), angles.sin())
-    layer._joined = None
     return float((found - expected).abs().max() / expected.abs().max().clamp(min=1.0))

@@ -48,7 +48,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(input, weight)
-        return multiply(input, weight, bias)
+        return shaped(multiply(input, weight, bias), *input.shape[:-1], len(weight))
 
     @staticmethod
     def backward(ctx: Any, *slopes: Any) -> tuple[Tensor | None, ...]:
@@ -68,6 +68,14 @@ class _Product(torch.autograd.Function):
 def multiply(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return `input` [..., I] @ `weight` [O, I] transposed, plus `bias` [O]."""
     return _MULTIPLY(input, weight, bias, "none", [], "")
+
+
+def shaped(found: Tensor, *sizes: int) -> Tensor:
+    """Return a fresh tensor in another shape, as no view.
+
+    What an autograd function returns as a view may not be changed in place, as Gemma 3n does.
+    """
+    return torch.ops.aten._unsafe_view(found, sizes)
 
 
 def product(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -58,7 +58,7 @@ class _Product(torch.autograd.Function):
         found = linear.product(rows, weight, bias).addmm_(low, up.t(), alpha=scale)
         ctx.save_for_backward(input, weight, down, up, low)
         ctx.scale = scale
-        return found.view(*input.shape[:-1], len(weight))
+        return linear.shaped(found, *input.shape[:-1], len(weight))
 
     @staticmethod
     def backward(ctx: Any, *slopes: Any) -> tuple[Tensor | None, ...]:

@@ -3,17 +3,19 @@
 Knows tokenizers only through the renderer. Must not know environments, episodes or losses.
 """
 
-from turnwise.policies.config import LoraSettings, PolicyConfig
-from turnwise.policies.continuations import continuations
-from turnwise.policies.loading import load_policies, load_policy
-from turnwise.policies.nano import PRESETS, NanoConfig, is_nano, make_nano, nano_preset
-from turnwise.policies.optimizer import (
-    OptimizerConfig,
-    PolicyOptimizer,
-    learning_rate,
-    make_optimizer,
-)
-from turnwise.policies.policy import Policy
+from typing import TYPE_CHECKING
+
+from turnwise.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from turnwise.policies.config import LoraSettings, PolicyConfig
+    from turnwise.policies.loading import load_policies, load_policy
+    from turnwise.policies.nano import make_nano
+    from turnwise.policies.optimizer import PolicyOptimizer, make_optimizer
+    from turnwise.policies.policy import Policy
+    from turnwise.policies.presets import PRESETS, NanoConfig, is_nano, nano_preset
+    from turnwise.policies.schedule import OptimizerConfig, learning_rate
+    from turnwise.policies.threads import default_threads, kept_threads, use_threads
 
 __all__ = [
     "PRESETS",
@@ -23,12 +25,37 @@ __all__ = [
     "Policy",
     "PolicyConfig",
     "PolicyOptimizer",
-    "continuations",
+    "default_threads",
     "is_nano",
+    "kept_threads",
     "learning_rate",
     "load_policies",
     "load_policy",
     "make_nano",
     "make_optimizer",
     "nano_preset",
+    "use_threads",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "PRESETS": "turnwise.policies.presets",
+        "LoraSettings": "turnwise.policies.config",
+        "NanoConfig": "turnwise.policies.presets",
+        "OptimizerConfig": "turnwise.policies.schedule",
+        "Policy": "turnwise.policies.policy",
+        "PolicyConfig": "turnwise.policies.config",
+        "PolicyOptimizer": "turnwise.policies.optimizer",
+        "default_threads": "turnwise.policies.threads",
+        "is_nano": "turnwise.policies.presets",
+        "kept_threads": "turnwise.policies.threads",
+        "learning_rate": "turnwise.policies.schedule",
+        "load_policies": "turnwise.policies.loading",
+        "load_policy": "turnwise.policies.loading",
+        "make_nano": "turnwise.policies.nano",
+        "make_optimizer": "turnwise.policies.optimizer",
+        "nano_preset": "turnwise.policies.presets",
+        "use_threads": "turnwise.policies.threads",
+    },
+)

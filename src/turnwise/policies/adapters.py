@@ -11,7 +11,6 @@ from pathlib import Path
 
 import torch
 from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model
-from torch import nn
 from transformers import PreTrainedModel
 
 from turnwise.errors import ModelError
@@ -19,6 +18,7 @@ from turnwise.kernels.wrapped import Model
 from turnwise.policies.config import LoraSettings, PolicyConfig
 from turnwise.policies.merging import merged_model, read_merged
 from turnwise.policies.sources import ADAPTER_FILE, existing_source
+from turnwise.policies.targets import adapter_targets
 
 
 def adapter_base(source: str) -> str:
@@ -44,49 +44,52 @@ def with_adapter(
     if adapter is not None:
         _check_same_lora(config.lora, adapter)
         for below in read_merged(Path(adapter)):
-            loaded = merged_model(PeftModel.from_pretrained(model, str(below.path)))
+            loaded = merged_model(_saved(model, str(below.path), trainable=False))
             assert isinstance(loaded, PreTrainedModel)
             model = loaded
-        return PeftModel.from_pretrained(model, adapter, is_trainable=config.trainable)
+        return _saved(model, adapter, trainable=config.trainable)
     if config.lora is None:
         return model
-    _check_targets(model, config.lora, config.model)
     settings = config.lora
+    targets = adapter_targets(model, settings, config.model)
+    _check_tied_head(model, settings, config.model)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        wrapped = get_peft_model(
-            model,
-            LoraConfig(
-                r=settings.rank,
-                lora_alpha=settings.alpha,  # pyright: ignore[reportArgumentType]
-                lora_dropout=settings.dropout,
-                target_modules=_target_modules(settings),
-                task_type="CAUSAL_LM",
-            ),
-        )
+        try:
+            wrapped = get_peft_model(
+                model,
+                LoraConfig(
+                    r=settings.rank,
+                    lora_alpha=settings.alpha,  # pyright: ignore[reportArgumentType]
+                    lora_dropout=settings.dropout,
+                    target_modules=targets,
+                    task_type="CAUSAL_LM",
+                ),
+            )
+        except (ValueError, TypeError, NotImplementedError) as error:
+            raise ModelError(
+                f"lora.targets = {settings.targets!r}: PEFT cannot put an adapter on "
+                f"{config.model!r} ({str(error).strip().splitlines()[0]}): name other layers"
+            ) from error
     assert isinstance(wrapped, PeftModel)
     return wrapped
 
 
-def _target_modules(settings: LoraSettings) -> list[str] | str:
-    """Return the targets in PEFT's form."""
-    return settings.targets if isinstance(settings.targets, str) else list(settings.targets)
+def _saved(model: PreTrainedModel, adapter: str, *, trainable: bool) -> PeftModel:
+    """Return the model with a saved adapter."""
+    try:
+        return PeftModel.from_pretrained(model, adapter, is_trainable=trainable)
+    except (ValueError, RuntimeError) as error:
+        raise ModelError(
+            f"adapter {adapter} does not fit its base {type(model).__name__} "
+            f"({str(error).strip().splitlines()[0]}): give the base that it was trained on"
+        ) from error
 
 
-def _check_targets(model: PreTrainedModel, settings: LoraSettings, source: str) -> None:
-    """Refuse adapter targets that the model does not have; PEFT needs only one of them to exist."""
+def _check_tied_head(model: PreTrainedModel, settings: LoraSettings, source: str) -> None:
+    """Refuse to merge an adapter into an output layer whose weights are the embedding's too."""
     if settings.targets == "all-linear":
         return
-    linear = {
-        name.rsplit(".", 1)[-1] for name, m in model.named_modules() if isinstance(m, nn.Linear)
-    }
-    absent = sorted(set(settings.targets) - linear)
-    if absent or not settings.targets:
-        raise ModelError(
-            f"lora.targets = {list(settings.targets)}: {source!r} has no linear layer named "
-            f"{', '.join(absent) or '(nothing given)'}; choose among {', '.join(sorted(linear))}, "
-            "or use 'all-linear'"
-        )
     head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
     tied = head is not None and head.weight is embedding.weight
     named = [name.rsplit(".", 1)[-1] for name, module in model.named_modules() if module is head]

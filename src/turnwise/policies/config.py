@@ -5,12 +5,14 @@ Owns `PolicyConfig` and `LoraSettings` and refuses combinations that cannot work
 
 from __future__ import annotations
 
+import difflib
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from turnwise.errors import ConfigError
-from turnwise.policies.nano import PRESETS, NanoConfig, is_nano
+from turnwise.policies.presets import PRESETS, NanoConfig, is_nano
 from turnwise.settings import Settings
 
 DType = Literal["auto", "float32", "bfloat16", "float16"]
@@ -33,7 +35,9 @@ class LoraSettings(Settings):
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout on the adapter's input; acts in supervised training only."""
     targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
-    """Names of the linear layers that get an adapter; "all-linear" is all but the output layer."""
+    """Names of the linear layers that get an adapter; "all-linear" is all but the output layer and
+    those whose weights a model reads without calling them (most of a Mamba mixer). Experts that a
+    model keeps in one tensor are no linear layers, and get none."""
     merge_warmup: bool = False
     """Whether the warm-up's adapter is merged into the base and a fresh one trained from there;
     false: one adapter goes through both."""
@@ -64,10 +68,26 @@ class PolicyConfig(Settings):
     """Whether code that comes with the model may run."""
     template_options: dict[str, bool | int | str] = Field(default_factory=dict)
     """Variables for the chat template, such as `enable_thinking`."""
+    context: int | None = Field(default=None, ge=2)
+    """Longest sequence of prompt and completion, in tokens; by default the model's own limit.
+    Models whose rotary frequencies depend on the length (Long-RoPE, dynamic NTK) use those for this
+    length for all sequences, as vLLM does by `max_model_len`."""
     gradient_checkpointing: bool = False
     """Whether activations are computed again in the backward pass instead of kept."""
     nano: NanoConfig | None = None
     """Sizes to put in place of the preset's, where `model` is one that is made on the spot."""
+
+    @field_validator("model")
+    @classmethod
+    def _is_no_slip(cls, model: str) -> str:
+        """Refuse a name that is nearly a preset's, before any hub is asked for it."""
+        near = difflib.get_close_matches(model.lower(), PRESETS, n=1, cutoff=0.8)
+        if near and model not in PRESETS and not Path(model).expanduser().is_dir():
+            raise ConfigError(
+                f"there is no model {model!r}: did you mean {near[0]!r}? A directory is given as "
+                f"'./{model}', a model of the hub as 'OWNER/NAME'"
+            )
+        return model
 
     @field_validator("nano", mode="before")
     @classmethod

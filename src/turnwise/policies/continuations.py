@@ -12,10 +12,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from turnwise.kernels import lengths_that_matter
 from turnwise.policies.policy import Policy
 
 Ids = tuple[int, ...]
 Path = tuple[Ids, NDArray[np.float64]]
+PROBE, LONGEST_PROBE, STEPS = 24, 1024, 3
+"""Tokens on which the cache is measured, beyond the lengths at which layers change; the most
+tokens that this may take; and the tokens appended."""
+TOLERANCE, LOW_TOLERANCE = 1e-4, 2e-2
+"""Mean difference of log-probabilities that is rounding, in float32 and in shorter types."""
 
 
 def continuations(
@@ -27,25 +33,17 @@ def continuations(
     and including an end token, and log softmax(logits / temperature) of every token that could
     have stood at each place, float64 [tokens, vocabulary]. It follows the weights as they change.
     """
+    kept: list[bool] = []  # whether the cache can be trusted, once that was measured
 
     @torch.inference_mode()
     def of(prefixes: Sequence[Ids], room: Sequence[int]) -> list[Path]:
-        ids, real = _padded_left(prefixes, policy.renderer.pad_id)
-        ids, real = ids.to(policy.device), real.to(policy.device)
+        if not kept:
+            kept.append(_cache_agrees(policy))
+        steps = (_Cached if kept[0] else _Whole)(policy, prefixes)
         tokens: list[list[int]] = [[] for _ in prefixes]
         rows: list[list[NDArray[np.float64]]] = [[] for _ in prefixes]
-        places = (real.cumsum(dim=1) - 1).clamp(min=0)
-        cache = None
         while True:
-            out = policy.model(
-                input_ids=ids,
-                attention_mask=real,
-                position_ids=places,
-                past_key_values=cache,
-                use_cache=True,
-                logits_to_keep=1,
-            )
-            logprobs = torch.log_softmax(out.logits[:, -1].double() / temperature, dim=-1)
+            logprobs = torch.log_softmax(steps.logits().double() / temperature, dim=-1)
             best = logprobs.argmax(dim=-1)
             open_rows = False
             for row, token in enumerate(best.tolist()):
@@ -56,12 +54,90 @@ def continuations(
                     open_rows = open_rows or not ended
             if not open_rows:
                 break
-            cache, ids = out.past_key_values, best[:, None]
-            real = torch.cat([real, torch.ones_like(real[:, :1])], dim=1)
-            places = places[:, -1:] + 1
+            steps.append(best)
         return [(tuple(t), np.array(r)) for t, r in zip(tokens, rows, strict=True)]
 
     return of
+
+
+class _Cached:
+    """Sequences that grow by a token each, whose keys and values are kept."""
+
+    def __init__(self, policy: Policy, prefixes: Sequence[Ids]) -> None:
+        ids, real = _padded_left(prefixes, policy.renderer.pad_id)
+        self._model, self._cache = policy.model, None
+        self._ids, self._real = ids.to(policy.device), real.to(policy.device)
+        self._places = (self._real.cumsum(dim=1) - 1).clamp(min=0)
+
+    def logits(self) -> torch.Tensor:
+        """Return the logits after every sequence, [N, V]."""
+        out = self._model(
+            input_ids=self._ids,
+            attention_mask=self._real,
+            position_ids=self._places,
+            past_key_values=self._cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        self._cache = out.past_key_values
+        return out.logits[:, -1]
+
+    def append(self, tokens: torch.Tensor) -> None:
+        """Append one token to each sequence."""
+        self._ids = tokens[:, None]
+        self._real = torch.cat([self._real, torch.ones_like(self._real[:, :1])], dim=1)
+        self._places = self._places[:, -1:] + 1
+
+
+class _Whole:
+    """Sequences that grow by a token each, computed anew for each token, padded to the right."""
+
+    def __init__(self, policy: Policy, prefixes: Sequence[Ids]) -> None:
+        self._model, self._device = policy.model, policy.device
+        self._rows = [list(prefix) for prefix in prefixes]
+
+    def logits(self) -> torch.Tensor:
+        """Return the logits after every sequence, [N, V]."""
+        ends = [len(row) - 1 for row in self._rows]
+        ids = [row + [0] * (max(ends) + 1 - len(row)) for row in self._rows]
+        given = torch.tensor(ids, device=self._device)
+        logits = self._model(input_ids=given, use_cache=False).logits
+        return logits[torch.arange(len(ends), device=self._device), ends]
+
+    def append(self, tokens: torch.Tensor) -> None:
+        """Append one token to each sequence."""
+        for row, token in zip(self._rows, tokens.tolist(), strict=True):
+            row.append(token)
+
+
+def _cache_agrees(policy: Policy) -> bool:
+    """Whether a few tokens have the same logits with keys and values kept as without.
+
+    Rows are of different lengths, and longer than what layers look back; where that takes too many
+    tokens, the cache is not trusted.
+    """
+    fields = policy.base.config.get_text_config().to_dict()
+    vocabulary, matter = int(fields["vocab_size"]), lengths_that_matter(fields, policy.context)
+    if matter.get("sliding_window", 0) > LONGEST_PROBE:
+        del matter["sliding_window"]  # transformers' own caches know it by its name
+    length = min(PROBE + max(matter.values(), default=0), max(1, policy.context - STEPS))
+    if length > LONGEST_PROBE:
+        return False
+    draw = torch.Generator().manual_seed(0)
+    given = torch.randint(vocabulary, (3, length), generator=draw).to(policy.device)
+    prefixes = [tuple(row[: max(1, length // (1 + n))].tolist()) for n, row in enumerate(given)]
+    whole, cached = _Whole(policy, prefixes), _Cached(policy, prefixes)
+    try:
+        for step in range(STEPS):
+            one, other = whole.logits().float(), cached.logits().float()
+            gap = (one.log_softmax(-1) - other.log_softmax(-1)).abs().mean()
+            if not gap <= (TOLERANCE if policy.model.dtype == torch.float32 else LOW_TOLERANCE):
+                return False
+            whole.append(given[:, step])
+            cached.append(given[:, step])
+    except (TypeError, ValueError, RuntimeError, IndexError, AttributeError, KeyError):
+        return False  # a model without such a cache
+    return True
 
 
 def _padded_left(prefixes: Sequence[Ids], pad: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -17,13 +17,16 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from turnwise.errors import ModelError
+from turnwise.kernels import fix_rotary
 from turnwise.noise import generator
 from turnwise.policies.adapters import adapter_base, with_adapter
+from turnwise.policies.checkpointing import check_repeatable, enable_checkpointing
 from turnwise.policies.config import PolicyConfig
 from turnwise.policies.folders import quiet
 from turnwise.policies.merging import read_merged
-from turnwise.policies.nano import PRESETS, NanoConfig, is_nano, make_nano
+from turnwise.policies.nano import make_nano
 from turnwise.policies.policy import Policy, fork
+from turnwise.policies.presets import PRESETS, NanoConfig, is_nano
 from turnwise.policies.resolve import resolve_attention, resolve_device, resolve_dtype
 from turnwise.policies.sources import (
     ADAPTER_FILE,
@@ -120,14 +123,14 @@ def _load(
     _check_vocabulary(tokenizer, model, source)
     with quiet():
         if config.gradient_checkpointing:
-            _enable_checkpointing(model, source)
+            enable_checkpointing(model, source)
         full = with_adapter(model, config, adapter, seed)
     if not config.trainable:
         full.requires_grad_(False)
     options = RenderConfig(template_options=config.template_options)
     renderer = Renderer(tokenizer, options, extra_stop_ids=_generation_stops(model))
     merged = read_merged(Path(adapter)) if adapter else ()
-    return Policy(
+    policy = Policy(
         name=name,
         model=full,
         tokenizer=tokenizer,
@@ -135,6 +138,10 @@ def _load(
         config=config,
         merged=merged,
     )
+    fix_rotary(policy.base, policy.context)
+    if config.gradient_checkpointing:
+        check_repeatable(policy.model, policy.base, source)
+    return policy
 
 
 def _nano_folder(
@@ -246,15 +253,6 @@ def _check_vocabulary(
             f"the tokenizer of {source} has {len(tokenizer)} tokens but the model {rows} "
             "embeddings: use the tokenizer that the model was trained with"
         )
-
-
-def _enable_checkpointing(model: PreTrainedModel, source: str) -> None:
-    """Switch gradient checkpointing on; it acts inside `Policy.dropout` blocks."""
-    if not model.supports_gradient_checkpointing:
-        raise ModelError(
-            f"gradient_checkpointing = true, but {source} does not support it: set it to false"
-        )
-    model.gradient_checkpointing_enable({"use_reentrant": False})
 
 
 def _generation_stops(model: PreTrainedModel) -> tuple[int, ...]:

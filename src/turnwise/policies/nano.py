@@ -1,6 +1,6 @@
 """Nano models: a small Qwen3-architecture model and its tokenizer, made from nothing on the spot.
 
-Owns the sizes, the tokenizer's construction and the ChatML template. Works offline. Output: an
+Owns the tokenizer's construction and the ChatML template. Works offline. Output: an
 ordinary Hugging Face directory that `AutoModelForCausalLM` and `AutoTokenizer` load, so nano models
 run through the same code as real ones. Must not know environments: it is handed texts and words.
 """
@@ -13,16 +13,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import torch
-from pydantic import Field, model_validator
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from turnwise.errors import ConfigError, unknown_name
 from turnwise.policies.folders import quiet, replaced_folder
-from turnwise.settings import Settings
+from turnwise.policies.presets import NanoConfig, nano_preset
 
 START, END, PAD = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
+INIT_STD = 0.02
+"""Standard deviation of the initial weights where the sizes name none."""
 ROLES = ("system", "user", "assistant", "tool")
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 CHATML = (
@@ -46,79 +46,6 @@ CHATML = (
 # exist, nothing can become one token across words, and a newline is always its own token.
 _WORDS = r" ?[^\s]+|\s"
 _NUMBER = re.compile(r"\d{2,}")
-
-
-class NanoConfig(Settings):
-    """Sizes of a model made on the spot. The defaults are those of the preset "nano".
-
-    A policy's `nano` table changes the sizes of the preset that its `model` names.
-    """
-
-    hidden: int = Field(default=128, ge=8)
-    """Width of the residual stream."""
-    layers: int = Field(default=4, ge=1)
-    """Number of decoder layers."""
-    heads: int = Field(default=4, ge=1)
-    """Number of query heads."""
-    kv_heads: int = Field(default=2, ge=1)
-    """Number of key and value heads; divides `heads`."""
-    head_dim: int = Field(default=32, ge=2)
-    """Width of one head; even, for rotary positions."""
-    intermediate: int = Field(default=384, ge=8)
-    """Width inside the feed-forward blocks."""
-    context: int = Field(default=512, ge=16)
-    """Longest sequence of prompt and completion, in tokens."""
-    rope_theta: float = Field(default=10_000.0, gt=0)
-    """Base of the rotary position frequencies."""
-    tied_embeddings: bool = True
-    """Whether the output layer shares the embedding's weights."""
-    init_std: float = Field(default=0.02, gt=0)
-    """Standard deviation of the initial weights."""
-    max_words: int = Field(default=4096, ge=0)
-    """How many words of the transcripts become tokens, the most frequent first."""
-
-    @model_validator(mode="after")
-    def _check_heads(self) -> NanoConfig:
-        if self.heads % self.kv_heads:
-            raise ConfigError(
-                f"kv_heads = {self.kv_heads} must divide heads = {self.heads}: change one of them"
-            )
-        if self.head_dim % 2:
-            raise ConfigError(f"head_dim = {self.head_dim} must be even: add or remove 1")
-        return self
-
-
-PRESETS: dict[str, NanoConfig] = {
-    "pico": NanoConfig(hidden=64, layers=2, heads=2, kv_heads=1, intermediate=192, init_std=0.1),
-    "nano": NanoConfig(),
-    "micro": NanoConfig(hidden=256, heads=8, kv_heads=4, intermediate=768),
-    "small": NanoConfig(hidden=384, layers=8, heads=12, kv_heads=6, intermediate=1024),
-}
-
-
-def nano_preset(name: str) -> NanoConfig:
-    """Return the sizes called `name`: about 0.1, 0.8, 3 and 13 million parameters.
-
-    Raises:
-        UnknownNameError: if there is no such preset.
-
-    Example:
-        >>> nano_preset("micro").hidden
-        256
-    """
-    if name not in PRESETS:
-        raise unknown_name("nano preset", name, PRESETS)
-    return PRESETS[name]
-
-
-def is_nano(model: str) -> bool:
-    """Whether a policy's `model` names a preset that is made on the spot.
-
-    Example:
-        >>> is_nano("nano"), is_nano("Qwen/Qwen3-0.6B")
-        (True, False)
-    """
-    return model in PRESETS
 
 
 def make_nano(
@@ -189,6 +116,7 @@ def make_model(
 ) -> Qwen3ForCausalLM:
     """Return a Qwen3 model with weights drawn from `seed`; the global generator is untouched."""
     table = tokenizer.get_vocab()
+    std = INIT_STD if config.init_std is None else config.init_std
     sizes = Qwen3Config(
         vocab_size=len(tokenizer),
         hidden_size=config.hidden,
@@ -200,7 +128,7 @@ def make_model(
         max_position_embeddings=config.context,
         rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},
         tie_word_embeddings=config.tied_embeddings,
-        initializer_range=config.init_std,
+        initializer_range=std,
         bos_token_id=None,
         eos_token_id=table[END],
         pad_token_id=table[PAD],
@@ -212,7 +140,7 @@ def make_model(
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1:
-                parameter.normal_(0.0, config.init_std, generator=generator)
+                parameter.normal_(0.0, std, generator=generator)
             else:
                 parameter.fill_(1.0)  # norms: Qwen3 has no biases
     return model

@@ -1,67 +1,22 @@
 """The optimizer of one policy: AdamW with a schedule, clipping, and guarded steps.
 
-Owns learning rates, weight-decay groups, the float32 masters of low-precision weights and the
+Owns weight-decay groups, the float32 masters of low-precision weights and the
 rule for non-finite gradients. Must not know losses: gradients are there when `step` is called.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import nn
 
 from turnwise.errors import ConfigError, TrainingError
 from turnwise.policies.policy import Policy
-from turnwise.settings import Settings
+from turnwise.policies.schedule import OptimizerConfig, learning_rate
 
-Schedule = Literal["constant", "linear", "cosine"]
 MAX_SKIPS = 3
 """How many steps in a row may have non-finite gradients before training stops (DESIGN 6)."""
-
-
-class OptimizerConfig(Settings):
-    """AdamW (Loshchilov & Hutter 2017, arXiv:1711.05101) and its schedule."""
-
-    lr: float = Field(default=1e-4, gt=0)
-    """Peak learning rate."""
-    betas: tuple[float, float] = (0.9, 0.95)
-    """Decay of the two running moments."""
-    eps: float = Field(default=1e-8, gt=0)
-    """Added to the root of the second moment."""
-    weight_decay: float = Field(default=0.0, ge=0)
-    """Decoupled decay of matrices; norms, embeddings and biases are never decayed."""
-    max_grad_norm: float = Field(default=1.0, gt=0)
-    """The gradient is scaled down to this norm if it is longer; infinity for never."""
-    schedule: Schedule = "constant"
-    """How the rate goes after warm-up: stays, or falls to 0 just after the last step."""
-    warmup_steps: int = Field(default=0, ge=0)
-    """Steps over which the rate rises linearly to its peak."""
-
-
-def learning_rate(config: OptimizerConfig, step: int, total_steps: int) -> float:
-    """Return the rate of step number `step`, counted from 0.
-
-    Step k of the warm-up has (k + 1) / warmup_steps of the peak; the last of `total_steps` is the
-    last with a rate above 0.
-
-    Example:
-        >>> config = OptimizerConfig(lr=1.0, schedule="linear", warmup_steps=2)
-        >>> [learning_rate(config, step, 6) for step in range(7)]
-        [0.5, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0]
-    """
-    if step < config.warmup_steps:
-        return config.lr * (step + 1) / config.warmup_steps
-    done = (step - config.warmup_steps) / max(1, total_steps - config.warmup_steps)
-    done = min(1.0, done)
-    factors = {
-        "constant": 1.0,
-        "linear": 1.0 - done,
-        "cosine": 0.5 * (1.0 + math.cos(math.pi * done)),
-    }
-    return config.lr * factors[config.schedule]
 
 
 class PolicyOptimizer:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,13 +23,14 @@ from peft.utils.save_and_load import (
 )
 from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
-from transformers.modeling_layers import GradientCheckpointingLayer
 
 from turnwise.errors import ModelError
 from turnwise.kernels.wrapped import Model
+from turnwise.policies.checkpointing import checkpointed
 from turnwise.policies.config import PolicyConfig
 from turnwise.policies.folders import quiet, replaced_folder
 from turnwise.policies.merging import Merged, merge_in_place, read_merged, write_merged
+from turnwise.policies.resolve import resolve_context
 from turnwise.policies.sources import ADAPTER_FILE
 from turnwise.render import Renderer
 
@@ -71,7 +72,12 @@ class Policy:
         self.renderer = renderer
         self.config = config
         self.merged = merged
-        self.context = self._longest()
+        self.context = resolve_context(
+            config.context,
+            self.base.config.get_text_config(),
+            int(tokenizer.model_max_length),
+            model=config.model,
+        )
         self._frozen_digests: dict[str, tuple[int, int, bytes]] = {}
 
     def __repr__(self) -> str:
@@ -99,12 +105,6 @@ class Policy:
         inner = self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
         assert isinstance(inner, PreTrainedModel)
         return inner
-
-    def _longest(self) -> int:
-        sizes = self.base.config.get_text_config().to_dict()
-        if "max_position_embeddings" in sizes:
-            return int(sizes["max_position_embeddings"])
-        return int(self.tokenizer.model_max_length)
 
     @property
     def has_adapter(self) -> bool:
@@ -213,15 +213,12 @@ class Policy:
         part: eval mode with gradients. Gradient checkpointing acts inside the block in both cases
         and nowhere else, as it would switch off the cache that sampling needs.
         """
-        self.model.train(enabled)
-        if self.config.gradient_checkpointing:
-            for module in self.model.modules():
-                if isinstance(module, GradientCheckpointingLayer):
-                    module.training = True  # this layer's switch only: its children keep theirs
-        try:
+        with ExitStack() as undo:
+            undo.callback(self.model.eval)
+            self.model.train(enabled)  # in training mode transformers' own checkpointing acts
+            if self.config.gradient_checkpointing and not enabled:
+                undo.enter_context(checkpointed(self.model))
             yield
-        finally:
-            self.model.eval()
 
     def _tensor_digest(self, name: str, tensor: torch.Tensor) -> bytes:
         """Return the hash of one tensor's name, type, shape and bytes."""

@@ -1,6 +1,6 @@
-"""The choice of device, precision and attention implementation: what "auto" means, and refusals.
+"""The choice of device, precision, attention and context: what "auto" means, and refusals.
 
-Owns three tables as pure functions. Loads nothing.
+Owns four tables as pure functions. Loads nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from turnwise.errors import ModelError
+from turnwise.kernels import longest_sequence
 
 SMALL = 50_000_000
 """Below this many parameters "auto" precision is float32 on every device."""
@@ -73,5 +74,27 @@ def resolve_attention(asked: str, sizes: Mapping[str, Any], *, has_sdpa: bool, m
         reason = "soft-caps its attention logits" if softcap else "has no SDPA attention"
         raise ModelError(
             f"attention = 'sdpa' is wrong for {model!r}, which {reason}: use 'auto' or 'eager'"
+        )
+    return asked
+
+
+def resolve_context(asked: int | None, config: Any, tokenizer_limit: int, *, model: str) -> int:
+    """Return the longest sequence of prompt and completion, given the text model's config.
+
+    Dynamic NTK stretches a model's positions by its `factor`, if a longer context is asked for.
+
+    Raises:
+        ModelError: if `asked` is more than the model has positions for.
+    """
+    own = longest_sequence(config)
+    if asked is None:
+        return tokenizer_limit if own is None else own
+    rotary = config.to_dict().get("rope_parameters") or {}
+    dynamic = "dynamic" in str(rotary.get("rope_type"))
+    limit = own if own is None or not dynamic else int(own * float(rotary.get("factor") or 1))
+    if limit is not None and asked > limit:
+        raise ModelError(
+            f"context = {asked}, but {model!r} has positions for {limit} tokens: set context to "
+            f"{limit} or less"
         )
     return asked

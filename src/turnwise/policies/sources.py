@@ -5,12 +5,18 @@ Owns the sentences that refuse a source. Loads nothing.
 
 from __future__ import annotations
 
+import difflib
+import ssl
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 from turnwise.errors import ModelError
-from turnwise.policies.nano import PRESETS
+from turnwise.policies.presets import PRESETS
 
 ADAPTER_FILE = "adapter_config.json"
+PATIENCE = 5.0
+"""Seconds within which the hub must answer."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model", "vocab.txt")
 
 
@@ -24,10 +30,49 @@ def existing_source(model: str) -> str:
     if looks_local or model.count("/") > 1:
         presets = ", ".join(PRESETS)
         raise ModelError(
-            f"model {model!r} is no directory: expected a Hugging Face model directory, a hub name "
+            f"model {model!r} is no directory: {_beside(path)}expected a Hugging Face model "
+            "directory, a hub name "
             f"such as 'Qwen/Qwen3-0.6B', or one of {presets}; correct the path or the name"
         )
+    _check_reachable(model)
     return model
+
+
+def _check_reachable(model: str) -> None:
+    """Refuse a hub name at once if it is not in the cache and the hub does not answer.
+
+    The hub's own client tries again for most of a minute. Proxies of the environment are used.
+    """
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    files = ("config.json", ADAPTER_FILE)
+    try:
+        cached = any(isinstance(try_to_load_from_cache(model, file), str) for file in files)
+    except ValueError as error:  # no name that the hub could have
+        raise cannot_load("model", model, error) from error
+    if cached:
+        return
+    if constants.HF_HUB_OFFLINE:
+        raise cannot_load("model", model, OSError("it is not in the cache, and the hub is off."))
+    asked = urllib.request.Request(constants.ENDPOINT, method="HEAD")
+    try:
+        urllib.request.urlopen(asked, timeout=PATIENCE).close()
+    except urllib.error.HTTPError:
+        return  # it answers
+    except OSError as error:
+        if isinstance(error, urllib.error.URLError) and isinstance(error.reason, ssl.SSLError):
+            return  # the hub's client may know other certificates
+        reason = f"it is not in the cache, and {constants.ENDPOINT} cannot be reached."
+        raise cannot_load("model", model, OSError(reason)) from error
+
+
+def _beside(path: Path) -> str:
+    """Return the nearest directory beside a path that is none, as a question."""
+    if not path.parent.is_dir():
+        return ""
+    folders = [each.name for each in path.parent.iterdir() if each.is_dir()]
+    near = difflib.get_close_matches(path.name, folders, n=1, cutoff=0.6)
+    return f"did you mean '{path.parent / near[0]}'? Otherwise " if near else ""
 
 
 def _check_directory(path: Path) -> None:
