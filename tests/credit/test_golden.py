@@ -10,7 +10,16 @@ GOLDEN = {
     "reinforce": ({}, A, B),
     "reinforce++": ({}, [0.935414, *[-0.935414] * 3], [0.935414, 0.935414, -0.935414, 0.935414]),
     "rloo": ({}, [1, -1 / 3, -1 / 3, -1 / 3], [1 / 3, 1 / 3, -1, 1 / 3]),
-    "grpo batch": ({}, [1.403122, *[-0.467707] * 3], [0.467707, 0.467707, -1.403122, 0.467707]),
+    "grpo batch_returns": (
+        {},
+        [1.403122, *[-0.467707] * 3],
+        [0.467707, 0.467707, -1.403122, 0.467707],
+    ),
+    "grpo batch_advantages": (  # 3/4, -1/4 x 3, 1/4 x 3, -3/4: variance 24/16 / 7 = 3/14
+        {"std": "batch_advantages"},
+        [1.620185, *[-0.540062] * 3],
+        [0.540062, 0.540062, -1.620185, 0.540062],
+    ),
     "grpo group": ({"std": "group"}, [1.5, -0.5, -0.5, -0.5], [0.5, 0.5, -1.5, 0.5]),
     "grpo none": ({"std": "none"}, [0.75, -0.25, -0.25, -0.25], [0.25, 0.25, -0.75, 0.25]),
     "dr_grpo": ({}, [0.75, -0.25, -0.25, -0.25], [0.25, 0.25, -0.75, 0.25]),
@@ -73,7 +82,8 @@ GIGPO = {  # own_episode, std -> the five turns' advantages; see the returns-to-
     ("exclude", "none"): [0.75, 1.0, 1.5, -1.125, -1.0],
     ("include", "none"): [1 / 3, 0.75, 13 / 12, -11 / 12, -0.75],
     ("exclude", "group"): [1.187491, 2.121320, 2.628645, -1.908068, -2.121320],
-    ("exclude", "batch"): [1.304721, 1.902336, 3.097564, -2.201143, -1.902336],
+    ("exclude", "batch_returns"): [1.304721, 1.902336, 3.097564, -2.201143, -1.902336],
+    ("exclude", "batch_advantages"): [1.072255, 1.437404, 2.167700, -1.619978, -1.437404],
 }
 
 
@@ -81,7 +91,8 @@ GIGPO = {  # own_episode, std -> the five turns' advantages; see the returns-to-
 def test_gigpo_equals_numbers_by_hand(own, std, episode):
     """gamma 1/2: returns-to-go 1/4, 1/2, 1 and 0, 0; s0 holds 1/4, 1, 0; s1 holds 1/2, 0.
 
-    Squared std: episodes 1/2; s0 13/48, s1 1/8; the batch of turns 7/40.
+    Squared std: episodes 1/2; s0 13/48, s1 1/8; the batch of turns 7/40. The
+    advantages' own: episodes 1/2; turns, of 1/4, 1/2, 1, -5/8, -1/2, 15/32.
     """
     episodes = [
         episode([0.0, 0.0, 1.0], sample=0, states=["s0", "s1", "s0"]),
@@ -144,3 +155,33 @@ def test_a_reply_without_the_span_that_carries_the_return_answers_with_all_its_t
         {"think": 0.0, "answer": 1.0},
         {"": -1.0},
     ]
+
+
+def test_batch_returns_and_batch_advantages_differ_where_groups_differ(one_turn_groups):
+    """Two groups far apart: the std of returns is of the groups' distance, 2^0.5 x 5 and more."""
+    far = one_turn_groups([11.0, 9.0], [1.0, -1.0])  # returns: variance 104/3; advantages: 4/3
+    by_returns = values(assign_advantages(far, config("grpo", std="batch_returns")))
+    by_advantages = values(assign_advantages(far, config("grpo", std="batch_advantages")))
+    assert by_returns[0, 0, 0] == pytest.approx((104 / 3) ** -0.5)
+    assert by_advantages[0, 0, 0] == pytest.approx((4 / 3) ** -0.5)
+    assert by_advantages[1, 1, 0] == pytest.approx(-((4 / 3) ** -0.5))
+
+
+def test_batch_advantages_leave_out_the_groups_that_a_filter_drops(one_turn_groups):
+    """ScaleRL's batch holds no prompt of zero variance: 1/2, -1/2 alone, not with two 0s."""
+    episodes = one_turn_groups([1.0, 0.0], [1.0, 1.0])
+    options = {"std": "batch_advantages"}
+    whole = values(assign_advantages(episodes, config("grpo", **options)))
+    kept = values(assign_advantages(episodes, config("grpo", **options, filter_zero_variance=True)))
+    assert whole[0, 0, 0] == pytest.approx(0.5 / (0.5 / 3) ** 0.5)
+    assert kept[0, 0, 0] == pytest.approx(0.5 / 0.5**0.5)
+    assert kept[1, 0, 0] == whole[1, 0, 0] == 0
+
+
+def test_batch_advantages_have_the_floor_too(one_turn_groups):
+    close = one_turn_groups([1.0, 1.0 - 1e-6])
+    got = values(assign_advantages(close, config("grpo", std="batch_advantages")))
+    assert got[0, 0, 0] == pytest.approx(5e-7 / 1e-4, rel=1e-6)
+    nothing = one_turn_groups([1.0, 1.0])
+    options = {"std": "batch_advantages", "filter_zero_variance": True}
+    assert set(values(assign_advantages(nothing, config("grpo", **options))).values()) == {0.0}

@@ -130,6 +130,18 @@ def test_equal_returns_have_exactly_no_advantage_whatever_the_rounding(episode):
     assert credit.groups[0].zero_variance
 
 
+@pytest.mark.parametrize("std", ["none", "group", "batch_returns", "batch_advantages"])
+def test_equal_returns_to_go_of_a_state_have_exactly_no_advantage(std, episode):
+    """The same in gigpo's turn part: sums that differ by rounding are equal."""
+    episodes = [
+        episode([0.1, 0.2], states=["s", "t"]),
+        episode([0.3], sample=1, states=["s"]),
+        episode([0.2, 0.1], sample=2, states=["s", "u"]),
+    ]
+    config = CreditConfig(scheme="gigpo", rewards=REWARDS, gamma=1.0, std=std)
+    assert not assign_advantages(episodes, config).has_signal
+
+
 def test_zero_variance_filter_zeroes_all_advantages_of_the_group(episode):
     """Without the filter gigpo's turn part and a segment's own component still speak."""
     spans = [["think", "answer"]]

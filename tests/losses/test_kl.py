@@ -1,13 +1,11 @@
 """What the KL estimators' gradients are, by enumeration over a small vocabulary (MATH 4)."""
 
-import itertools
-
 import pytest
 import torch
 from pydantic import ValidationError
 
 from turnwise.losses import LossConfig, total_loss
-from turnwise.losses.parts import k1_to_go, k2, k3
+from turnwise.losses.parts import k2, k3
 
 REFERENCE = torch.tensor([0.2, -0.4, 1.0]).double().log_softmax(0)
 OLD = torch.tensor([0.5, 0.9, -0.1]).double().log_softmax(0)
@@ -78,42 +76,13 @@ def test_k1_as_a_loss_has_no_gradient_and_is_refused():
         LossConfig(kl="loss_k1", kl_weight=0.1)
 
 
-def test_k1_off_the_reward_has_the_gradient_of_the_kl_of_whole_completions(make_inputs):
-    """Completions of two tokens out of two, the second one's odds depending on the first."""
-    first = torch.tensor([0.3, -0.2]).double().requires_grad_(True)
-    second = torch.tensor([[0.5, 0.1], [-1.0, 0.4]]).double().requires_grad_(True)
-    reference = (
-        torch.tensor([0.0, 0.7]).double().log_softmax(0),
-        torch.tensor([[1.0, 0.0], [0.2, 0.2]]).double().log_softmax(1),
-    )
-    policy = (first.log_softmax(0), second.log_softmax(1))
-
-    def joint(tables):
-        return (tables[0][:, None] + tables[1]).flatten()
-
-    expected = torch.autograd.grad(
-        kl(joint(policy), joint(reference)), (first, second), retain_graph=True
-    )
-    pairs = list(itertools.product(range(2), range(2)))
-
-    def tokens(tables):
-        return torch.stack([x for a, b in pairs for x in (tables[0][a], tables[1][a, b])])
-
-    inputs = make_inputs(
-        [1.0] * 8,
-        [0.0] * 8,
-        logprobs=tokens(policy),
-        ref_logprobs=tokens(reference),
-        rl_weight=joint(policy).detach().exp().repeat_interleave(2),
-        turn=[0, 0, 1, 1, 2, 2, 3, 3],
-    )
-    loss = total_loss(inputs, LossConfig(kl="reward_k1", kl_weight=0.7)).loss
-    for got, want in zip(torch.autograd.grad(loss, (first, second)), expected, strict=True):
-        assert torch.allclose(got, 0.7 * want, atol=1e-12)
-
-
-def test_k1_to_go_keeps_turns_apart_whatever_their_order():
-    values = torch.tensor([1.0, 10.0, 2.0, 20.0, 99.0])
-    turn = torch.tensor([1, 0, 1, 0, -1])
-    got = k1_to_go(values, torch.zeros(5), turn, turn >= 0)
-    assert got.tolist() == [3.0, 30.0, 2.0, 20.0, 0.0]
+def test_k1_in_the_reward_is_no_part_of_the_loss(make_inputs):
+    """It is in the advantages already (`credit`), whatever reference the loss is shown."""
+    logits, logprobs = current()
+    inputs = make_inputs([1.0] * 3, [1.0, -2.0, 0.5], logprobs=logprobs, ref_logprobs=REFERENCE)
+    without = gradient(total_loss(inputs, LossConfig()).loss, logits)
+    logits, logprobs = current()
+    inputs = make_inputs([1.0] * 3, [1.0, -2.0, 0.5], logprobs=logprobs)
+    got = total_loss(inputs, LossConfig(kl="reward_k1", kl_weight=0.7))
+    assert torch.equal(gradient(got.loss, logits), without)
+    assert got.metrics["loss/kl"] == 0

@@ -58,7 +58,7 @@ def test_the_loss_is_the_sum_of_its_parts(make_inputs):
     assert m["loss/total"] == output.loss.item() == pytest.approx(sum(m[name] for name in parts))
 
 
-@pytest.mark.parametrize("kl", ["loss_k2", "loss_k3", "reward_k1"])
+@pytest.mark.parametrize("kl", ["loss_k2", "loss_k3"])
 def test_a_missing_reference_is_an_error(kl, make_inputs):
     with pytest.raises(TrainingError, match="needs the reference's log-probabilities"):
         total_loss(make_inputs([1.0], [1.0]), LossConfig(kl=kl, kl_weight=0.1))
@@ -124,7 +124,6 @@ OPTIONS = [
     {"kind": "clipped", "dual_clip": 3.0},
     {"kind": "gspo", "clip_low": 0.2, "clip_high": 0.28},
     {"kind": "clipped", "tis_cap": 1.05, "entropy_weight": 0.3},
-    {"kind": "clipped", "kl": "reward_k1", "kl_weight": 0.2},
 ]
 
 

@@ -3,7 +3,7 @@
 from turnwise.credit.assign import Credit, assign_advantages
 from turnwise.credit.config import CreditConfig, check_components, fill_rewards
 from turnwise.credit.groups import Group, GroupKey, Unit, Visit, group
-from turnwise.credit.returns import episode_return, mix_rewards, returns_to_go
+from turnwise.credit.returns import Penalties, episode_return, mix_rewards, returns_to_go
 from turnwise.credit.schemes import SCHEMES, Scheme
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "CreditConfig",
     "Group",
     "GroupKey",
+    "Penalties",
     "Scheme",
     "Unit",
     "Visit",

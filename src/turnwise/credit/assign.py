@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from turnwise.credit.compare import compare, compare_states, spread, standardise
+from turnwise.credit.compare import Scaling, compare, compare_states, spread, standardise
 from turnwise.credit.config import RETURN, WHOLE, CreditConfig
 from turnwise.credit.groups import Group
 from turnwise.credit.metrics import credit_metrics
-from turnwise.credit.schemes import SCHEMES, Std
+from turnwise.credit.returns import Penalties
+from turnwise.credit.schemes import SCHEMES
 from turnwise.credit.units import (
     component_units,
     episode_units,
@@ -23,7 +24,7 @@ from turnwise.credit.units import (
     trajectories,
     without_infrastructure_failures,
 )
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, TrainingError
 from turnwise.types import Episode, Trajectory, Turn, TurnId
 
 T = TypeVar("T")
@@ -53,16 +54,23 @@ class Credit:
         return any(value != 0 for spans in self.advantages.values() for value in spans.values())
 
 
-def assign_advantages(episodes: Sequence[Episode], config: CreditConfig) -> Credit:
+def assign_advantages(
+    episodes: Sequence[Episode], config: CreditConfig, *, penalties: Penalties | None = None
+) -> Credit:
     """Compare what answered the same question and return every turn's advantage.
 
     Args:
         episodes: all episodes of one batch, in any order, those solved early included.
         config: scheme, rewards, scaling and segments.
+        penalties: what is taken off each turn's reward before anything is summed or compared: turn
+            -> span -> amount, the span `""` being the whole turn. A turn's own reward, the return
+            of its episode and so the advantages of earlier turns fall by it. A span that answers
+            for a component of its own is charged for its own tokens there.
 
     Raises:
         ConfigError: if `config.rewards` is empty.
-        TrainingError: if an invariant of groups is broken (see `credit.groups`).
+        TrainingError: if an invariant of groups is broken (see `credit.groups`), or `penalties`
+            lacks a turn.
     """
     if not config.rewards:
         raise ConfigError(
@@ -71,9 +79,14 @@ def assign_advantages(episodes: Sequence[Episode], config: CreditConfig) -> Cred
         )
     kept = without_infrastructure_failures(episodes)
     played = trajectories(kept)
-    groups, values = _return_advantages(played, config)
+    if penalties is not None:
+        _check_complete(played, penalties)
+    groups, values = _return_advantages(played, config, penalties)
     own = {
-        name: standardise(component_units(played, name), _given(config.std_floor))
+        name: standardise(
+            component_units(played, name, config.spans_of(name), penalties),
+            _given(config.std_floor),
+        )
         for name in config.segment_components
     }
     if config.filter_zero_variance:
@@ -86,27 +99,40 @@ def assign_advantages(episodes: Sequence[Episode], config: CreditConfig) -> Cred
     return Credit(
         advantages=advantages,
         groups=groups,
-        metrics=credit_metrics(groups, values, excluded=len(episodes) - len(kept)),
+        metrics=credit_metrics(
+            groups, values, excluded=len(episodes) - len(kept), penalties=penalties
+        ),
         counted=_counted(advantages, config),
     )
 
 
+def _check_complete(played: Sequence[Trajectory], penalties: Penalties) -> None:
+    """Raise unless every turn has a penalty: an absent one would count as 0."""
+    for turn in (turn for trajectory in played for turn in trajectory.turns):
+        if turn.id not in penalties:
+            raise TrainingError(f"turn {turn.id} has no penalty, but others have")
+
+
 def _return_advantages(
-    played: Sequence[Trajectory], config: CreditConfig
+    played: Sequence[Trajectory], config: CreditConfig, penalties: Penalties | None
 ) -> tuple[tuple[Group, ...], dict[TurnId, float]]:
     """Return the episode-level groups and each turn's advantage for the return."""
     scheme = SCHEMES[config.scheme]
-    std: Std = _given(config.std)
-    floor = 0.0 if std == "none" else _given(config.std_floor)
-    units = episode_units(played, config.rewards)
-    groups = compare(units, scheme, std, floor)
+    scaling = Scaling(
+        std=_given(config.std),
+        floor=0.0 if config.std == "none" else _given(config.std_floor),
+        mixed_only=config.filter_zero_variance,
+    )
+    units = episode_units(played, config.rewards, penalties)
+    groups = compare(units, scheme, scaling)
     values = spread(groups)
     if scheme.compares_states:
+        silent = [group for group in groups if scaling.mixed_only and group.zero_variance]
         states = compare_states(
-            state_units(played, config.rewards, _given(config.gamma)),
+            state_units(played, config.rewards, _given(config.gamma), penalties),
             own_episode=_given(config.own_episode),
-            std=std,
-            floor=floor,
+            scaling=scaling,
+            untrained=set(spread(silent)),
         )
         weight = _given(config.weight)
         values = {turn: value + weight * states[turn] for turn, value in values.items()}

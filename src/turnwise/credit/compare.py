@@ -6,7 +6,8 @@ Knows nothing of episodes or spans. Output goes to `credit.assign`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +18,19 @@ from turnwise.credit.schemes import Scheme, Std, batch_key, state_key
 from turnwise.types import TurnId
 
 EQUAL = 1e-9  # returns that differ by less are one return: sums of rewards carry rounding
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scaling:
+    """What advantages are divided by: `std`, but at least `floor`.
+
+    With `mixed_only`, groups of equal returns do not count in the std of the batch's advantages:
+    their advantages, all 0, are not trained on.
+    """
+
+    std: Std
+    floor: float
+    mixed_only: bool = False
 
 
 def sample_std(values: Floats) -> float:
@@ -34,20 +48,34 @@ def all_equal(values: Floats) -> bool:
     return bool(np.ptp(values) <= EQUAL)
 
 
-def compare(units: Sequence[Unit], scheme: Scheme, std: Std, floor: float) -> tuple[Group, ...]:
+def compare(units: Sequence[Unit], scheme: Scheme, scaling: Scaling) -> tuple[Group, ...]:
     """Group whole episodes and give each its advantage.
 
     Args:
         units: one per episode and role.
         scheme: key and estimator.
-        std: what to divide by: the group's std, that of the role's whole batch, or nothing.
-        floor: lower bound of that std.
+        scaling: what to divide by.
     """
     batch = {key.role: values_of(found) for key, found in group_units(units, batch_key).items()}
-    return tuple(
-        _compare_group(key, found, scheme, _scale(std, values_of(found), batch[key.role], floor))
+    groups = tuple(
+        _compare_group(key, found, scheme, _scale(scaling, values_of(found), batch[key.role]))
         for key, found in group_units(units, scheme.key).items()
     )
+    return _scaled(groups, scaling) if scaling.std == "batch_advantages" else groups
+
+
+def _scaled(groups: Sequence[Group], scaling: Scaling) -> tuple[Group, ...]:
+    """Divide the groups' advantages by the std of all advantages of their role."""
+    found: dict[str, list[float]] = {}
+    for group in groups:
+        if not (scaling.mixed_only and group.zero_variance):
+            found.setdefault(group.key.role, []).extend(group.advantages)
+    scales = {role: _floored(np.array(values), scaling) for role, values in found.items()}
+    out: list[Group] = []
+    for group in groups:
+        scale = scales.get(group.key.role, 1.0)  # none where all of the role's advantages are 0
+        out.append(replace(group, advantages=tuple(a / scale for a in group.advantages)))
+    return tuple(out)
 
 
 def _compare_group(key: GroupKey, units: tuple[Unit, ...], scheme: Scheme, scale: float) -> Group:
@@ -55,7 +83,7 @@ def _compare_group(key: GroupKey, units: tuple[Unit, ...], scheme: Scheme, scale
     equal = all_equal(returns)
     # Rounding must not leave 1e-17 / floor where the formula says 0.
     nothing = equal and scheme.has_baseline
-    advantages = np.zeros(len(units)) if nothing else scheme.advantages(returns, scale)
+    advantages = np.zeros(len(units)) if nothing else scheme.advantages(returns) / scale
     return Group(
         key=key,
         units=units,
@@ -68,14 +96,19 @@ def _compare_group(key: GroupKey, units: tuple[Unit, ...], scheme: Scheme, scale
 
 
 def compare_states(
-    units: Sequence[Unit], *, own_episode: str, std: Std, floor: float
+    units: Sequence[Unit],
+    *,
+    own_episode: str,
+    scaling: Scaling,
+    untrained: Collection[TurnId] = (),
 ) -> dict[TurnId, float]:
     """Return GiGPO's turn-level advantages (Feng et al. 2025, arXiv 2505.10978), not yet weighted.
 
     `(G - mean of G over the visits of the same state) / scale`, within one visit of one task. With
     `own_episode = "exclude"` the mean runs over the other episodes' visits only, so that a turn's
     baseline does not depend on its own action; as published, `"include"`, it runs over all. A turn
-    with nothing to compare with has 0.
+    with nothing to compare with has 0. The advantages of `untrained` turns do not count in the std
+    of the batch's advantages.
     """
     batch = {key.role: values_of(found) for key, found in group_units(units, batch_key).items()}
     out: dict[TurnId, float] = {}
@@ -84,11 +117,18 @@ def compare_states(
         if all_equal(values):
             out |= dict.fromkeys((unit.id for unit in found), 0.0)
             continue
-        scale = _scale(std, values, batch[key.role], floor)
+        scale = _scale(scaling, values, batch[key.role])
         means = _means(values, [unit.episode for unit in found], own_episode)
         for unit, mean in zip(found, means, strict=True):
             out[unit.id] = 0.0 if mean is None else (unit.value - mean) / scale
-    return out
+    if scaling.std != "batch_advantages":
+        return out
+    roles: dict[str, list[float]] = {role: [] for role in batch}
+    for turn, value in out.items():
+        if turn not in untrained:
+            roles[turn.role].append(value)
+    scales = {role: _floored(np.array(values), scaling) for role, values in roles.items()}
+    return {turn: value / scales[turn.role] for turn, value in out.items()}
 
 
 def standardise(units: Sequence[Unit], floor: float) -> dict[TurnId, float]:
@@ -129,8 +169,13 @@ def _means(values: Floats, episodes: Sequence[Hashable], own_episode: str) -> li
     return [means[number] for number in owner]
 
 
-def _scale(std: Std, group: Floats, batch: Floats, floor: float) -> float:
-    """Return what to divide by; 1.0 for none."""
-    if std == "none":
+def _scale(scaling: Scaling, group: Floats, batch: Floats) -> float:
+    """Return what a group's advantages are divided by at once; 1.0 for nothing, or for later."""
+    if scaling.std in ("none", "batch_advantages"):
         return 1.0
-    return max(sample_std(group if std == "group" else batch), floor)
+    return _floored(group if scaling.std == "group" else batch, scaling)
+
+
+def _floored(values: Floats, scaling: Scaling) -> float:
+    """Return the standard deviation of `values`, at least the floor."""
+    return max(sample_std(values), scaling.floor)

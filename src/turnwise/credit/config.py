@@ -22,12 +22,12 @@ SCHEME_OPTIONS = ("std", "std_floor", "gamma", "weight", "own_episode")
 
 
 class CreditConfig(Settings):
-    """How episodes become advantages (MATH 2).
+    """How episodes become advantages.
 
     Example:
         >>> config = CreditConfig(scheme="grpo", rewards={"goal": 1.0})
         >>> config.std, config.std_floor
-        ('batch', 0.0001)
+        ('batch_returns', 0.0001)
     """
 
     scheme: str = "grpo"
@@ -35,7 +35,11 @@ class CreditConfig(Settings):
     rewards: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
     """Weight of each reward component in the return; the others do not count."""
     std: Std | None = None
-    """What advantages are divided by (ddof = 1); None is the scheme's default."""
+    """The standard deviation that advantages are divided by (ddof = 1), of one role: `group`, of
+    the group's returns (GRPO); `batch_returns`, of all returns of the batch, so that differences
+    between groups count (Lite PPO, arXiv:2508.08221; REINFORCE++); `batch_advantages`, of all
+    advantages of the batch, which are centred by group first (ScaleRL, arXiv:2510.13786;
+    REINFORCE++ with baseline); or `none`. None is the scheme's default."""
     std_floor: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Lower bound of every standard deviation divided by; None is 1e-4 where there is one."""
     gamma: float | None = Field(default=None, ge=0, le=1)
@@ -117,6 +121,10 @@ class CreditConfig(Settings):
     def segment_components(self) -> tuple[str, ...]:
         """The reward components that some segment answers for by itself, sorted."""
         return tuple(sorted({name for name in self.segments.values() if name != RETURN}))
+
+    def spans_of(self, component: str) -> tuple[str, ...]:
+        """Return the segments that answer for a reward component by themselves, sorted."""
+        return tuple(sorted(span for span, name in self.segments.items() if name == component))
 
 
 def fill_rewards(config: CreditConfig, components: Collection[str]) -> CreditConfig:

@@ -11,11 +11,16 @@ import numpy as np
 
 from turnwise.credit.compare import sample_std
 from turnwise.credit.groups import Group
+from turnwise.credit.returns import WHOLE_TURN, Penalties
 from turnwise.types import TurnId
 
 
 def credit_metrics(
-    groups: Sequence[Group], advantages: Mapping[TurnId, float], *, excluded: int
+    groups: Sequence[Group],
+    advantages: Mapping[TurnId, float],
+    *,
+    excluded: int,
+    penalties: Penalties | None = None,
 ) -> dict[str, float]:
     """Return the metrics of one batch.
 
@@ -23,13 +28,16 @@ def credit_metrics(
         groups: the episode-level groups.
         advantages: each turn's advantage for the return.
         excluded: episodes left out for an infrastructure failure.
+        penalties: what was taken off the turns' rewards. Returns are those compared, less the
+            penalties; `credit/penalty_mean` is the mean of what an episode paid.
     """
     returns = np.array([value for group in groups for value in group.returns])
     count = max(len(groups), 1)
     singletons = sum(group.singleton for group in groups)
     flat = sum(group.zero_variance for group in groups)
     spreads = [group.std for group in groups if not group.singleton]
-    return {
+    paid = {} if penalties is None else {"credit/penalty_mean": _mean(_paid(groups, penalties))}
+    return paid | {
         "credit/return_mean": _mean(returns),
         "credit/return_std": sample_std(returns),
         "credit/group_std_mean": _mean(spreads),
@@ -42,6 +50,12 @@ def credit_metrics(
         "credit/advantage_abs_mean": _mean(np.abs(list(advantages.values()))),
         "credit/turns_without_signal": float(sum(value == 0 for value in advantages.values())),
     }
+
+
+def _paid(groups: Sequence[Group], penalties: Penalties) -> list[float]:
+    """Return what each unit's turns paid together."""
+    units = (unit for group in groups for unit in group.units)
+    return [sum(penalties[turn][WHOLE_TURN] for turn in unit.turns) for unit in units]
 
 
 def _mean(values: Sequence[float] | np.ndarray) -> float:

@@ -1,7 +1,8 @@
 """Rewards become returns: components are mixed by weights and summed over a role's turns.
 
-Owns `mix_rewards` and the two returns. A reward is what one turn got, a return what an episode got;
-neither is ever overwritten. Knows nothing of groups. Output goes to `credit.units`.
+Owns `mix_rewards`, the two returns and `Penalties`, which are taken off the rewards. A reward is
+what one turn got, a return what an episode got; neither is ever overwritten. Knows nothing of
+groups. Output goes to `credit.units`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from turnwise.types import Trajectory
+from turnwise.types import Trajectory, TurnId
 
 Floats = NDArray[np.float64]
+Penalties = Mapping[TurnId, Mapping[str, float]]
+"""What is taken off each turn's reward: turn -> span name -> amount; the span `""` is the turn."""
+WHOLE_TURN = ""
 
 
 def mix_rewards(rewards: Mapping[str, float], weights: Mapping[str, float]) -> float:
@@ -28,14 +32,22 @@ def mix_rewards(rewards: Mapping[str, float], weights: Mapping[str, float]) -> f
     return float(sum(weight * rewards.get(name, 0.0) for name, weight in weights.items()))
 
 
-def turn_rewards(trajectory: Trajectory, weights: Mapping[str, float]) -> Floats:
-    """Return the mixed reward of each turn of one role, [turns]."""
-    return np.array([mix_rewards(turn.rewards, weights) for turn in trajectory.turns], dtype=float)
+def turn_rewards(
+    trajectory: Trajectory, weights: Mapping[str, float], penalties: Penalties | None = None
+) -> Floats:
+    """Return the mixed reward of each turn of one role, less its penalty, [turns]."""
+    mixed = [mix_rewards(turn.rewards, weights) for turn in trajectory.turns]
+    if penalties is None:
+        return np.array(mixed, dtype=float)
+    taken = [penalties[turn.id][WHOLE_TURN] for turn in trajectory.turns]
+    return np.array(mixed, dtype=float) - np.array(taken, dtype=float)
 
 
-def episode_return(trajectory: Trajectory, weights: Mapping[str, float]) -> float:
-    """Return R, the undiscounted sum of one role's mixed rewards (MATH 2)."""
-    return float(turn_rewards(trajectory, weights).sum())
+def episode_return(
+    trajectory: Trajectory, weights: Mapping[str, float], penalties: Penalties | None = None
+) -> float:
+    """Return R, the undiscounted sum of one role's mixed rewards less penalties (MATH 2)."""
+    return float(turn_rewards(trajectory, weights, penalties).sum())
 
 
 def returns_to_go(rewards: Sequence[float] | Floats, gamma: float) -> Floats:

@@ -13,7 +13,9 @@ from turnwise.credit import estimators
 from turnwise.credit.groups import GroupKey, KeyFunction, Unit, Visit
 from turnwise.credit.returns import Floats
 
-Std = Literal["group", "batch", "none"]
+Std = Literal["group", "batch_returns", "batch_advantages", "none"]
+"""What an advantage is divided by: the std of its group's returns; that of all returns of its role
+in the batch, before any baseline; that of all its role's advantages in the batch; or nothing."""
 
 
 def batch_key(unit: Unit) -> GroupKey:
@@ -41,7 +43,7 @@ class Scheme:
     """
 
     key: KeyFunction
-    advantages: Callable[[Floats, float], Floats]
+    advantages: Callable[[Floats], Floats]
     std: tuple[Std, ...] = ("none",)
     has_baseline: bool = True
     compares_states: bool = False
@@ -55,17 +57,21 @@ class Scheme:
 
 SCHEMES: dict[str, Scheme] = {
     "reinforce": Scheme(key=batch_key, advantages=estimators.reinforce, has_baseline=False),
-    "reinforce++": Scheme(key=batch_key, advantages=estimators.mean_centred, std=("batch",)),
+    "reinforce++": Scheme(
+        key=batch_key, advantages=estimators.mean_centred, std=("batch_returns",)
+    ),
     "rloo": Scheme(key=visit_key, advantages=estimators.rloo),
     "grpo": Scheme(
-        key=visit_key, advantages=estimators.mean_centred, std=("batch", "group", "none")
+        key=visit_key,
+        advantages=estimators.mean_centred,
+        std=("batch_returns", "batch_advantages", "group", "none"),
     ),
     "dr_grpo": Scheme(key=visit_key, advantages=estimators.mean_centred),
     "maxrl": Scheme(key=visit_key, advantages=estimators.maxrl),
     "gigpo": Scheme(
         key=visit_key,
         advantages=estimators.mean_centred,
-        std=("none", "group", "batch"),
+        std=("none", "group", "batch_returns", "batch_advantages"),
         compares_states=True,
         options={"gamma": 0.95, "weight": 1.0, "own_episode": "exclude"},
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from turnwise.credit.groups import Unit
-from turnwise.credit.returns import episode_return, returns_to_go, turn_rewards
+from turnwise.credit.returns import Penalties, episode_return, returns_to_go, turn_rewards
 from turnwise.errors import TrainingError
 from turnwise.types import Episode, Trajectory, Turn
 
@@ -46,21 +46,28 @@ def trajectories(episodes: Iterable[Episode]) -> list[Trajectory]:
     return found
 
 
-def episode_units(played: Sequence[Trajectory], weights: Mapping[str, float]) -> list[Unit]:
+def episode_units(
+    played: Sequence[Trajectory],
+    weights: Mapping[str, float],
+    penalties: Penalties | None = None,
+) -> list[Unit]:
     """Return one unit per trajectory, whose value is the episode's return R."""
     return [
         Unit(
             turns=tuple(turn.id for turn in trajectory.turns),
             policy=trajectory.turns[0].policy,
             first_prompt=trajectory.turns[0].prompt_ids,
-            value=episode_return(trajectory, weights),
+            value=episode_return(trajectory, weights, penalties),
         )
         for trajectory in played
     ]
 
 
 def state_units(
-    played: Sequence[Trajectory], weights: Mapping[str, float], gamma: float
+    played: Sequence[Trajectory],
+    weights: Mapping[str, float],
+    gamma: float,
+    penalties: Penalties | None = None,
 ) -> list[Unit]:
     """Return one unit per turn, whose value is the discounted return-to-go, with its state's key.
 
@@ -69,7 +76,7 @@ def state_units(
     """
     units: list[Unit] = []
     for trajectory in played:
-        values = returns_to_go(turn_rewards(trajectory, weights), gamma)
+        values = returns_to_go(turn_rewards(trajectory, weights, penalties), gamma)
         for turn, value in zip(trajectory.turns, values, strict=True):
             if turn.state_key is None:
                 raise TrainingError(
@@ -80,13 +87,28 @@ def state_units(
     return units
 
 
-def component_units(played: Sequence[Trajectory], component: str) -> list[Unit]:
-    """Return one unit per turn, whose value is one reward component of that turn (absent: 0)."""
+def component_units(
+    played: Sequence[Trajectory],
+    component: str,
+    spans: Sequence[str] = (),
+    penalties: Penalties | None = None,
+) -> list[Unit]:
+    """Return one unit per turn, whose value is one reward component of that turn (absent: 0).
+
+    `spans` answer for the component, and what their tokens cost is taken off it.
+    """
     return [
-        _turn_unit(turn, turn.rewards.get(component, 0.0))
+        _turn_unit(turn, turn.rewards.get(component, 0.0) - _cost(turn, spans, penalties))
         for trajectory in played
         for turn in trajectory.turns
     ]
+
+
+def _cost(turn: Turn, spans: Sequence[str], penalties: Penalties | None) -> float:
+    """Return the penalty of some spans of a turn; a span that the reply lacks costs nothing."""
+    if penalties is None:
+        return 0.0
+    return sum(penalties[turn.id].get(span, 0.0) for span in spans)
 
 
 def _turn_unit(turn: Turn, value: float) -> Unit:

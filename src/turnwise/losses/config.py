@@ -26,7 +26,7 @@ OPTIONS: dict[str, dict[str, float | None]] = {
 
 
 class LossConfig(Settings):
-    """The loss `rl + ce + ref_kl - entropy bonus` (MATH 5).
+    """The loss `rl + ce + ref_kl - entropy bonus`.
 
     Example:
         >>> LossConfig().clip_high, LossConfig(kind="gspo").clip_high
@@ -48,8 +48,11 @@ class LossConfig(Settings):
     constant_length: int | None = Field(default=None, ge=1)
     """constant: the length that every episode's sum of tokens is divided by."""
     kl: Kl = "none"
-    """How the distance to the reference enters: as a loss (gradient of KL(pi, ref) with k2, of
-    KL(ref, pi) with k3), off the reward (k1), or not at all."""
+    """How the distance to the reference enters. `loss_k2` and `loss_k3` are parts of the loss, with
+    the gradient of KL(pi, ref) and of KL(ref, pi). `reward_k1` takes `kl_weight` times the sum of
+    log pi - log ref of a turn's tokens off the turn's reward, before returns are summed, compared
+    and scaled, so that every token answers for all the KL of its episode (RLOO, arXiv:2402.14740;
+    arXiv:2512.21852). `none` has no reference."""
     kl_weight: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """The weight of that distance; to be given with every `kl` but none."""
     tis_cap: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -98,5 +101,5 @@ class LossConfig(Settings):
 
     @property
     def needs_reference(self) -> bool:
-        """Whether the reference's log-probabilities enter."""
+        """Whether the reference's log-probabilities enter, in the loss or in the reward."""
         return self.kl != "none"

@@ -1,13 +1,12 @@
 """The other parts of the loss: cross-entropy, distance to a reference, entropy; and their weights.
 
-Owns one small function each, all on [tokens]. Sources: k1, k2, k3 estimators, Schulman 2020,
+Owns one small function each, all on [tokens]. Sources: k2 and k3 estimators, Schulman 2020,
 "Approximating KL divergence"; truncated importance sampling, Yao et al. 2025, "Your efficient RL
 framework secretly brings you off-policy RL training".
 """
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 
@@ -27,6 +26,7 @@ def k3(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
     On samples of pi its mean is KL(pi, ref), but its gradient is that of KL(ref, pi).
 
     Example:
+        >>> import torch
         >>> k3(torch.zeros(1), torch.zeros(1)).item()
         0.0
     """
@@ -43,32 +43,11 @@ def importance(log_ratio: Tensor) -> Tensor:
     return log_ratio.detach().exp()
 
 
-def k1_to_go(logprobs: Tensor, ref_logprobs: Tensor, turn: Tensor, sampled: Tensor) -> Tensor:
-    """Return, for every sampled token, the sum of `log pi - log ref` from it to its turn's end.
-
-    This is what `reward_k1` takes off the advantage: a token answers for what it leads to, so the
-    expected gradient is that of the KL of whole completions. Tokens not sampled get 0.
-
-    Example:
-        >>> zero, turn = torch.zeros(3), torch.tensor([0, 0, 1])
-        >>> k1_to_go(torch.tensor([1.0, 2.0, 4.0]), zero, turn, turn >= 0).tolist()
-        [3.0, 2.0, 4.0]
-    """
-    difference = torch.where(sampled, logprobs - ref_logprobs, torch.zeros_like(logprobs)).detach()
-    order = torch.argsort(turn, stable=True)
-    sums = difference[order].double().cumsum(0)
-    # Up to and including each turn's last token; then less what came before the token itself.
-    last = torch.searchsorted(turn[order], turn[order], right=True) - 1
-    to_go = sums[last] - sums + difference[order]
-    out = torch.zeros_like(difference)
-    out[order] = to_go.to(difference.dtype)
-    return torch.where(sampled, out, torch.zeros_like(out))
-
-
 def truncated_weight(proximal: Tensor, behaviour: Tensor, cap: float) -> Tensor:
     """Return `min(proximal / behaviour, cap)`, without gradient.
 
     Example:
+        >>> import torch
         >>> truncated_weight(torch.tensor([2.0]).log(), torch.zeros(1), cap=1.5).item()
         1.5
     """

@@ -57,14 +57,14 @@ def total_loss(inputs: LossInputs, config: LossConfig) -> LossOutput:
     """Return the loss of one micro-batch; summed over micro-batches it is the batch's.
 
     Raises:
-        TrainingError: if the config needs a reference and `inputs.ref_logprobs` is None.
+        TrainingError: if the loss has a KL part and `inputs.ref_logprobs` is None.
     """
-    if config.needs_reference and inputs.ref_logprobs is None:
+    if config.has_kl_loss and inputs.ref_logprobs is None:
         raise TrainingError(
             f"kl = {config.kl!r} needs the reference's log-probabilities, got none: score the "
             "batch with the reference policy, or set kl = 'none'"
         )
-    term = LOSSES[config.kind](inputs, _advantages(inputs, config), config)
+    term = LOSSES[config.kind](inputs, inputs.advantages, config)
     rl = (inputs.rl_weight * _truncated(inputs, config) * term.loss).sum()
     ce = parts.cross_entropy(inputs.logprobs, inputs.ce_weight)
     kl = _kl(inputs, config)
@@ -92,17 +92,6 @@ def combine_metrics(batches: Sequence[Mapping[str, Tensor]]) -> dict[str, float]
         )
         for name in names
     }
-
-
-def _advantages(inputs: LossInputs, config: LossConfig) -> Tensor:
-    """Return the advantages, less the weighted k1 to go where the KL is taken off the reward."""
-    if config.kl != "reward_k1":
-        return inputs.advantages
-    assert inputs.ref_logprobs is not None and config.kl_weight is not None
-    penalty = parts.k1_to_go(
-        inputs.proximal_logprobs, inputs.ref_logprobs, inputs.turn, inputs.sampled
-    )
-    return inputs.advantages - config.kl_weight * penalty
 
 
 def _truncated(inputs: LossInputs, config: LossConfig) -> Tensor:

@@ -101,10 +101,10 @@ def _check(samples: Sequence[Sample], config: LossConfig) -> None:
                 "that were not sampled: only what the engine drew has policy gradient; use "
                 "ce_weight"
             )
-    if not config.needs_reference and any(row.ref_kl_weight.any() for row in samples):
+    if not config.has_kl_loss and any(row.ref_kl_weight.any() for row in samples):
         raise TrainingError(
-            f"rows carry ref_kl_weight but kl = {config.kl!r} never looks at a reference: "
-            "use loss_k2 or loss_k3, or leave the weights 0"
+            f"rows carry ref_kl_weight but kl = {config.kl!r} is no part of the loss: use loss_k2 "
+            "or loss_k3, or leave the weights 0"
         )
 
 

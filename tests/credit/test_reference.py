@@ -1,0 +1,283 @@
+"""Every scheme, with every option, against the definitions of MATH 2 on random batches.
+
+The reference is written as sums over pairs of episodes and shares no code with the library. Values
+are multiples of 1/8, so that returns which are equal on paper are equal here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import sqrt
+from random import Random
+
+import pytest
+
+from turnwise.credit import SCHEMES, CreditConfig, assign_advantages
+from turnwise.credit.schemes import batch_key
+
+ROLES = ("player", "critic")
+SEGMENTS = {"think": "seeing", "answer": "return"}
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One turn as drawn: its reward components, its state, its spans and what it pays by span."""
+
+    goal: float
+    style: float
+    seeing: float
+    state: str
+    spans: tuple[str, ...]
+    paid: float
+    paid_by_thought: float
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One role's episode: which visit of which task, which sample, and its turns."""
+
+    task: str
+    visit: int
+    sample: int
+    role: str
+    steps: tuple[Step, ...]
+
+    @property
+    def place(self):
+        return (self.task, self.visit, self.role)
+
+
+def random_step(rng):
+    return Step(
+        goal=rng.choice([0.0, 0.0, 1.0, 1.0, 0.125]),
+        style=rng.randrange(9) / 8,
+        seeing=rng.randrange(9) / 8,
+        state=rng.choice("su"),
+        spans=rng.choice([("think", "answer"), ("think", "answer"), ("think",), ()]),
+        paid=rng.randrange(9) / 8,
+        paid_by_thought=rng.randrange(9) / 8,
+    )
+
+
+def random_batch(rng):
+    """Return the members of up to four visits of two tasks; a role may say nothing at all."""
+    return [
+        Member(task="ab"[group % 2], visit=group // 2, sample=sample, role=role, steps=steps)
+        for group in range(rng.randint(1, 4))
+        for sample in range(rng.randint(1, 4))
+        for role in ROLES
+        if (steps := tuple(random_step(rng) for _ in range(rng.randint(0, 3))))
+    ]
+
+
+def random_config(rng, name):
+    """Return a config with a value for every option that the scheme has."""
+    scheme = SCHEMES[name]
+    style = rng.choice([0.5, 2.0] if name == "maxrl" else [0.0, 0.0, 0.5, -1.0])
+    options = {"std": rng.choice(scheme.std), "rewards": {"goal": 1.0, "style": style}}
+    if segments := rng.random() < 0.5:
+        options["segments"] = SEGMENTS
+    if segments or options["std"] != "none":
+        options["std_floor"] = rng.choice([None, 0.25])
+    if scheme.key is not batch_key:
+        options["filter_zero_variance"] = rng.random() < 0.5
+    if name == "gigpo":
+        options |= {
+            "gamma": rng.choice([0.0, 0.5, 1.0]),
+            "weight": rng.choice([0.0, 1.0, 3.0]),
+            "own_episode": rng.choice(["include", "exclude"]),
+        }
+    return CreditConfig(scheme=name, **options)
+
+
+def mean(values):
+    return sum(values) / len(values)
+
+
+def std(values):
+    """ddof = 1; 0 for a single value."""
+    if len(values) < 2:
+        return 0.0
+    return sqrt(sum((value - mean(values)) ** 2 for value in values) / (len(values) - 1))
+
+
+class Reference:
+    """The advantages of a batch, from the definitions."""
+
+    def __init__(self, members, config, pays):
+        self.members, self.config, self.pays = members, config, pays
+        self.floor = config.std_floor if config.std_floor is not None else 0.0
+        self.returns = {m: sum(self.reward(step) for step in m.steps) for m in members}
+
+    def reward(self, step):
+        weights = self.config.rewards
+        mixed = weights["goal"] * step.goal + weights["style"] * step.style
+        return mixed - (step.paid if self.pays else 0.0)
+
+    def peers(self, member):
+        """The episodes that a scheme compares with one, itself included."""
+        if self.config.scheme in ("reinforce", "reinforce++"):
+            return [m for m in self.members if m.role == member.role]
+        return [m for m in self.members if m.place == member.place]
+
+    def silent(self, member):
+        """Whether the filter drops a group: two or more members, of one return."""
+        returns = [self.returns[m] for m in self.peers(member)]
+        return self.config.filter_zero_variance and len(returns) > 1 and len(set(returns)) == 1
+
+    def centred(self, member):
+        own, returns = self.returns[member], [self.returns[m] for m in self.peers(member)]
+        scheme = self.config.scheme
+        if scheme == "reinforce":
+            return own
+        if scheme == "rloo":
+            others = [self.returns[m] for m in self.peers(member) if m != member]
+            return own - mean(others) if others else 0.0
+        if scheme == "maxrl":
+            return (own - mean(returns)) / mean(returns) if any(returns) else 0.0
+        return own - mean(returns)
+
+    def divisor(self, group, batch, advantages):
+        """What `std` says, of three lists of numbers, of which it takes one."""
+        if self.config.std == "none":
+            return 1.0
+        chosen = {"group": group, "batch_returns": batch, "batch_advantages": advantages}
+        return max(std(chosen[self.config.std]), self.floor)
+
+    def of_episode(self, member):
+        same_role = [m for m in self.members if m.role == member.role]
+        divisor = self.divisor(
+            [self.returns[m] for m in self.peers(member)],
+            [self.returns[m] for m in same_role],
+            [self.centred(m) for m in same_role if not self.silent(m)],
+        )
+        return self.centred(member) / divisor
+
+    def to_go(self, member, number):
+        later = enumerate(member.steps[number:])
+        return sum(self.config.gamma**delay * self.reward(step) for delay, step in later)
+
+    def visits(self, member, number):
+        """The turns of a role in the state of one, within its visit of the task."""
+        state = member.steps[number].state
+        return [
+            (m, n)
+            for m in self.members
+            if m.place == member.place
+            for n, step in enumerate(m.steps)
+            if step.state == state
+        ]
+
+    def centred_turn(self, member, number):
+        """Return-to-go less the mean of the state's visits, the episode's own left out or not."""
+        include = self.config.own_episode == "include"
+        with_whom = [
+            self.to_go(m, n)
+            for m, n in self.visits(member, number)
+            if include or m.sample != member.sample
+        ]
+        return self.to_go(member, number) - mean(with_whom) if with_whom else 0.0
+
+    def of_turn(self, member, number):
+        turns = [(m, n) for m in self.members if m.role == member.role for n in range(len(m.steps))]
+        divisor = self.divisor(
+            [self.to_go(m, n) for m, n in self.visits(member, number)],
+            [self.to_go(m, n) for m, n in turns],
+            [self.centred_turn(m, n) for m, n in turns if not self.silent(m)],
+        )
+        return self.centred_turn(member, number) / divisor
+
+    def of_thought(self, member, number):
+        """The span's own component, standardised over all turns of the role."""
+
+        def value(step):
+            pays = self.pays and "think" in step.spans
+            return step.seeing - (step.paid_by_thought if pays else 0.0)
+
+        every = [value(step) for m in self.members if m.role == member.role for step in m.steps]
+        return (value(member.steps[number]) - mean(every)) / max(std(every), self.floor)
+
+    def spans(self, member, number):
+        if self.silent(member):
+            total = thought = 0.0
+        else:
+            total = self.of_episode(member)
+            if self.config.scheme == "gigpo":
+                total += self.config.weight * self.of_turn(member, number)
+            thought = self.of_thought(member, number) if self.config.segments else 0.0
+        if self.config.segments and "answer" in member.steps[number].spans:
+            return {"think": thought, "answer": total}
+        return {"": total}
+
+
+def played(members, episode):
+    """Return the members as episodes of both roles."""
+    found = {}
+    for member in members:
+        one = episode(
+            [{"goal": s.goal, "style": s.style, "seeing": s.seeing} for s in member.steps],
+            task=member.task,
+            visit=member.visit,
+            sample=member.sample,
+            role=member.role,
+            policy=f"policy of {member.role}",
+            states=[s.state for s in member.steps],
+            spans=[s.spans for s in member.steps],
+        )
+        place = (member.task, member.visit, member.sample)
+        before = found[place].trajectories if place in found else ()
+        found[place] = replace(one, trajectories=(*before, *one.trajectories))
+    return list(found.values())
+
+
+BATCHES = dict.fromkeys(SCHEMES, 40) | {"gigpo": 150}  # it has the most options
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_advantages_equal_their_definitions(scheme, episode):
+    for number in range(BATCHES[scheme]):
+        rng = Random(f"{scheme} {number}")
+        config = random_config(rng, scheme)
+        pays = scheme != "maxrl" and rng.random() < 0.5  # maxrl's returns are 0 or more
+        check(random_batch(rng), config, pays, episode)
+
+
+def check(members, config, pays, episode):
+    """Compare every turn's advantages with the reference's."""
+    episodes = played(members, episode)
+    turns = {(m.task, m.visit, m.sample, m.role): m for m in members}
+    penalties, expected = {}, {}
+    reference = Reference(members, config, pays)
+    for turn in (turn for one in episodes for turn in one.turns):
+        member = turns[turn.id.task, turn.id.visit, turn.id.sample, turn.id.role]
+        step = member.steps[turn.id.turn]
+        penalties[turn.id] = {"": step.paid} | (
+            {"think": step.paid_by_thought} if "think" in step.spans else {}
+        )
+        expected[turn.id] = reference.spans(member, turn.id.turn)
+    credit = assign_advantages(episodes, config, penalties=penalties if pays else None)
+    assert set(credit.advantages) == set(expected)
+    for turn, spans in expected.items():
+        assert credit.advantages[turn] == pytest.approx(spans, abs=1e-9), turn
+    assert credit.counted == set(expected)
+
+
+def test_returns_that_differ_by_a_tenth_of_a_millionth_are_compared(one_turn_groups):
+    """Only rounding makes returns one: 1e-9 and below."""
+    config = CreditConfig(scheme="grpo", rewards={"goal": 1.0}, std="none")
+
+    def advantages(gap):
+        credit = assign_advantages(one_turn_groups([gap, 0.0]), config)
+        return [spans[""] for spans in credit.advantages.values()], credit.groups[0].zero_variance
+
+    assert advantages(1e-7) == ([5e-8, -5e-8], False)
+    assert advantages(1e-8) == ([5e-9, -5e-9], False)
+    assert advantages(1e-10) == ([0.0, 0.0], True)
+
+
+def test_maxrl_divides_by_any_mean_above_0(one_turn_groups):
+    """A success that pays next to nothing counts like one that pays 1."""
+    config = CreditConfig(scheme="maxrl", rewards={"goal": 1.0})
+    credit = assign_advantages(one_turn_groups([4e-7, 0.0, 0.0, 0.0]), config)
+    got = [spans[""] for spans in credit.advantages.values()]
+    assert got == pytest.approx([3.0, -1.0, -1.0, -1.0])
