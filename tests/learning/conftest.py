@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from turnwise import api
+from turnwise import assembly
 from turnwise.envs import ENVS, FrozenLake, make_env
 from turnwise.envs.lake_maps import ACTIONS, lake_of, move_start
 from turnwise.noise import generator
@@ -144,7 +144,7 @@ class Learner:
         """Return such a session after its training."""
         data = recipe_from(start, seed, over)
         session = assembled(data, run)
-        assert train_grpo(session, api.plan_of(parse(Recipe, data, "learning")), None)
+        assert train_grpo(session, assembly.plan_of(parse(Recipe, data, "learning")), None)
         return session
 
     @staticmethod
@@ -208,7 +208,7 @@ def recipe_from(start, seed, over):
 def assembled(data, folder):
     recipe = parse(Recipe, data, "learning")
     run = Run.create(folder.parent, recipe.name, recipe.to_toml(), folder)
-    return api.assemble(recipe, run, StopSignal(), Silent())
+    return assembly.assemble(recipe, run, StopSignal(), Silent())
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -23,8 +23,8 @@ def changed_advantages(change: Callable[[dict], dict]) -> Wrapper:
     """Return a wrapper of the function that assigns credit."""
 
     def wrapper(assign):
-        def wrong(episodes, config):
-            credit = assign(episodes, config)
+        def wrong(episodes, config, penalties=None):
+            credit = assign(episodes, config, penalties=penalties)
             return replace(credit, advantages=change(dict(credit.advantages)))
 
         return wrong

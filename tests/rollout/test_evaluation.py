@@ -28,18 +28,20 @@ def test_a_score_is_the_mean_over_tasks_in_order(make_runner, lake, says, task_o
 
 
 def test_errors_count_problems_and_not_tasks(make_runner, says):
-    """Four maps, two of them drawn twice, worked out by hand: residuals are summed by map first."""
+    """Six maps, each played twice with one result: as if each had been played once."""
     env = FrozenLake(FrozenLakeConfig(size=4))
-    tasks = GeneratedTasks(env, "test", 0).take(4)
-    tasks = [*tasks, tasks[0], tasks[1]]
-    judge = make_runner(env, says(["DOWN"] * 12)).runner
+    made = GeneratedTasks(env, "test", 0).task(0)
+    second_rows = ("FFFF", "HFFF", "FHFF", "HHFF", "FFHF", "HFHF")
+    tasks = [
+        replace(made, data={**made.data, "map": ["SFFF", row, "FFFF", "FFFG"]})
+        for row in second_rows * 2
+    ]
+    won, lost = says(["RIGHT"] * 3 + ["DOWN"] * 3), says(["LEFT"] * 12)
+    judge = make_runner(env, lambda r: (won if r.id.visit % 2 else lost)(r)).runner
     found = evaluate(judge, tasks, greedy=True)
-    alone = evaluate(judge, tasks[:4], greedy=True)
-    assert found.scores == (*alone.scores, *alone.scores[:2])
-    mean = np.mean(found.scores)
-    residuals = np.array(found.scores) - mean
-    sums = [residuals[0] + residuals[4], residuals[1] + residuals[5], *residuals[2:4]]
-    assert found.stderr == pytest.approx(np.sqrt(np.square(sums).sum() * 4 / 3) / 6)
+    assert found.scores == (0.0, 1.0) * 6
+    student = 2.570582 / 1.959964  # of five degrees of freedom
+    assert found.stderr == pytest.approx(0.5 / np.sqrt(5) * student, rel=1e-3)
 
 
 def test_episodes_that_the_env_breaks_are_counted(make_runner, says, task_of):
@@ -63,7 +65,7 @@ def test_episodes_that_the_env_breaks_are_counted(make_runner, says, task_of):
 
 
 def test_mirror_images_are_one_problem(make_runner, says):
-    """A map and its mirror image, one won and one lost, are one observation: no error is known."""
+    """A map and its mirror image are one problem: the error is over episodes."""
     env = FrozenLake(FrozenLakeConfig(size=4))
     rows = ("SFFF", "HFFF", "FFFF", "FFFG")
     mirrored = tuple("".join(column) for column in zip(*rows, strict=True))
@@ -72,7 +74,7 @@ def test_mirror_images_are_one_problem(make_runner, says):
     judge = make_runner(env, says(["RIGHT"] * 3 + ["DOWN"] * 9)).runner
     found = evaluate(judge, tasks, greedy=True)
     assert found.scores == (1.0, 0.0)
-    assert found.stderr == 0.0
+    assert found.stderr > 1  # two episodes of one problem say nothing
 
 
 def test_evaluation_draws_from_its_own_stream(make_runner, slippery, table, task_of):
@@ -148,10 +150,11 @@ def ask_to_see(renderer):
             return renderer.completion_ids(f"<think> {thought} </think> <answer> UP </answer>")
 
         engine = ScriptedEngine(script)
-        share = exactness_of_seeing(
+        seen = exactness_of_seeing(
             env, tasks, AgentConfig(max_tokens=64), renderer, engine, number=5
         )
-        return share, engine.requests
+        assert seen.described
+        return seen.share, engine.requests
 
     return measure
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
 import time
@@ -9,7 +10,17 @@ import time
 import numpy as np
 import pytest
 
-from turnwise.envs import Env, FrozenLake, FrozenLakeConfig, Observation, Step, score_baselines
+from turnwise.engines import ScriptedEngine, run
+from turnwise.envs import (
+    Env,
+    FrozenLake,
+    FrozenLakeConfig,
+    Observation,
+    Step,
+    check_env,
+    score_baselines,
+)
+from turnwise.envs.deadline import Overrun, within
 from turnwise.errors import (
     BrokenEnvError,
     EnvError,
@@ -17,8 +28,8 @@ from turnwise.errors import (
     SlowEnvError,
     StuckEnvError,
 )
-from turnwise.rollout import Health, check_guarded, guarded, make_guarded
-from turnwise.rollout.deadline import Overrun, within
+from turnwise.rollout import Health, guarded, make_guarded
+from turnwise.rollout.guard import WINDOW
 from turnwise.tasks import GeneratedTasks
 from turnwise.types import Episode, Failure, Task
 
@@ -133,6 +144,7 @@ WRONG = {
     "a score in words": ("score", "won", "a float from 0 to 1"),
     "a score that is NaN": ("score", NAN, "a float from 0 to 1"),
     "a score beyond one": ("score", 100.0, "a float from 0 to 1"),
+    "a score just beyond one": ("score", 1.5, "a float from 0 to 1"),
     "a key of numbers": ("state_key", (1, 2), "expected a str"),
     "an action of a number": ("random_action", 1, "expected a str"),
     "data that are a list": ("generate", [1], "expected a dict"),
@@ -161,24 +173,89 @@ def test_what_an_env_raises_beneath_a_library_is_placed_in_its_own_file():
         env.observe(0, "player")
 
 
-def test_the_third_hang_in_a_row_is_the_last_one():
-    stuck = guarded(Own(step=lambda: time.sleep(60)), timeout=0.02)
-    for expected in (SlowEnvError, SlowEnvError, StuckEnvError):
+def test_the_second_hang_soon_after_the_first_is_the_last_one():
+    moods = iter([0, 60, 0, 60])
+    step = lambda: time.sleep(next(moods)) or outcome()  # noqa: E731
+    stuck = guarded(Own(step=step), timeout=0.02)
+    for expected in (None, SlowEnvError, None, StuckEnvError):
+        stuck.observe(0, "player")  # calls that answer change nothing
+        if expected is None:
+            calls(stuck)["step"]()
+            continue
         with pytest.raises(BrokenEnvError) as caught:
             calls(stuck)["step"]()
         assert type(caught.value) is expected
-        stuck.observe(0, "player")  # another method that answers changes nothing
-    assert "3 times in a row" in str(caught.value)
+    assert "), again after 4 calls: mend it" in str(caught.value)
 
-    moods = iter([60, 60, 0, 60, 60, 0])
+
+def test_nothing_is_called_any_more_when_an_env_is_stuck():
+    made = []
+    stuck = guarded(Own(reset=lambda: made.append(1) or time.sleep(60)), timeout=0.02)
+    for _ in range(50):
+        with pytest.raises(SlowEnvError) as caught:
+            stuck.reset(TASK)
+    assert len(made) == 2 and type(caught.value) is StuckEnvError
+    with pytest.raises(StuckEnvError, match=r"Own\.reset did not return"):
+        stuck.observe(0, "player")
+    assert guarded(stuck, timeout=0.02).observe(0, "player") == SEEN  # a new run
+
+
+def test_rare_hangs_are_data():
     moody = guarded(Own(step=lambda: time.sleep(next(moods)) or outcome()), timeout=0.02)
-    for hangs in (True, True, False) * 2:
-        if hangs:
+    moods = iter([60, *[0] * WINDOW, 60])
+    for number in range(WINDOW + 2):
+        if number in (0, WINDOW + 1):
             with pytest.raises(BrokenEnvError) as caught:
                 calls(moody)["step"]()
             assert type(caught.value) is SlowEnvError
         else:
             calls(moody)["step"]()
+
+
+def test_an_env_may_have_attributes_called_as_the_guards_were():
+    env = Own()
+    env.timeout, env.hangs = "mine", "too"
+    guarded(env, timeout=5).reset(TASK)
+    assert (env.timeout, env.hangs) == ("mine", "too")
+
+
+def test_an_env_that_exits_does_not_end_the_run_in_silence():
+    env = guarded(Own(step=SystemExit(0)), timeout=5)
+    with pytest.raises(BrokenEnvError, match=r"Own\.step raised SystemExit"):
+        calls(env)["step"]()
+
+
+class Judge(Own):
+    """Judges batches as `judge` says."""
+
+    def __init__(self, judge, **answers):
+        super().__init__(**answers)
+        self.judge = judge
+
+    async def settle(self, episodes, iterations):
+        return await self.judge()
+
+
+async def sleeps():
+    time.sleep(60)
+
+
+async def waits():
+    await asyncio.sleep(60)
+
+
+async def sleeps_beside():
+    await asyncio.gather(sleeps(), waits())
+
+
+@pytest.mark.parametrize("judge", [sleeps, waits, sleeps_beside])
+def test_judging_a_batch_has_a_limit(judge, monkeypatch):
+    monkeypatch.setattr("turnwise.rollout.guard.GRACE", 0.05)
+    env = guarded(Judge(judge), timeout=0.05)
+    began = time.monotonic()
+    with pytest.raises(StuckEnvError, match=r"Judge\.settle did not return within 0\.05 s \("):
+        run(env.settle([], 1), ScriptedEngine(lambda request: (1,)))
+    assert time.monotonic() - began < 20
 
 
 def test_code_that_swallows_everything_is_interrupted_nevertheless():
@@ -209,14 +286,26 @@ def test_a_clock_that_somebody_else_set_goes_on():
         signal.setitimer(signal.ITIMER_REAL, left, interval)
 
 
-def test_outside_the_main_thread_there_is_no_deadline():
+def test_outside_the_main_thread_python_code_is_interrupted():
     said = []
-    thread = threading.Thread(
-        target=lambda: said.append(within(0.01, lambda: time.sleep(0.1) or 1))
-    )
+
+    def spins():
+        while True:
+            pass
+
+    def work():
+        said.append(within(30, max, 3, 4))
+        try:
+            within(0.05, spins)
+        except Overrun:
+            said.append("too long")
+        said.append(within(30, max, 5, 6))
+        time.sleep(0.2)  # nothing comes afterwards
+
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    thread.join()
-    assert said == [1]
+    thread.join(60)
+    assert said == [4, "too long", 6]
 
 
 def test_an_env_that_cannot_be_made_is_named(tmp_path):
@@ -233,13 +322,20 @@ def test_an_env_that_cannot_be_made_is_named(tmp_path):
 
 
 def test_check_tells_what_an_env_raises_by_itself():
-    with pytest.raises(
-        BrokenEnvError, match=r"Own\.\(any call\) raised ZeroDivisionError: by 0 \("
-    ):
-        check_guarded(Own(score=ZeroDivisionError("by 0")))
+    with pytest.raises(BrokenEnvError, match=r"Own\.score raised ZeroDivisionError: by 0 \("):
+        check_env(Own(score=ZeroDivisionError("by 0")))
     with pytest.raises(EnvError, match="score is 'won': return a float"):
-        check_guarded(Own(score="won"))
-    assert check_guarded(FrozenLake(FrozenLakeConfig())).name == "frozen-lake"
+        check_env(Own(score="won"))
+
+
+@pytest.mark.parametrize("method", calls(Own()))
+def test_check_names_the_call_that_hangs(method):
+    said, named = [], rf"({method}|baselines\(\)\['{method.partition('_')[0]}'\])"
+    began = time.monotonic()
+    with pytest.raises(SlowEnvError, match=rf"Own\.{named} did not return within 0\.05 s \(.*py"):
+        check_env(Own(**{method: lambda: time.sleep(60)}), timeout=0.05, say=said.append)
+    assert time.monotonic() - began < 20
+    assert said[0] == "what the env declares" and len(said) > 1
 
 
 class Brittle(FrozenLake):

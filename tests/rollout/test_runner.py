@@ -8,12 +8,14 @@ import pytest
 
 from turnwise.agents import AgentConfig
 from turnwise.engines import Completion, ScriptedEngine
-from turnwise.envs import FrozenLake, FrozenLakeConfig
+from turnwise.envs import FrozenLake, FrozenLakeConfig, Step
+from turnwise.envs.base import MAX_TURNS, Settlement
 from turnwise.errors import EngineError
 from turnwise.rollout import Play, Runner
 from turnwise.types import Failure, Message
 from turnwise.workflows import solo
 
+MAP = ("SFF", "FHF", "FFG")
 WINNING = ("DOWN", "DOWN", "RIGHT", "RIGHT")
 
 
@@ -348,3 +350,75 @@ def test_turns_name_the_weights_that_wrote_them(make_runner, lake, says):
     made.engine.hand_over("main")
     (episode,) = made.play()
     assert {turn.policy_version for turn in episode.turns} == {1}
+
+
+class Judged(FrozenLake):
+    """A lake whose rewards are also found for whole batches."""
+
+    async def settle(self, episodes, iterations):
+        """Give the second of all episodes nothing, the others their number."""
+        every = range(len(episodes))
+        found = [None if i == 1 else {"goal": 5.0, "judged": float(i)} for i in every]
+        notes = [{"read": i} for i in every]
+        return Settlement(rewards=tuple(found), notes=tuple(notes), metrics={"judge/mean": 3.0})
+
+
+def test_rewards_of_a_batch_belong_to_the_last_turn_of_episodes_that_ended(
+    make_runner, lake, renderer, says
+):
+    """They replace the env's own of the same name; what failed is not judged."""
+    won, nonsense = says(WINNING), renderer.completion_ids("nonsense")
+    script = lambda request: nonsense if request.id.sample == 0 else won(request)  # noqa: E731
+    runner = make_runner(Judged(lake.config), script)
+    failed, first, nobody, third = runner.play(samples=4)
+    assert failed.error.kind == "parse"
+    assert "judged" not in failed.turns[-1].rewards and failed.notes == {}
+    for episode, number in ((first, 0.0), (third, 2.0)):
+        last = episode.turns[-1].rewards
+        assert (last["goal"], last["judged"], last["progress"]) == (5.0, number, 1.0)
+        assert all("judged" not in turn.rewards for turn in episode.turns[:-1])
+        assert episode.turns[0].rewards["goal"] == 0.0
+        assert episode.notes == {"read": int(number)}
+    assert nobody.error.kind == "env"
+    assert nobody.notes == {"read": 1}
+
+
+class Endless(FrozenLake):
+    """Never ends; its score is the number of steps."""
+
+    def __init__(self, cap):
+        super().__init__(FrozenLakeConfig(map=MAP))
+        self.max_turns = cap
+
+    def step(self, state, role, action, noise):
+        after = replace(state, steps=state.steps + 1)
+        return Step(state=after, rewards={"goal": 1.0}, terminated=False, truncated=False)
+
+    def score(self, state):
+        return state.steps / 10
+
+
+def test_an_episode_that_reaches_the_cap_is_truncated_and_counted(make_runner, says):
+    play = make_runner(Endless(3), says(["UP"] * 9))
+    for episode in play.play(2):
+        assert (len(episode.turns), episode.score) == (3, 0.3)
+        assert (episode.terminated, episode.truncated, episode.error) == (False, True, None)
+    metrics = play.runner.take_metrics()
+    assert metrics == {"rollout/capped_share": 1.0}
+    assert "cut after 3 turns" in play.runner.take_warning(metrics)
+    assert play.runner.take_warning(metrics) is None, "it is said once"
+
+
+def test_an_episode_that_ends_in_time_is_not_counted(make_runner, lake, says):
+    play = make_runner(lake, says(["DOWN", "DOWN", "RIGHT", "RIGHT"]))
+    lake.max_turns = 4
+    (episode,) = play.play()
+    assert (episode.terminated, episode.truncated) == (True, False)
+    metrics = play.runner.take_metrics()
+    assert metrics == {"rollout/capped_share": 0.0}
+    assert play.runner.take_warning(metrics) is None
+
+
+def test_without_a_declared_maximum_the_cap_is_a_hundred(make_runner, says):
+    (episode,) = make_runner(Endless(None), says(["UP"] * 200)).play()
+    assert len(episode.turns) == MAX_TURNS == 100 and episode.truncated

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from turnwise import api
+from turnwise import assembly
 from turnwise.forest import FlatScorer, ForestConfig, TreeScorer
 from turnwise.kernels import use
 from turnwise.policies import NanoConfig, PolicyConfig, load_policy, make_nano, make_optimizer
-from turnwise.policies.optimizer import OptimizerConfig
+from turnwise.policies.schedule import OptimizerConfig
 from turnwise.recipe import Recipe, load_recipe
 from turnwise.rollout import samples_from_episodes
 from turnwise.runs import Run, StopSignal, read_metrics
@@ -48,7 +48,7 @@ def make_session(tmp_path_factory):
             fresh = not path.exists()
             run = Run.create(path, recipe.name, recipe.to_toml(), path) if fresh else Run(path)
             stop = stack.enter_context(StopSignal())
-            session = api.assemble(recipe, run, stop, Silent())
+            session = assembly.assemble(recipe, run, stop, Silent())
             stack.callback(session.metrics.close)
             return session
 
@@ -86,7 +86,7 @@ def speaker(rows_file, tmp_path_factory) -> Path:
     )
     run = Run.create(path / "run", recipe.name, recipe.to_toml(), path / "run")
     with StopSignal() as stop:
-        session = api.assemble(recipe, run, stop, Silent())
+        session = assembly.assemble(recipe, run, stop, Silent())
         assert warm_up(session, recipe.warmup, None)
         session.metrics.close()
     session.policy.save(path / "model")
@@ -111,7 +111,7 @@ def train(make_session):
     def run(recipe):
         session = make_session(recipe)
         session.policy.save(session.start_folder)
-        assert train_grpo(session, api.plan_of(recipe), None)
+        assert train_grpo(session, assembly.plan_of(recipe), None)
         session.metrics.sync()
         records = [r for r in read_metrics(session.run.metrics) if r["phase"] == "train"]
         return session, records

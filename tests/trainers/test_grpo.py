@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from turnwise import api
+from turnwise import assembly
 from turnwise.credit import assign_advantages
 from turnwise.engines import EngineConfig, LocalEngine
 from turnwise.errors import EngineError, TrainingError
 from turnwise.policies import OptimizerConfig, learning_rate, make_optimizer
 from turnwise.rollout import samples_from_episodes
-from turnwise.runs import comparable, episode_file, read_episodes, read_metrics
+from turnwise.runs import (
+    comparable,
+    episode_file,
+    read_episodes,
+    read_metrics,
+    recorded_iterations,
+)
 from turnwise.trainers import resume, train_grpo
+from turnwise.trainers.exact import SAMPLED, exact_measures, exact_score
 from turnwise.trainers.grpo import (
     batch_of,
+    kl_in_reward,
     mixed_only,
     mixed_visits,
     play_groups,
@@ -24,7 +33,16 @@ from turnwise.trainers.grpo import (
     refill,
     update,
 )
-from turnwise.trainers.update import optimise
+from turnwise.trainers.update import (
+    FP32_LARGEST,
+    FP32_MEAN,
+    LOW_PRECISION_K3,
+    LOW_PRECISION_P999,
+    WEIGHT_STREAMS,
+    check_hand_over,
+    optimise,
+)
+from turnwise.types import Trajectory
 
 SCHEMES = {
     "reinforce": (),
@@ -63,6 +81,8 @@ def check_run(session, records):
     for record in records:
         numbers = [value for value in record.values() if not isinstance(value, str)]
         assert all(math.isfinite(value) for value in numbers)
+    spent = sum(record["time/step"] for record in records)
+    assert records[-1]["time/total"] == pytest.approx(spent)
     learned = [record for record in records if not record["train/skipped"]]
     assert learned
     assert session.policy.version == len(learned)
@@ -106,13 +126,13 @@ def first_batch(speaking, make_session):
 
     def make(*overrides):
         recipe = speaking(*overrides)
-        session, plan = make_session(recipe), api.plan_of(recipe)
+        session, plan = make_session(recipe), assembly.plan_of(recipe)
         session.policy.save(session.start_folder)
         episodes = play_groups(session, plan, session.curriculum.visits(0))
         credit = assign_advantages(episodes, plan.credit)
         reference = reference_policy(session, plan.loss)
         samples = samples_from_episodes(
-            episodes, credit.advantages, reference=reference is not None
+            episodes, credit.advantages, reference=plan.loss.has_kl_loss
         )
         return session, plan, batch_of(session, plan, samples, credit, reference)
 
@@ -241,7 +261,9 @@ def test_a_resumed_run_keeps_the_reference_of_the_start(speaking, make_session, 
         if back is None:
             session.policy.save(session.start_folder)
         part = recipe.trainer.model_copy(update={"iterations": iterations})
-        assert train_grpo(session, api.plan_of(recipe.model_copy(update={"trainer": part})), back)
+        assert train_grpo(
+            session, assembly.plan_of(recipe.model_copy(update={"trainer": part})), back
+        )
         session.metrics.close()
         return comparable(read_metrics(session.run.metrics))
 
@@ -251,6 +273,33 @@ def test_a_resumed_run_keeps_the_reference_of_the_start(speaking, make_session, 
     assert [record["step"] for record in parts] == [1, 2]
     assert parts[1] == whole[1]
     assert parts[1]["policy/ref_k3"] > 1e-5
+
+
+def test_a_resumed_run_drops_the_episodes_that_it_will_play_again(speaking, train, make_session):
+    """Those of iterations after the checkpoint: a kill may come between the two."""
+    recipe = speaking()
+    session, _ = train(recipe)
+    kept = recorded_iterations(session.run.episodes)
+    session.episodes.write(2, [])
+    assert recorded_iterations(session.run.episodes) == [*kept, 2]
+    back = resume(make_session(recipe, session.run.path))
+    assert (back.phase, back.step) == ("train", 2)
+    assert recorded_iterations(session.run.episodes) == kept == [0, 1]
+
+
+def test_the_exact_score_is_the_first_measure_of_sampled_play(speaking, make_session):
+    recipe = speaking(
+        "env.options={map=['SF','HG']}",
+        "env.options.size=none",
+        "env.training=none",
+        "env.warmup.frozen_probability=none",
+    )
+    session = make_session(recipe)
+    env, tasks = session.judge.env, session.validation.take(1)
+    score = exact_score(env, tasks, session.agent, session.policy)
+    measures = exact_measures(env, tasks, session.agent, session.policy)[SAMPLED]
+    assert score == pytest.approx(next(iter(measures.values())))
+    assert 0 < score < 1
 
 
 DYNAMIC = (
@@ -268,7 +317,7 @@ def refilled(speaking, make_session):
 
     def make(*overrides):
         recipe = speaking(*DYNAMIC, *overrides)
-        session, plan = make_session(recipe), api.plan_of(recipe)
+        session, plan = make_session(recipe), assembly.plan_of(recipe)
         played = play_groups(session, plan, session.curriculum.visits(5))
         before = session.totals["env_steps"]
         credit = assign_advantages(played, plan.credit)
@@ -360,6 +409,15 @@ def test_the_rate_follows_its_schedule_through_a_run(speaking, train, schedule):
     assert rates == [learning_rate(recipe.optimizer, step, 6) for step in (1, 3, 5)]
 
 
+def test_a_run_that_is_asked_to_stop_says_that_it_is_not_done(speaking, make_session):
+    recipe = speaking()
+    session = make_session(recipe)
+    session.policy.save(session.start_folder)
+    session.stop.requested = "SIGTERM"
+    assert train_grpo(session, assembly.plan_of(recipe), None) is False
+    assert session.totals.get("env_steps", 0) == 0
+
+
 def test_training_stops_at_its_target(speaking, train):
     """A slippery open lake, which anybody crosses now and then, and a target of once."""
     recipe = speaking(
@@ -390,3 +448,92 @@ def test_fewer_groups_than_mini_batches_still_take_a_mean_step(first_batch, grad
     assert len(samples) == len(one)
     assert np.array_equal(alone.columns["rl"], plain.columns["rl"])
     assert not np.array_equal(batch.columns["rl"][: len(plain.columns["rl"])], plain.columns["rl"])
+
+
+def test_mini_batches_weigh_as_much_as_the_whole_batch_would(first_batch):
+    """The mean of two steps' gradients is the batch's: each of the two weighs double."""
+    _, _, one = first_batch()
+    _, _, two = first_batch("trainer.minibatches=2")
+    for name in WEIGHT_STREAMS:
+        assert two.columns[name] == pytest.approx(2 * one.columns[name])
+    assert one.columns["rl"].sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("kl", ["loss_k3", "reward_k1"])
+def test_the_proximal_policy_is_the_one_that_played_and_not_the_reference(
+    speaking, make_session, kl
+):
+    """After the weights have moved: the two were equal at the start."""
+    recipe = speaking("trainer.proximal=recompute", f"loss.kl={kl}", "loss.kl_weight=0.1")
+    session, plan = make_session(recipe), assembly.plan_of(recipe)
+    session.policy.save(session.start_folder)
+    for parameter in session.policy.trainable_parameters():
+        parameter.data.mul_(1.05)
+    session.new_weights()
+    episodes = play_groups(session, plan, session.curriculum.visits(0))
+    reference = reference_policy(session, plan.loss)
+    paid = kl_in_reward(session, plan, episodes, reference)
+    credit = assign_advantages(episodes, plan.credit, penalties=paid and paid.penalties)
+    samples = samples_from_episodes(episodes, credit.advantages, reference=plan.loss.has_kl_loss)
+    columns = batch_of(session, plan, samples, credit, reference, paid).columns
+    drawn = columns["sampled"] != 0
+    assert columns["proximal"][drawn] == pytest.approx(columns["logprobs"][drawn], abs=1e-4)
+    if kl == "loss_k3":
+        assert np.abs(columns["reference"] - columns["proximal"])[drawn].mean() > 1e-3
+    else:
+        nats = np.array([cost[""] for cost in paid.penalties.values()]) / 0.1
+        assert nats.sum() / drawn.sum() == pytest.approx(paid.mean, rel=1e-4)
+        assert np.abs(nats).max() > 1e-2
+
+
+def test_every_epoch_of_every_iteration_deals_its_mini_batches_anew(first_batch, monkeypatch):
+    session, plan, batch = first_batch("trainer.minibatches=2", "trainer.epochs=4")
+    optimizer = make_optimizer(session.policy, OptimizerConfig(lr=1e-30), 100)
+    dealt = []
+
+    def watched(*arguments, rows):
+        dealt.append(tuple(rows))
+        return optimise(*arguments, rows=rows)
+
+    monkeypatch.setattr("turnwise.trainers.grpo.optimise", watched)
+    for iteration in (0, 1, 0):
+        update(session, plan, optimizer, batch, iteration)
+    first, second, again = (dealt[i : i + 8] for i in (0, 8, 16))
+    assert first == again
+    assert first != second
+    epochs = {frozenset(first[i : i + 2]) for i in range(0, 8, 2)}
+    assert len(epochs) > 1
+    assert all(sorted(one + two) == list(range(len(batch.samples))) for one, two in epochs)
+
+
+RIGHT = {"engine/gap_mean": 0, "engine/gap_max": 0, "engine/gap_k3": 0, "engine/gap_p999": 0}
+WRONG = {
+    "a mean too large": (False, "engine/gap_mean", FP32_MEAN),
+    "one token too far": (False, "engine/gap_max", FP32_LARGEST),
+    "a mean k3 too large": (True, "engine/gap_k3", LOW_PRECISION_K3),
+    "a token in a thousand too far": (True, "engine/gap_p999", LOW_PRECISION_P999),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_each_measure_of_a_hand_over_alone_is_enough(tiny_policy, case):
+    low_precision, name, bound = WRONG[case]
+    check_hand_over(RIGHT | {name: bound}, tiny_policy, low_precision=low_precision)
+    with pytest.raises(EngineError, match="differ from the trainer's"):
+        check_hand_over(RIGHT | {name: bound * 1.01}, tiny_policy, low_precision=low_precision)
+    check_hand_over(RIGHT | {name: bound * 1.01}, tiny_policy, low_precision=not low_precision)
+
+
+def test_of_too_many_mixed_groups_the_first_are_kept(speaking, make_episodes):
+    """The later ones were drawn because earlier tasks fell short; taking them would favour those
+    that come after easy or hopeless tasks."""
+    plan = assembly.plan_of(speaking("trainer.tasks_per_iteration=2"))
+    episodes = []
+    for episode in make_episodes(visits=6, samples=2)[0]:
+        earned = float(episode.sample) if episode.visit not in (0, 3) else 1.0
+        last = replace(episode.turns[-1], rewards={"goal": earned})
+        turns = (*episode.turns[:-1], last)
+        episodes.append(replace(episode, trajectories=(Trajectory(role="player", turns=turns),)))
+    credit = assign_advantages(episodes, plan.credit)
+    assert mixed_visits(credit) == [1, 2, 4, 5]
+    assert {episode.visit for episode in mixed_only(plan, episodes, credit)} == {1, 2}

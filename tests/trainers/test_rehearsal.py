@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from turnwise import api
+from turnwise import assembly
 from turnwise.errors import DataError
 from turnwise.losses import LossConfig
 from turnwise.rollout import samples_from_episodes
@@ -25,7 +25,7 @@ def rehearsal(make_recipe, make_session):
     def make(*overrides):
         recipe = make_recipe(*overrides)
         session = make_session(recipe)
-        return session, rehearsed_rows(session, api.plan_of(recipe))
+        return session, rehearsed_rows(session, assembly.plan_of(recipe))
 
     return make
 
@@ -60,6 +60,24 @@ def test_each_span_has_its_weight_and_the_rest_has_none(rehearsal):
     assert set(row.ce_weight[start:opens].tolist()) == {5.0}
     assert row.ce_weight[opens] == row.ce_weight[closes] == row.ce_weight[-1] == 1.0
     assert set(row.ce_weight[opens + 1 : closes].tolist()) == {0.5}
+
+
+def test_weights_go_in_a_straight_line_to_their_last_ones(rehearsal):
+    """Over the iterations of the run: the first has `spans`, the last exactly `final`."""
+    _, rows = rehearsal(
+        "rehearsal.rows=2", SPANS, "rehearsal.final={think=1.0,action=0.0}", "trainer.iterations=5"
+    )
+    found = [rows.spans_at(step) for step in range(5)]
+    assert [spans["think"] for spans in found] == [5.0, 4.0, 3.0, 2.0, 1.0]
+    assert [spans["action"] for spans in found] == [0.5, 0.375, 0.25, 0.125, 0.0]
+    assert {spans["answer"] for spans in found} == {1.0}
+    weights = [set(rows.batch(step, 1)[0].ce_weight.tolist()) for step in (0, 4)]
+    assert weights == [{0.0, 5.0, 1.0, 0.5}, {0.0, 1.0}]
+
+
+def test_one_iteration_has_the_first_weights(rehearsal):
+    _, rows = rehearsal(SPANS, "rehearsal.final={think=1.0}", "trainer.iterations=1")
+    assert rows.spans_at(0) == {"think": 5.0, "answer": 1.0, "action": 0.5}
 
 
 def test_without_spans_the_whole_reply_weighs_one(rehearsal):

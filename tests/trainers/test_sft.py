@@ -5,16 +5,19 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import re
 from collections import Counter
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from turnwise.agents import AgentConfig, parse_answer
 from turnwise.errors import DataError
 from turnwise.runs import comparable, read_metrics
 from turnwise.tasks import GeneratedTasks
-from turnwise.trainers import resume, warm_up
+from turnwise.trainers import Silent, resume, warm_up
 from turnwise.trainers.demonstrations import Demonstrations, FileRows, supervised_row
 from turnwise.trainers.sft import IMITATION, rows_for
 from turnwise.trainers.update import make_batch, score_column
@@ -208,6 +211,14 @@ def test_a_resumed_warm_up_sees_the_same_rows(make_recipe, make_session, tmp_pat
     assert play_on(tmp_path / "parts", 4) == whole
 
 
+class Notes(Silent):
+    def __init__(self):
+        self.notes = []
+
+    def note(self, text):
+        self.notes.append(text)
+
+
 def test_warm_up_stops_after_two_rounds_running_that_saw_enough(make_recipe, make_session):
     """On a lake of four cells a tiny policy learns to see in a few dozen steps."""
     recipe = make_recipe(
@@ -223,8 +234,11 @@ def test_warm_up_stops_after_two_rounds_running_that_saw_enough(make_recipe, mak
         "env.warmup.frozen_probability=none",
     )
     session = make_session(recipe)
+    watcher = session.progress = Notes()
     assert warm_up(session, recipe.warmup, None)
     session.metrics.sync()
+    (said,) = watcher.notes
+    assert re.match(r"the warm-up ended after \d+ of at most 200 steps: states are described", said)
     seen = [record["warmup/seeing"] >= 0.4 for record in read_metrics(session.run.metrics)]
     assert len(seen) < 20
     assert seen[-2:] == [True, True]
@@ -245,6 +259,27 @@ def test_dropout_acts_in_warm_up_and_nowhere_else(make_recipe, make_session, row
         assert not any(module.training for module in session.policy.model.modules())
         digests.add(session.policy.digest())
     assert len(digests) == 2
+
+
+def test_every_step_draws_its_own_dropout_by_seed_and_step(make_recipe, make_session):
+    recipe = make_recipe("warmup.steps=4", "warmup.round=2")
+    seeds = {}
+    for seed in (0, 0, 1):
+        session = make_session(recipe.model_copy(update={"seed": seed}))
+        drawn = seeds.setdefault(seed, [])
+        embedding = next(m for m in session.policy.model.modules() if isinstance(m, nn.Embedding))
+        embedding.register_forward_pre_hook(
+            lambda module, _, drawn=drawn: (
+                drawn.append(torch.initial_seed()) if module.training else None
+            )
+        )
+        before = torch.random.get_rng_state()
+        assert warm_up(session, recipe.warmup, None)
+        assert torch.equal(torch.random.get_rng_state(), before)
+    first, again = seeds[0][: len(seeds[1])], seeds[0][len(seeds[1]) :]
+    assert first == again
+    assert len(set(first)) == len(set(seeds[1])) == 4
+    assert not set(first) & set(seeds[1])
 
 
 def test_a_skipped_step_is_recorded(make_recipe, make_session):

@@ -26,7 +26,6 @@ LOSSES = {
     "tis": LossConfig(tis_cap=1.05),
     "k2": LossConfig(kl="loss_k2", kl_weight=0.5),
     "k3": LossConfig(kl="loss_k3", kl_weight=0.5),
-    "reward-k1": LossConfig(kl="reward_k1", kl_weight=0.5),
     "entropy": LossConfig(entropy_weight=0.3),
 }
 AGGREGATIONS = {
@@ -52,7 +51,7 @@ class Rows:
     def __init__(self, gradients, episodes, advantages, loss, **options):
         self._gradients, self.loss = gradients, loss
         self.samples = samples_from_episodes(
-            episodes, advantages, reference=loss.needs_reference, **options
+            episodes, advantages, reference=loss.has_kl_loss, **options
         )
 
     def streams(self):
@@ -77,7 +76,7 @@ class Rows:
 
     def batch(self, scale=1.0):
         streams = self.streams()
-        if not self.loss.needs_reference:
+        if not self.loss.has_kl_loss:
             del streams["reference"]
         if self.loss.tis_cap is None and self.loss.kind != "gspo":
             del streams["proximal"]

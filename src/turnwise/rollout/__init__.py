@@ -2,8 +2,8 @@
 
 from turnwise.rollout.chances import policy_chances
 from turnwise.rollout.evaluation import Evaluation, evaluate
-from turnwise.rollout.guard import check_guarded, guarded, make_guarded
-from turnwise.rollout.health import Health
+from turnwise.rollout.guard import guarded, make_guarded
+from turnwise.rollout.health import FailedReplies, Health, ReplyWatch, failed_replies
 from turnwise.rollout.metrics import rollout_metrics
 from turnwise.rollout.room import check_room
 from turnwise.rollout.runner import Play, Runner
@@ -13,14 +13,16 @@ from turnwise.rollout.thoughts import ThoughtSwap, swap_thoughts
 
 __all__ = [
     "Evaluation",
+    "FailedReplies",
     "Health",
     "Play",
+    "ReplyWatch",
     "Runner",
     "ThoughtSwap",
-    "check_guarded",
     "check_room",
     "evaluate",
     "exactness_of_seeing",
+    "failed_replies",
     "guarded",
     "make_guarded",
     "policy_chances",

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from turnwise.engines.loop import EngineLoop
+from turnwise.envs.deadline import ASIDE
 
 T = TypeVar("T")
 
@@ -54,7 +55,7 @@ async def aside(call: Callable[..., T], *args: Any, timeout: float | None = None
     async with loop.room_aside:
         loop.aside += 1
         try:
-            threading.Thread(target=work, name="asyncio_aside", daemon=True).start()
+            threading.Thread(target=work, name=ASIDE, daemon=True).start()
             return await asyncio.wait_for(done, timeout)
         finally:
             loop.aside -= 1

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from turnwise.envs import clustered_stderr
+from turnwise.envs import score_span, standard_error
 from turnwise.rollout.health import JUDGED, Health
 from turnwise.rollout.runner import Play, Runner
 from turnwise.types import Episode, Task
@@ -22,6 +22,7 @@ class Evaluation:
     """The mean score over tasks, its standard error, and the score of every task in order.
 
     The error counts distinct problems: a map that was drawn twice is one observation, not two.
+    Where those are few, it counts episodes (`envs.standard_error`).
     `broken` episodes, which the env or the engine ended, count with score 0.
     """
 
@@ -58,7 +59,7 @@ def evaluate(runner: Runner, tasks: Sequence[Task], *, greedy: bool, number: int
     scores = [episode.score for episode in episodes]
     return Evaluation(
         score=float(np.mean(scores)),
-        stderr=clustered_stderr(scores, problems),
+        stderr=standard_error(scores, problems, score_span(runner.env)),
         scores=tuple(scores),
         episodes=tuple(episodes),
     )

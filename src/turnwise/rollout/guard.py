@@ -7,13 +7,12 @@ and turnwise's own errors pass as they are. Knows nothing of models or episodes.
 
 from __future__ import annotations
 
+import asyncio
 import math
-import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
-from functools import cache
-from pathlib import Path
-from types import TracebackType
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,22 +20,52 @@ import numpy as np
 from turnwise.envs import (
     Baseline,
     Env,
-    EnvReport,
+    Exact,
     Observation,
+    Settlement,
     Step,
-    check_env,
     make_env,
 )
-from turnwise.errors import BrokenEnvError, SlowEnvError, StuckEnvError, TurnwiseError
+from turnwise.envs.calls import CURE, call_env, overran, place_of, short, still_inside
+from turnwise.envs.check_declared import check_declarations, properties_of
+from turnwise.envs.deadline import Alarm, Overrun
+from turnwise.errors import BrokenEnvError, SlowEnvError, StuckEnvError
 from turnwise.rollout.aside import aside
-from turnwise.rollout.deadline import Overrun, within
-from turnwise.types import Task
+from turnwise.types import Episode, Split, Task
 
+WINDOW = 1000
+"""Calls within which a second one that does not return in time is the last one."""
 HANGS = 3
-"""Calls of one method in a row that do not return in time, after which nothing more is tried."""
-CURE = "mend it; `turnwise check` tries every call"
-LONGEST = 300
-"""Characters of an exception's message that are told."""
+"""The same where steps wait for something outside: calls of one method in a row."""
+BATCH = 64
+"""Episodes that may be judged in the time of one call."""
+GRACE = 0.5
+"""Seconds after which a judge that lets nothing else run is interrupted."""
+
+
+@dataclass
+class _Count:
+    """How often the calls of one env did not return in time; `stuck` is why no more are made."""
+
+    timeout: float
+    calls: int = 0
+    last: int | None = None
+    in_a_row: Counter[str] = field(default_factory=Counter)
+    stuck: str | None = None
+
+    def counted(self, env: Env[Any], method: str, slow: SlowEnvError) -> SlowEnvError:
+        """Take note of a call that hung; return the error to raise."""
+        self.in_a_row[method] += 1
+        since = None if self.last is None else self.calls - self.last
+        self.last = self.calls
+        if env.waits:
+            over, often = self.in_a_row[method] >= HANGS, f"{HANGS} times in a row"
+        else:
+            over, often = since is not None and since <= WINDOW, f"again after {since} calls"
+        if not over:
+            return slow
+        self.stuck = str(slow).replace("): ", f"), {often}: ", 1)
+        return StuckEnvError(self.stuck)
 
 
 def make_guarded(name: str, options: Mapping[str, Any], timeout: float) -> Env[Any]:
@@ -51,16 +80,20 @@ def make_guarded(name: str, options: Mapping[str, Any], timeout: float) -> Env[A
         ConfigError: as `make_env` does.
         BrokenEnvError: if its module or its `__init__` raises or takes too long.
     """
-    return guarded(_call(None, "__init__", timeout, lambda: make_env(name, **options)), timeout)
+    made = call_env(None, "__init__", timeout, lambda: make_env(name, **options))
+    if not isinstance(made, _Guard):  # one that was handed over has been checked before
+        check_declarations(made, timeout)
+    return guarded(made, timeout)
 
 
 def guarded(env: Env[Any], timeout: float) -> Env[Any]:
     """Put `env` under guard and return it: the same object, whose calls are watched from now on.
 
     A call that raises, takes longer than `timeout` seconds or returns a wrong type raises a
-    `BrokenEnvError`; the third call in a row of one method that takes too long raises a
-    `StuckEnvError`, which ends a run at once. Where a deadline cannot act: `deadline.within`. The
-    class stays a subclass of the env's own.
+    `BrokenEnvError`. The second one within `WINDOW` calls that takes too long raises a
+    `StuckEnvError`, which ends a run, and so does every call after it without being made. Envs that
+    wait for something outside have `HANGS` calls of one method in a row. Where a deadline cannot
+    act: `deadline.within`. The class stays a subclass of the env's own.
 
     Example:
         >>> env = guarded(make_env("frozen-lake"), timeout=60)
@@ -70,37 +103,44 @@ def guarded(env: Env[Any], timeout: float) -> Env[Any]:
     if not isinstance(env, _Guard):
         env.__class__ = _guarded_class(type(env))
     assert isinstance(env, _Guard)
-    env.timeout, env.hangs = timeout, Counter()
+    env._turnwise_guard = _Count(timeout)
     return env
 
 
 @cache
 def _guarded_class(kind: type[Env[Any]]) -> type[Env[Any]]:
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-    return type(kind.__name__, (_Guard, kind), {**names, "__doc__": kind.__doc__})
+    watched = {name: _watched(name, read) for name, read in properties_of(kind).items()}
+    return type(kind.__name__, (_Guard, kind), {**names, "__doc__": kind.__doc__, **watched})
+
+
+def _watched(name: str, read: property) -> property:
+    """Return a property of an env, read in time; it stays as settable as it was."""
+
+    def value(env: _Guard) -> Any:
+        return _call(env, name, read.__get__, env)
+
+    return property(value, read.fset, read.fdel)
 
 
 class _Guard(Env[Any]):
     """What stands before an env's own methods."""
 
-    timeout: float
-    hangs: Counter[str]
+    _turnwise_guard: _Count
 
     def generate(self, rng: np.random.Generator) -> dict[str, Any]:
-        data = _call(self, "generate", self.timeout, super().generate, rng)
+        data = _call(self, "generate", super().generate, rng)
         return data if isinstance(data, dict) else _wrong(self, "generate", data, "a dict")
 
     def canonical(self, data: Mapping[str, Any]) -> str:
-        return _text(
-            self, "canonical", _call(self, "canonical", self.timeout, super().canonical, data)
-        )
+        return _text(self, "canonical", _call(self, "canonical", super().canonical, data))
 
     def reset(self, task: Task) -> Any:
-        state = _call(self, "reset", self.timeout, super().reset, task)
+        state = _call(self, "reset", super().reset, task)
         return state if state is not None else _wrong(self, "reset", state, "the first state")
 
     def observe(self, state: Any, role: str) -> Observation:
-        seen = _call(self, "observe", self.timeout, super().observe, state, role)
+        seen = _call(self, "observe", super().observe, state, role)
         if not isinstance(seen, Observation):
             _wrong(self, "observe", seen, "an Observation")
         if not isinstance(seen.text, str) or not isinstance(seen.description, str):
@@ -110,7 +150,7 @@ class _Guard(Env[Any]):
         return seen
 
     def step(self, state: Any, role: str, action: str, noise: np.random.Generator) -> Step[Any]:
-        step = _call(self, "step", self.timeout, super().step, state, role, action, noise)
+        step = _call(self, "step", super().step, state, role, action, noise)
         if not isinstance(step, Step):
             _wrong(self, "step", step, "a Step")
         if type(step.terminated) is not bool or type(step.truncated) is not bool:
@@ -127,32 +167,57 @@ class _Guard(Env[Any]):
         return step
 
     def score(self, state: Any) -> float:
-        value = _call(self, "score", self.timeout, super().score, state)
+        value = _call(self, "score", super().score, state)
         if not isinstance(value, int | float) or not 0 <= value <= 1:
             _wrong(self, "score", value, "a float from 0 to 1")
         return value
 
     def state_key(self, state: Any, role: str) -> str:
-        key = _call(self, "state_key", self.timeout, super().state_key, state, role)
+        key = _call(self, "state_key", super().state_key, state, role)
         return _text(self, "state_key", key)
 
     def random_action(self, state: Any, role: str, rng: np.random.Generator) -> str:
-        action = _call(self, "random_action", self.timeout, super().random_action, state, role, rng)
+        action = _call(self, "random_action", super().random_action, state, role, rng)
         return _text(self, "random_action", action)
 
     def words(self) -> tuple[str, ...]:
-        return _call(self, "words", self.timeout, super().words)
+        return _call(self, "words", super().words)
 
     def render(self, state: Any) -> str:
-        return _text(self, "render", _call(self, "render", self.timeout, super().render, state))
+        return _text(self, "render", _call(self, "render", super().render, state))
 
     def baselines(self) -> Mapping[str, Baseline]:
-        players = _call(self, "baselines", self.timeout, super().baselines)
+        players = _call(self, "baselines", super().baselines)
         return {name: self._guarded_player(name, player) for name, player in players.items()}
+
+    def listed(self, split: Split) -> Sequence[Mapping[str, Any]] | None:
+        return _call(self, "listed", super().listed, split)
+
+    def exact(self, task: Task) -> Exact[Any] | None:
+        return _call(self, "exact", super().exact, task)
+
+    async def settle(self, episodes: Sequence[Episode], iterations: int) -> Settlement | None:
+        """Judge a batch, in time for each `BATCH` episodes; programs have limits of their own."""
+        judged = super().settle(episodes, iterations)
+        if self.runs_programs:
+            return await judged
+        seconds = self._turnwise_guard.timeout * max(1, math.ceil(len(episodes) / BATCH))
+        limit = asyncio.timeout(seconds)
+        place = "while it waits"
+        try:
+            with Alarm(seconds + GRACE, partial(still_inside, self, "settle")):
+                async with limit:
+                    return await judged
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        except Overrun as cause:
+            place = place_of(cause.__traceback__, self)
+        raise StuckEnvError(str(overran(self, "settle", seconds, place)))
 
     def _guarded_player(self, name: str, player: Baseline) -> Baseline:
         def play(state: Any, rng: np.random.Generator) -> str:
-            return _call(self, f"baselines()[{name!r}]", self.timeout, player, state, rng)
+            return _call(self, f"baselines()[{name!r}]", player, state, rng)
 
         return play
 
@@ -171,57 +236,28 @@ async def stepped(
         return env.step(state, role, action, noise)
     if not isinstance(env, _Guard):
         return await aside(env.step, state, role, action, noise)
+    timeout = env._turnwise_guard.timeout
     try:
-        return await aside(env.step, state, role, action, noise, timeout=env.timeout)
+        return await aside(env.step, state, role, action, noise, timeout=timeout)
     except TimeoutError:  # not the env's own, which has become a sentence
-        raise _overran(env, "step", env.timeout, "on a thread of its own") from None
-
-
-def check_guarded(env: Env[Any], timeout: float = 600.0) -> EnvReport:
-    """Return `check_env(env)`, whatever the env does; the costs are those of the bare env.
-
-    Raises:
-        EnvError: as `check_env` does; and if the env raises, or all takes longer than `timeout`.
-    """
-    return _call(env, "(any call)", timeout, check_env, env)
+        slow = overran(env, "step", timeout, "on a thread of its own")
+        raise env._turnwise_guard.counted(env, "step", slow) from None
 
 
 def _call(
-    env: Env[Any] | None, method: str, timeout: float, call: Callable[..., Any], *args: Any
+    env: _Guard, method: str, call: Callable[..., Any], *args: Any, timeout: float | None = None
 ) -> Any:
-    """Return `call(*args)`; whatever it raises becomes one sentence."""
-    title = _title(env, method)
+    """Return `call(*args)`; whatever it raises becomes one sentence, and hangs are counted."""
+    guard = env._turnwise_guard
+    if guard.stuck is not None:  # waiting once more would be in vain
+        raise StuckEnvError(guard.stuck)
+    guard.calls += 1
     try:
-        result = within(timeout, call, *args)
-    except TurnwiseError:  # a refused action, or a sentence already
-        raise
-    except Overrun as cause:
-        raise _overran(env, method, timeout, _place(cause.__traceback__, env)) from None
-    except Exception as cause:
-        said = " ".join(str(cause).split())[:LONGEST]
-        what = f"{type(cause).__name__}: {said}" if said else type(cause).__name__
-        raise BrokenEnvError(
-            f"{title} raised {what} ({_place(cause.__traceback__, env)}): {CURE}"
-        ) from cause
-    if isinstance(env, _Guard) and env.hangs:
-        env.hangs.pop(method, None)
+        result = call_env(env, method, timeout or guard.timeout, call, *args)
+    except SlowEnvError as slow:
+        raise guard.counted(env, method, slow) from None
+    guard.in_a_row.pop(method, None)
     return result
-
-
-def _title(env: Env[Any] | None, method: str) -> str:
-    return f"{type(env).__name__}.{method}" if env else "making the env"
-
-
-def _overran(env: Env[Any] | None, method: str, timeout: float, place: str) -> SlowEnvError:
-    """Return the error of a call that did not return in time, and count it."""
-    hangs = 1
-    if isinstance(env, _Guard):
-        env.hangs[method] = hangs = env.hangs[method] + 1
-    title = _title(env, method)
-    what = f"{title} did not return within {timeout:g} s ({place})"
-    if hangs < HANGS:
-        return SlowEnvError(f"{what}: {CURE}, or raise env.timeout")
-    return StuckEnvError(f"{what}, {hangs} times in a row: {CURE}, or raise env.timeout")
 
 
 def _text(env: _Guard, method: str, value: Any) -> str:
@@ -234,27 +270,8 @@ def _wrong(env: _Guard, method: str, value: Any, expected: str) -> Any:
     given = given if len(given) <= 80 else f"{given[:77]}..."
     kind = next(c for c in type(env).__mro__[2:] if method in vars(c))
     code = vars(kind)[method].__code__ if hasattr(vars(kind)[method], "__code__") else None
-    where = f" ({_short(code.co_filename)}:{code.co_firstlineno})" if code else ""
+    where = f" ({short(code.co_filename)}:{code.co_firstlineno})" if code else ""
     raise BrokenEnvError(
         f"{type(env).__name__}.{method} returned {given} of type {type(value).__name__}, expected "
         f"{expected}{where}: {CURE}"
     )
-
-
-def _place(trace: TracebackType | None, env: Env[Any] | None) -> str:
-    """Return file:line of the innermost frame in the env's own file, or else of the innermost."""
-    module = sys.modules.get(type(env).__module__)
-    own = vars(module).get("__file__") if env and module else None
-    places = []
-    while trace is not None:
-        places.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
-        trace = trace.tb_next
-    mine = [place for place in places if place[0] == own]
-    others = [place for place in places if Path(place[0]).name not in ("guard.py", "deadline.py")]
-    file, line = (mine or others or places)[-1]
-    return f"{_short(file)}:{line}"
-
-
-def _short(file: str) -> str:
-    path = Path(file)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

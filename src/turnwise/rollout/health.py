@@ -1,21 +1,30 @@
-"""Whether episodes are still decided by the policy: when so many break that a run must stop.
+"""Whether episodes are still decided by actions of the policy: broken ones, and failed replies.
 
-Owns that one judgement. A broken episode is data, counted and left out of its group; but where the
-world breaks them all, nothing is learnt, and the user wants to know after one iteration.
+A broken episode is data, counted and left out of its group; but where the env breaks them all,
+nothing is learnt, and the user wants to know after one iteration (`Health`). The same holds of
+replies that are no action (`failed_replies`, `ReplyWatch`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from turnwise.errors import EngineError, EnvError, TurnwiseError
-from turnwise.types import Episode
+from turnwise.types import Episode, Turn
 
 PLAYED = 2
 """Task visits of training of which every episode broke, none unbroken between, that stop a run."""
 JUDGED = 8
 """The same of an evaluation, whose visits are one episode each."""
+
+MANY_FAILED = 0.5
+"""Share of episodes that ended in a failed reply above which a run is warned of."""
+MANY_CAPPED = 0.1
+"""Share of episodes cut at the cap on turns from which on the env is to blame before the policy."""
+QUOTED = 160
+"""Characters of a reply that are quoted."""
 
 
 class Health:
@@ -62,3 +71,108 @@ class Health:
         more = f"; {len(others)} other causes are in `episodes/`" if others else ""
         kind = EnvError if failure.kind == "env" else EngineError
         return kind(f"all {len(episodes)} episodes of {what} broke: {failure.message}{more}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FailedReplies:
+    """How many replies were no action; `cut` of them stopped at a token limit; some `turns`."""
+
+    replies: int
+    failed: int
+    cut: int
+    turns: tuple[Turn, ...]
+
+    @property
+    def share(self) -> float:
+        """Return the share of replies that failed, 0 where nothing was said."""
+        return self.failed / max(self.replies, 1)
+
+    def examples(self, count: int = 2) -> str:
+        """Quote up to `count` different replies, each with the reason why it failed."""
+        found = {turn.text: turn for turn in self.turns}
+        return "; ".join(
+            f"The model said {_quoted(turn.text)} ({turn.error.message if turn.error else ''})"
+            for turn in list(found.values())[:count]
+        )
+
+
+def failed_replies(episodes: Sequence[Episode]) -> FailedReplies:
+    """Count the replies of `episodes` that were no action; broken episodes are left out.
+
+    Example:
+        >>> failed_replies([]).share
+        0.0
+    """
+    turns = [turn for episode in episodes if not episode.broken for turn in episode.turns]
+    failed = [turn for turn in turns if turn.error is not None]
+    cut = sum(turn.finish_reason != "stop" for turn in failed)
+    return FailedReplies(replies=len(turns), failed=len(failed), cut=cut, turns=tuple(failed))
+
+
+class ReplyWatch:
+    """Says when more than half of the episodes end in a failed reply, once until they recover.
+
+    `failing` tells whether they did in the latest iteration.
+
+    Example:
+        >>> watch = ReplyWatch()
+        >>> watch.warning([], 1), watch.failing
+        ('', False)
+    """
+
+    def __init__(self) -> None:
+        self.failing, self._share, self._iteration = False, 0.0, 0
+        self._cures = CURES
+
+    def warning(self, episodes: Sequence[Episode], iteration: int, capped: float = 0.0) -> str:
+        """Return what is to be said of the episodes of an iteration; empty for nothing.
+
+        Args:
+            episodes: all that were played of it.
+            iteration: its number.
+            capped: the share of episodes that were cut at the cap on turns. Where it is large, the
+                env is named before the replies.
+        """
+        whole = [episode for episode in episodes if not episode.broken]
+        ended = [e for e in whole if e.error is not None]
+        self._share, before = len(ended) / max(len(whole), 1), self.failing
+        self.failing = self._share > MANY_FAILED
+        self._cures = _cures(whole, capped)
+        if not self.failing or before:
+            return ""
+        self._iteration = iteration
+        return (
+            f"WARNING: iteration {iteration}: {self._share:.0%} of the episodes ended in a reply "
+            f"that is no legal action. {failed_replies(episodes).examples(1)}. If it stays so, "
+            f"nothing is learned: {self._cures}"
+        )
+
+    def verdict(self) -> str:
+        """Return what is to be said at the end of a run; empty unless it is failing."""
+        if not self.failing:
+            return ""
+        return (
+            f"WARNING: {self._share:.0%} of the episodes of the last iteration ended in a reply "
+            f"that is no legal action, more than half since iteration {self._iteration}: "
+            f"{self._cures}"
+        )
+
+
+CURES = (
+    "lower optimizer.lr, lengthen the warm-up, rehearse it ([rehearsal]), or give "
+    "credit.rewards.invalid a larger negative weight (docs/why-is-it-not-learning.md)"
+)
+
+
+def _cures(episodes: Sequence[Episode], capped: float) -> str:
+    if not episodes or capped <= MANY_CAPPED:
+        return CURES
+    return (
+        f"{episodes[0].task.env} does not end its episodes ({capped:.0%} of them were cut at the "
+        "cap on turns), and long episodes fail easily: let step end them, or set env.max_turns"
+    )
+
+
+def _quoted(text: str) -> str:
+    said = " ".join(text.split())
+    return repr(said if len(said) <= QUOTED else f"{said[:QUOTED]}...")

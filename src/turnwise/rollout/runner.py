@@ -40,6 +40,7 @@ from turnwise.workflows.base import Workflow
 
 NoiseRule = Literal["common", "independent"]
 RETRIES = 2
+CAPPED = "rollout/capped_share"
 PACKAGE = Path(__file__).parents[1]
 REPLIES = ("parse", "illegal_action")
 """Failures that end an episode as a fall does: the reply was no action."""
@@ -79,6 +80,7 @@ class Runner:
         self.env, self.engine = env, engine
         self._weights, self._iterations = weights or {}, iterations
         self._judged: dict[str, list[float]] = {}
+        self._capped_said = False
         self._workflow, self._agents, self._renderers = workflow, agents, renderers
         self._seed, self._common = seed, noise == "common"
 
@@ -98,9 +100,24 @@ class Runner:
         return run(everything(), self.engine)
 
     def take_metrics(self) -> dict[str, float]:
-        """Return what judges of training episodes measured since the last call, as means."""
+        """Return means over what was measured of training episodes since the last call.
+
+        `rollout/capped_share`, the share of episodes cut at the env's cap on turns, and what
+        judges measured.
+        """
         found, self._judged = self._judged, {}
         return {name: sum(values) / len(values) for name, values in found.items()}
+
+    def take_warning(self, metrics: Mapping[str, float]) -> str | None:
+        """Return a sentence if episodes were cut at the cap on turns, the first time only."""
+        share = metrics.get(CAPPED, 0.0)
+        if not share or self._capped_said:
+            return None
+        self._capped_said = True
+        return (
+            f"{share:.0%} of the episodes were cut after {self.env.turn_cap()} turns, the cap of "
+            f"{self.env.name}: let the env end them, or set env.max_turns"
+        )
 
     async def _settled(self, episodes: list[Episode], stream: Stream) -> list[Episode]:
         """Add the rewards that are found for a whole batch (`Env.settle`), and the scores."""
@@ -180,6 +197,9 @@ class Runner:
             score=score,
             error=error,
         )
+        if stream == "train" and not passing:
+            capped = any(seat.capped for seat in seats.values())
+            self._judged.setdefault(CAPPED, []).append(float(capped))
         return episode, passing
 
     def _seat(self, role: str, place: Place, greedy: bool, steps: Iterator[int]) -> RolloutSeat:
@@ -216,5 +236,7 @@ def _line_of(cause: Exception) -> str:
     """Return where the code that is not turnwise's raised: its function, file and line."""
     frames = traceback.extract_tb(cause.__traceback__)
     foreign = [f for f in frames if not Path(f.filename).is_relative_to(PACKAGE)]
-    frame = (foreign or frames)[0]
+    if not foreign:  # raised by a function that is not written in Python
+        return "in no line of Python"
+    frame = foreign[0]
     return f"in {frame.name}, '{frame.filename}' line {frame.lineno}"

@@ -7,10 +7,17 @@ nonsense ends its own episode, as data: `EpisodeOver` never leaves `rollout.runn
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from turnwise.agents import AgentConfig, Exchange, Prompt, parse_answer, prompt_for
+from turnwise.agents import (
+    AgentConfig,
+    Exchange,
+    Prompt,
+    observation_text,
+    parse_answer,
+    prompt_for,
+)
 from turnwise.engines.base import Completion, Engine, Request
 from turnwise.envs.base import Env, Observation, Step
 from turnwise.errors import BrokenEnvError, EnvError, IllegalActionError
@@ -87,7 +94,8 @@ class RolloutSeat:
     """The seat of one role in one episode under the `independent` topology.
 
     `steps` numbers the world's steps and is one for all seats of an episode: what the world draws
-    depends on the step, not on who takes it or on what was asked before.
+    depends on the step, not on who takes it or on what was asked before. The step that reaches the
+    env's cap on turns is truncated, and sets `capped`.
     """
 
     def __init__(
@@ -103,6 +111,7 @@ class RolloutSeat:
         steps: Iterator[int],
     ) -> None:
         self.turns: list[Turn] = []
+        self.capped = False
         self._role, self._config, self._sampling = role, config, sampling
         self._env, self._engine, self._renderer, self._place = env, engine, renderer, place
         self._steps = steps
@@ -149,8 +158,8 @@ class RolloutSeat:
             raise EpisodeOver(failure)
         recorded["rewards"] = rewards | dict(step.rewards)
         self._record(**recorded, action=action)
-        seen = observation.messages
-        self._past.append(Exchange(observation=observation.text, reply=text, messages=seen))
+        shown = observation_text(self._config, observation)
+        self._past.append(Exchange(observation=shown, reply=text, messages=observation.messages))
         return step
 
     async def ask(self, messages: Sequence[Message]) -> str:
@@ -186,19 +195,22 @@ class RolloutSeat:
         return identity, await self._engine.sample(request)
 
     async def _step(self, state: Any, action: str) -> Step[Any]:
-        place = self._place
+        place, number = self._place, next(self._steps)
         noise = world_generator(
             place.seed,
             place.stream,
             place.iteration,
             place.visit,
-            next(self._steps),
+            number,
             None if place.common_noise else place.sample,
         )
         step = await stepped(self._env, state, self._role, action, noise)
         if not isinstance(step, Step):
             raise EnvError(f"{self._env.name}.step must return a Step, got {type(step).__name__}")
-        return step
+        if number + 1 < self._env.turn_cap() or step.terminated or step.truncated:
+            return step
+        self.capped = True
+        return replace(step, truncated=True)
 
     def _record(
         self,

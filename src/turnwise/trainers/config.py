@@ -9,7 +9,19 @@ from pydantic import Field, model_validator
 from turnwise.policies import OptimizerConfig
 from turnwise.rollout.runner import NoiseRule
 from turnwise.rollout.samples import LengthRule
+from turnwise.rollout.seeing import StatesRule
 from turnwise.settings import Settings
+
+DEMONSTRATIONS = "demonstrations"
+
+
+def _check_states(data: str, states: StatesRule | None) -> None:
+    """Refuse a choice of states where rows come from a file."""
+    if states is not None and data != DEMONSTRATIONS:
+        raise ValueError(
+            f"states = {states!r} chooses what demonstrations show, but data = {data!r}: leave "
+            "states out"
+        )
 
 
 class SftConfig(Settings):
@@ -17,6 +29,9 @@ class SftConfig(Settings):
 
     data: str = "demonstrations"
     """`demonstrations` (true descriptions, uniformly random actions) or a .jsonl or .csv file."""
+    states: StatesRule | None = None
+    """The states that demonstrations show: those that tasks begin in (`first`; None is this), which
+    is enough where tasks begin anywhere, or every turn of games of random actions (`play`)."""
     steps: int = Field(default=600, ge=0)
     """The most optimizer steps; 0 skips the phase."""
     batch_size: int = Field(default=64, ge=1)
@@ -31,6 +46,11 @@ class SftConfig(Settings):
     optimizer: OptimizerConfig = OptimizerConfig(lr=1e-3)
     """The phase's own optimizer."""
 
+    @model_validator(mode="after")
+    def _check(self) -> SftConfig:
+        _check_states(self.data, self.states)
+        return self
+
 
 class RehearsalConfig(Settings):
     """Supervised rows in every policy-gradient update, so that what was taught is not forgotten.
@@ -43,6 +63,8 @@ class RehearsalConfig(Settings):
 
     data: str = "demonstrations"
     """`demonstrations` or a .jsonl or .csv file, as in `warmup.data`."""
+    states: StatesRule | None = None
+    """The states that demonstrations show, as in `warmup.states`."""
     rows: int = Field(default=32, ge=1)
     """Fresh rows in each iteration, shared out among its mini-batches."""
     spans: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
@@ -57,6 +79,7 @@ class RehearsalConfig(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> RehearsalConfig:
+        _check_states(self.data, self.states)
         unknown = sorted(set(self.final) - set(self.spans))
         if unknown:
             raise ValueError(
@@ -89,9 +112,13 @@ class GrpoConfig(Settings):
     """The cap on refills of one iteration, with `dynamic_sampling` only; None is 2 there."""
     proximal: Literal["auto", "behaviour", "recompute"] = "auto"
     """Where the ratio's denominator comes from: the engine's own log-probabilities, or one pass of
-    the trainer at batch start. `auto` recomputes below fp32 and for GSPO (MATH 4)."""
+    the trainer at batch start. `auto` recomputes below fp32 and for GSPO."""
+    stop_if_failed: Annotated[float, Field(ge=0, le=1)] | Literal["auto", "never"] = "auto"
+    """Stop after the first iteration if more than this share of its replies was no legal action.
+    "auto" is 0.9 for a model that is trained as it is, and "never" after a warm-up or for a model
+    made on the spot."""
     mismatch: Literal["stop", "ignore"] = "stop"
-    """What a sampler that disagrees with the trainer beyond MATH 4's tolerance does to the run."""
+    """What a sampler that disagrees with the trainer beyond the tolerance does to the run."""
 
     @model_validator(mode="after")
     def _check(self) -> GrpoConfig:

@@ -1,7 +1,7 @@
 """Rows to imitate: what the env's states look like, or what a file says.
 
-Owns the making of supervised rows. Demonstrations show how to see and how to speak, never what to
-do: their actions are drawn uniformly, so whatever a later curve shows is reinforcement learning.
+Provides supervised rows. Demonstrations show how to see and how to speak, never what to do: their
+actions are drawn uniformly, so whatever a later curve shows is reinforcement learning.
 Every row is a function of (seed, step, number), so a resumed warm-up sees the same ones.
 """
 
@@ -9,23 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from turnwise.agents import AgentConfig, demonstration, prompt_for
-from turnwise.envs import Env
+from turnwise.agents import AgentConfig, Exchange, demonstration, prompt_for
+from turnwise.envs import Env, Observation
 from turnwise.errors import DataError
 from turnwise.noise import generator
 from turnwise.render import Renderer
-from turnwise.rollout.seeing import WALK
-from turnwise.rollout.talk import wander_and_talk
+from turnwise.rollout.seeing import WALK, StatesRule
+from turnwise.rollout.talk import RandomGame, random_game, wander_and_talk
 from turnwise.tasks import GeneratedTasks, SftRow, sft_rows
 from turnwise.types import Sample
 
 EXAMPLES = 32
 """Demonstrations that are looked at before any is learned from."""
+LONG_GAME, MOST_OF_A_GAME = 16, 8
+"""Turns of a mean random game that are worth one row of it, and the most rows of one game: long
+games cost more to play than rows cost to learn."""
 
 
 class Rows(Protocol):
@@ -40,11 +44,13 @@ class Rows(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Demonstrations:
     """States of fresh tasks, truly described, each with a uniformly random legal action.
 
     `first` is the number of the first row: rows of two sources that do not overlap are different.
+    `states` are those that tasks begin in, or uniformly drawn turns of games of random actions,
+    with their past; a turn whose row has more tokens than `context` gives way to an earlier one.
     """
 
     env: Env[Any]
@@ -54,6 +60,8 @@ class Demonstrations:
     policy: str
     seed: int
     first: int = 0
+    states: StatesRule = "first"
+    context: int | None = None
 
     def batch(self, step: int, count: int) -> list[Sample]:
         """Return the rows of an optimizer step."""
@@ -65,6 +73,40 @@ class Demonstrations:
         return self.batch(0, EXAMPLES)
 
     def _row(self, index: int) -> Sample:
+        return self._row_of_game(index) if self.states == "play" else self._first_row(index)
+
+    def _row_of_game(self, index: int) -> Sample:
+        """Return a row of a random game; neighbouring rows may share one."""
+        game, rng = self._game(index // self._shared), generator(self.seed, "turn", index)
+        turn = int(rng.integers(len(game.states)))
+        while True:
+            state = game.states[turn]
+            observation = self.env.observe(state, self.agent.role)
+            action = self.env.random_action(state, self.agent.role, rng)
+            row = self._imitated(list(game.past[:turn]), observation, action)
+            if not turn or self.context is None or len(row.token_ids) <= self.context:
+                return row
+            turn //= 2
+
+    def _game(self, number: int) -> RandomGame:
+        if number not in self._latest:
+            rng, task = generator(self.seed, "random game", number), self.tasks.task(number)
+            self._latest.clear()
+            self._latest[number] = random_game(self.env, task, self.agent, self.renderer, rng)
+        return self._latest[number]
+
+    @cached_property
+    def _latest(self) -> dict[int, RandomGame]:
+        """The game that the latest row was taken from, by its number."""
+        return {}
+
+    @cached_property
+    def _shared(self) -> int:
+        """How many rows are taken from one game."""
+        length = np.mean([len(self._game(number).states) for number in range(EXAMPLES)])
+        return int(np.clip(length // LONG_GAME, 1, MOST_OF_A_GAME))
+
+    def _first_row(self, index: int) -> Sample:
         rng = generator(self.seed, "demonstration", index)
         task, agent, past = self.tasks.task(index), self.agent, []
         state = self.env.reset(task)
@@ -72,10 +114,13 @@ class Demonstrations:
         if observation.tools:  # later turns look different: results of calls come before them
             state, past = wander_and_talk(self.env, task, agent, self.renderer, rng, WALK)
             observation = self.env.observe(state, agent.role)
-        action = self.env.random_action(state, agent.role, rng)
-        reply = demonstration(observation.description, action, agent.answer)
+        return self._imitated(past, observation, self.env.random_action(state, agent.role, rng))
+
+    def _imitated(self, past: list[Exchange], observation: Observation, action: str) -> Sample:
+        """Return the row in which `action` is the reply to `observation`."""
+        reply = demonstration(observation.description, action, self.agent.answer)
         reply = self.renderer.spoken(reply) if observation.tools else reply
-        prompt_ids = self.renderer.prompt_ids(prompt_for(agent, past, observation))
+        prompt_ids = self.renderer.prompt_ids(prompt_for(self.agent, past, observation))
         return supervised_row(self.policy, prompt_ids, self.renderer.completion_ids(reply))
 
 

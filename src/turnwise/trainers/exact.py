@@ -14,7 +14,8 @@ import numpy as np
 from turnwise.agents import AgentConfig
 from turnwise.envs import Env, Exact
 from turnwise.errors import ConfigError
-from turnwise.policies import Policy, continuations
+from turnwise.policies import Policy
+from turnwise.policies.continuations import continuations
 from turnwise.rollout import policy_chances
 from turnwise.types import Task
 

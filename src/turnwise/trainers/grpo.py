@@ -19,24 +19,30 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from turnwise.agents import AgentConfig
 from turnwise.credit import Credit, CreditConfig, assign_advantages
 from turnwise.curriculum import Visit
+from turnwise.errors import TrainingError
 from turnwise.losses import LossConfig
 from turnwise.noise import generator
 from turnwise.policies import OptimizerConfig, Policy, PolicyOptimizer, make_optimizer
 from turnwise.rollout import (
+    FailedReplies,
     Play,
-    evaluate,
+    ReplyWatch,
+    failed_replies,
     rollout_metrics,
     samples_from_episodes,
     without_cut,
 )
+from turnwise.rollout.runner import CAPPED
 from turnwise.trainers.config import GrpoConfig, RehearsalConfig
 from turnwise.trainers.demonstrations import Rehearsal
-from turnwise.trainers.exact import exact_score
+from turnwise.trainers.penalties import RewardKl, reward_kl
 from turnwise.trainers.session import Resumed, Session
 from turnwise.trainers.sft import rows_for
 from turnwise.trainers.update import Batch, check_hand_over, make_batch, optimise, score_column
+from turnwise.trainers.validation import DecodingRule, Validation, save, validate_policy
 from turnwise.types import Episode, Sample
 
 PHASE = "train"
@@ -58,7 +64,10 @@ class Plan:
     validate_every: int
     validation_tasks: int
     exact: bool
+    decoding: DecodingRule
+    validate_start: bool
     target: float | None
+    stop_if_failed: float | None = None
 
 
 def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
@@ -67,10 +76,12 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
     optimizer = make_optimizer(session.policy, plan.optimizer, max(updates, 1))
     reference = reference_policy(session, plan.loss)
     rehearsal = rehearsed_rows(session, plan)
-    iteration, done = 0, False
+    iteration, done, watch = 0, False, ReplyWatch()
     if resumed is not None:
         resumed.restore(optimizer)
         iteration, done = resumed.step, reached(plan, resumed.score)
+    elif plan.validate_start:
+        done = validate_start(session, plan, optimizer)
     session.progress.begin("training", done=iteration, total=plan.trainer.iterations)
     session.take_sampling()  # what was sampled before is in the totals only
 
@@ -79,44 +90,45 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
             return False
         began = time.perf_counter()
         played = play_groups(session, plan, session.curriculum.visits(iteration))
+        stop_if_unreadable(session, plan, iteration, played)
         if plan.trainer.dynamic_sampling:
             played = refill(session, plan, iteration, played)
         episodes = compared(plan, played)
-        credit = assign_advantages(episodes, plan.credit)
-        metrics = rollout_metrics(played) | dict(credit.metrics) | session.runner.take_metrics()
-        metrics |= session.take_sampling()
+        metrics = rollout_metrics(played) | session.runner.take_metrics() | session.take_sampling()
+        if warning := session.runner.take_warning(metrics):
+            session.progress.note(warning)
         if plan.trainer.dynamic_sampling:
-            episodes = mixed_only(plan, episodes, credit)
             credit = assign_advantages(episodes, plan.credit)
+            metrics |= credit.metrics
+            episodes = mixed_only(plan, episodes, credit)
         metrics["rollout/left_out"] = float(len(played) - len(episodes))
         metrics["time/rollout"] = time.perf_counter() - began
-        samples = samples_from_episodes(
-            episodes,
-            credit.advantages,
-            on_length=plan.trainer.on_length,
-            entropy_span=plan.loss.entropy_span,
-            reference=reference is not None,
-        )
+        kl = kl_in_reward(session, plan, episodes, reference)
+        credit = assign_advantages(episodes, plan.credit, penalties=kl and kl.penalties)
+        metrics = dict(credit.metrics) | metrics  # dynamic sampling's are of all that was played
+        samples = samples_of(plan, episodes, credit)
         if credit.has_signal:
             if rehearsal is not None and plan.rehearsal is not None:
                 samples += rehearsal.batch(iteration, plan.rehearsal.rows)
-            batch = batch_of(session, plan, samples, credit, reference)
+            batch = batch_of(session, plan, samples, credit, reference, kl)
             metrics |= update(session, plan, optimizer, batch, iteration)
             session.new_weights()
         metrics["time/update"] = time.perf_counter() - began - metrics["time/rollout"]
         metrics["train/skipped"] = float(not credit.has_signal)
+        metrics |= {} if kl is None else {"policy/ref_k1": kl.mean}
         session.episodes.write(iteration, played, credit=credit)
 
         iteration += 1
-        score = validate(session, plan, iteration)
-        if score is not None:
-            metrics["validation/score"] = score
+        if (found := validate(session, plan, iteration)) is not None:
+            metrics |= found.metrics
         session.record(PHASE, iteration, metrics, began)
         session.progress.advance(iteration, metrics)
-        done = reached(plan, score)
+        tell_failures(session, watch.warning(played, iteration, metrics.get(CAPPED, 0.0)))
+        done = reached(plan, found and found.score)
         last = done or iteration == plan.trainer.iterations or bool(session.stop.requested)
-        if score is not None or last or iteration % session.checkpoint_every == 0:
-            session.save(PHASE, iteration, optimizer, score=score)
+        if found is not None or last or iteration % session.checkpoint_every == 0:
+            save(session, PHASE, iteration, optimizer, found)
+    tell_failures(session, watch.verdict())
     return True
 
 
@@ -158,6 +170,48 @@ def stop_if_broken(session: Session, iteration: int, episodes: Sequence[Episode]
         raise problem
 
 
+def tell_failures(session: Session, warning: str) -> None:
+    """Pass a warning of failed replies on to whoever watches, if there is one."""
+    if warning:
+        session.progress.note(warning)
+
+
+def stop_if_unreadable(
+    session: Session, plan: Plan, iteration: int, episodes: Sequence[Episode]
+) -> None:
+    """Record a first iteration in which hardly a reply was an action, and raise.
+
+    Raises:
+        TrainingError: if more replies failed than the plan bears; it quotes two.
+    """
+    if iteration or plan.stop_if_failed is None:
+        return
+    found = failed_replies(episodes)
+    if found.share > plan.stop_if_failed:
+        session.episodes.write(0, episodes)
+        raise TrainingError(
+            f"{found.failed} of {found.replies} replies of the first iteration are no action. "
+            f"{found.examples()}. {cure_of(found, session.agent)}; trainer.stop_if_failed = "
+            "'never' trains all the same"
+        )
+
+
+def cure_of(found: FailedReplies, agent: AgentConfig) -> str:
+    """Return what helps against replies that are no action."""
+    where = f"agents.{agent.role}"
+    if 2 * found.cut > found.failed:
+        return (
+            f"{found.cut} of them were cut: raise {where}.max_tokens = {agent.max_tokens}, or ask "
+            f"for short replies in {where}.system"
+        )
+    how = (
+        "to reply with the action alone"
+        if agent.answer == "whole"
+        else ("to end with <answer> ACTION </answer>")
+    )
+    return f"Tell the model in {where}.system {how}, or teach it by a [warmup]"
+
+
 def refill(session: Session, plan: Plan, iteration: int, played: list[Episode]) -> list[Episode]:
     """Play fresh tasks until enough groups hold a difference, or the cap; return all that's played.
 
@@ -184,9 +238,20 @@ def mixed_only(plan: Plan, episodes: list[Episode], credit: Credit) -> list[Epis
 
 
 def mixed_visits(credit: Credit) -> list[int]:
-    """Return the visits whose episodes did not all do equally well, in order."""
+    """Return the visits whose episodes did not all earn the same, in order."""
     mixed = (group for group in credit.groups if not group.zero_variance and not group.singleton)
     return sorted({unit.turns[0].visit for group in mixed for unit in group.units})
+
+
+def samples_of(plan: Plan, episodes: Sequence[Episode], credit: Credit) -> list[Sample]:
+    """Return the training rows of the episodes that are compared."""
+    return samples_from_episodes(
+        episodes,
+        credit.advantages,
+        on_length=plan.trainer.on_length,
+        entropy_span=plan.loss.entropy_span,
+        reference=plan.loss.has_kl_loss,
+    )
 
 
 def batch_of(
@@ -195,21 +260,46 @@ def batch_of(
     samples: Sequence[Sample],
     credit: Credit,
     reference: Policy | None,
+    kl: RewardKl | None = None,
 ) -> Batch:
     """Fix every token's weight, proximal and reference log-probability before any step (MATH 4)."""
-    recompute = plan.trainer.proximal == "recompute" or (
-        plan.trainer.proximal == "auto"
-        and (session.low_precision or plan.loss.kind == "gspo" or plan.loss.tis_cap is not None)
-    )
-    model, scorer = session.policy.model, session.scorer
+    scorer, proximal = session.scorer, None
+    if kl is not None and kl.proximal is not None:
+        proximal = kl.proximal_of(samples)
+    elif recomputes(session, plan):
+        proximal = score_column(session.policy.model, scorer, samples)
+    in_loss = reference if plan.loss.has_kl_loss else None
     visits = {sample.turns[0].visit for sample in samples if sample.turns}
     return make_batch(
         samples,
         plan.loss,
         counted=credit.counted,
-        proximal=score_column(model, scorer, samples) if recompute else None,
-        reference=score_column(reference.model, scorer, samples) if reference else None,
+        proximal=proximal,
+        reference=score_column(in_loss.model, scorer, samples) if in_loss else None,
         scale=min(plan.trainer.minibatches, len(visits)),
+    )
+
+
+def recomputes(session: Session, plan: Plan) -> bool:
+    """Whether the trainer's own log-probabilities at batch start replace the engine's (MATH 4)."""
+    inexact = session.low_precision or plan.loss.kind == "gspo" or plan.loss.tis_cap is not None
+    rule = plan.trainer.proximal
+    return rule == "recompute" or (rule == "auto" and inexact)
+
+
+def kl_in_reward(
+    session: Session, plan: Plan, episodes: Sequence[Episode], reference: Policy | None
+) -> RewardKl | None:
+    """Return what each turn pays for its distance to the reference, where rewards hold it."""
+    if plan.loss.kl != "reward_k1":
+        return None
+    assert reference is not None and plan.loss.kl_weight is not None, "LossConfig asks for both"
+    return reward_kl(
+        episodes,
+        reference=reference.model,
+        policy=session.policy.model if recomputes(session, plan) else None,
+        scorer=session.scorer,
+        weight=plan.loss.kl_weight,
     )
 
 
@@ -262,7 +352,8 @@ def rehearsed_rows(session: Session, plan: Plan) -> Rehearsal | None:
     """Return the rows that every update rehearses, none of which the warm-up has shown."""
     if plan.rehearsal is None:
         return None
-    rows = rows_for(session, plan.rehearsal.data, first=plan.rehearsal_first)
+    data, states = plan.rehearsal.data, plan.rehearsal.states
+    rows = rows_for(session, data, first=plan.rehearsal_first, states=states)
     return Rehearsal(
         rows=rows,
         spans=plan.rehearsal.spans,
@@ -281,19 +372,22 @@ def reference_policy(session: Session, loss: LossConfig) -> Policy | None:
     return reference
 
 
-def validate(session: Session, plan: Plan, iteration: int) -> float | None:
-    """Return the score on validation tasks if one is due after `iteration` iterations.
-
-    It is the greedy score of play; or, computed, that of the policy's chances.
-    """
+def validate(session: Session, plan: Plan, iteration: int) -> Validation | None:
+    """Return the validation of the weights if one is due after `iteration` iterations."""
     due = iteration % plan.validate_every == 0 or iteration == plan.trainer.iterations
     if not due:
         return None
     tasks = session.validation.take(plan.validation_tasks)
-    if plan.exact:
-        return exact_score(session.judge.env, tasks, session.agent, session.policy)
-    score = evaluate(session.judge, tasks, greedy=True, number=iteration).score
-    session.engine.end_iteration()
-    session.count_engine()
-    session.take_sampling()  # what was sampled to validate is in the totals only
-    return score
+    return validate_policy(
+        session, tasks, exact=plan.exact, decoding=plan.decoding, iteration=iteration
+    )
+
+
+def validate_start(session: Session, plan: Plan, optimizer: PolicyOptimizer) -> bool:
+    """Validate and save the weights that training begins with; return whether they are enough."""
+    began = time.perf_counter()
+    found = validate(session, plan, 0)
+    assert found is not None, "0 is a multiple of every period"
+    session.record(PHASE, 0, found.metrics, began)
+    save(session, PHASE, 0, optimizer, found)
+    return reached(plan, found.score)

@@ -17,7 +17,8 @@ from turnwise.losses import LossConfig
 from turnwise.noise import generator
 from turnwise.policies import make_optimizer
 from turnwise.rollout import exactness_of_seeing
-from turnwise.trainers.config import SftConfig
+from turnwise.rollout.seeing import Seen, StatesRule
+from turnwise.trainers.config import DEMONSTRATIONS, SftConfig
 from turnwise.trainers.demonstrations import Demonstrations, FileRows, Rows
 from turnwise.trainers.session import Resumed, Session
 from turnwise.trainers.update import make_batch, optimise
@@ -46,7 +47,7 @@ def warm_up(
     if resumed is not None:
         resumed.restore(optimizer)
         step, enough = resumed.step, int(resumed.meta["enough"])
-    rows = rows_for(session, config.data, first=first)
+    rows = rows_for(session, config.data, first=first, states=config.states)
     session.progress.begin("warm-up" if phase == PHASE else phase, done=step, total=config.steps)
     while step < config.steps and enough < 2:
         if session.stop.requested:
@@ -67,12 +68,23 @@ def warm_up(
         session.new_weights()
         metrics = {name: metrics[name] for name in SHOWN if name in metrics}
         metrics["optim/skipped"] = skipped
-        metrics["warmup/seeing"] = seeing(session, config, step)
-        enough = enough + 1 if metrics["warmup/seeing"] >= config.enough else 0
-        session.record(phase, step, metrics, began)
-        session.progress.advance(step, metrics)
+        seen = seeing(session, config, step)
+        enough = enough + 1 if seen.share >= config.enough else 0
+        session.record(phase, step, {**metrics, "warmup/seeing": seen.share}, began)
+        shown = "warmup/seeing" if seen.described else "warmup/readable"
+        session.progress.advance(step, {**metrics, shown: seen.share})
         session.save(phase, step, optimizer, extra={"enough": enough})
+        if enough == 2 and step < config.steps:
+            session.progress.note(_why_it_ends(phase, step, config, seen))
     return True
+
+
+def _why_it_ends(phase: str, step: int, config: SftConfig, seen: Seen) -> str:
+    right = "states are described exactly" if seen.described else "replies are right"
+    return (
+        f"the {'warm-up' if phase == PHASE else phase} ended after {step} of at most "
+        f"{config.steps} steps: {right} ({seen.share:.0%} of those tried)"
+    )
 
 
 @contextmanager
@@ -90,10 +102,12 @@ def drawn_dropout(session: Session, step: int) -> Iterator[None]:
         yield
 
 
-def rows_for(session: Session, data: str, *, first: int = 0) -> Rows:
+def rows_for(
+    session: Session, data: str, *, first: int = 0, states: StatesRule | None = None
+) -> Rows:
     """Return the source of rows that `data` names, from row number `first` on."""
     policy = session.policy
-    if data != "demonstrations":
+    if data != DEMONSTRATIONS:
         return FileRows(
             Path(data),
             policy.renderer,
@@ -110,11 +124,13 @@ def rows_for(session: Session, data: str, *, first: int = 0) -> Rows:
         policy=policy.name,
         seed=session.seed,
         first=first,
+        states=states or "first",
+        context=policy.context,
     )
 
 
-def seeing(session: Session, config: SftConfig, step: int) -> float:
-    """Return how exactly states of the validation split are described, in [0, 1]."""
+def seeing(session: Session, config: SftConfig, step: int) -> Seen:
+    """Return how exactly states of the validation split are described."""
     tasks = session.validation_states.take(config.seeing_tasks)
     found = exactness_of_seeing(
         session.runner.env,
@@ -123,6 +139,7 @@ def seeing(session: Session, config: SftConfig, step: int) -> float:
         session.policy.renderer,
         session.engine,
         number=step,
+        states=config.states or "first",
     )
     session.count_engine()
     session.engine.end_iteration()

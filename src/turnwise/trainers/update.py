@@ -95,7 +95,7 @@ def make_batch(
 def row_offsets(samples: Sequence[Sample]) -> np.ndarray:
     """Return where each row begins in a flat column, [rows]."""
     lengths = [len(sample.token_ids) for sample in samples]
-    return np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
+    return np.cumsum([0, *lengths])[:-1].astype(np.int64)
 
 
 def score_column(model: Model, scorer: Scorer, samples: Sequence[Sample]) -> FloatArray:

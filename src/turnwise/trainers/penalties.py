@@ -1,0 +1,97 @@
+"""The distance to the reference as a part of the reward (`loss.kl = "reward_k1"`).
+
+Owns the passage from played episodes to what each turn pays: the k1 estimate of the KL, the sum of
+log pi - log ref over the tokens that were sampled. Output goes to `credit.assign_advantages`, which
+takes it off the turns' rewards before returns are summed, compared and scaled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from turnwise.credit import Penalties
+from turnwise.forest import Scorer
+from turnwise.forest.score import Model
+from turnwise.rollout import samples_from_episodes
+from turnwise.trainers.update import row_offsets, score_column
+from turnwise.types import Episode, FloatArray, Sample, Turn, TurnId
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class RewardKl:
+    """What each turn pays, and how far the policy is from the reference.
+
+    `proximal` are the trainer's own log-probabilities of `rows`, where they were computed, as a
+    flat column: the update needs them too. `mean` is the mean of log pi - log ref over tokens.
+    """
+
+    penalties: Penalties
+    rows: Sequence[Sample]
+    proximal: FloatArray | None
+    mean: float
+
+    def proximal_of(self, samples: Sequence[Sample]) -> FloatArray:
+        """Return `proximal` as a column of `samples`: the same rows, and rehearsed ones after them.
+
+        Rehearsed rows were not sampled, so that their value is never looked at.
+        """
+        assert self.proximal is not None, "ask only where it was computed"
+        assert [row.turns for row in samples[: len(self.rows)]] == [row.turns for row in self.rows]
+        total = sum(len(row.token_ids) for row in samples)
+        return np.pad(self.proximal, (0, total - len(self.proximal)))
+
+
+def reward_kl(
+    episodes: Sequence[Episode],
+    *,
+    reference: Model,
+    policy: Model | None,
+    scorer: Scorer,
+    weight: float,
+) -> RewardKl:
+    """Return `weight` times the k1 estimate of each turn's KL to the reference.
+
+    Args:
+        episodes: what is compared; broken ones pay nothing, as they are not trained on.
+        reference: the model of the reference policy.
+        policy: the model whose own log-probabilities count; None takes the engine's.
+        scorer: how rows are laid out and scored.
+        weight: `loss.kl_weight`.
+    """
+    turns = {turn.id: turn for episode in episodes if not episode.broken for turn in episode.turns}
+    rows = samples_from_episodes(episodes, {identity: {"": 0.0} for identity in turns})
+    own = None if policy is None else score_column(policy, scorer, rows)
+    behaviour = np.concatenate([np.zeros(0, np.float32), *(row.logprobs for row in rows)])
+    found = (behaviour if own is None else own).astype(np.float64)
+    found -= score_column(reference, scorer, rows)
+    drawn = np.concatenate([np.zeros(0, bool), *(row.sampled_mask for row in rows)])
+    by_turn = _by_turn(rows, found)
+    return RewardKl(
+        penalties={
+            identity: _paid(turn, weight * by_turn.get(identity, np.zeros(0)))
+            for identity, turn in turns.items()
+        },
+        rows=rows,
+        proximal=own,
+        mean=float(found[drawn].mean()) if drawn.any() else 0.0,
+    )
+
+
+def _by_turn(rows: Sequence[Sample], column: np.ndarray) -> dict[TurnId, np.ndarray]:
+    """Return a flat column's values at each turn's tokens, [completion]."""
+    return {
+        turn: column[offset : offset + len(row.token_ids)][row.turn_index == number]
+        for row, offset in zip(rows, row_offsets(rows), strict=True)
+        for number, turn in enumerate(row.turns)
+    }
+
+
+def _paid(turn: Turn, tokens: np.ndarray) -> dict[str, float]:
+    """Return what a turn pays by span of its completion, `""` being all of it."""
+    paid = {"": float(tokens.sum())}
+    for span in turn.spans:
+        paid[span.name] = paid.get(span.name, 0.0) + float(tokens[span.start : span.end].sum())
+    return paid
