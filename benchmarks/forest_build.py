@@ -13,7 +13,8 @@ import numpy as np
 import torch
 import transformers
 
-from turnwise.forest import ForestConfig, build, choose, forest_metrics
+from turnwise.forest import ForestConfig, build, forest_metrics
+from turnwise.forest.choose import choose
 from turnwise.forest.config import MOST_TOKENS
 from turnwise.losses import LossConfig
 from turnwise.trainers.update import make_batch

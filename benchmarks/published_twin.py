@@ -20,7 +20,7 @@ import numpy as np
 
 from turnwise import api
 from turnwise.envs import make_env
-from turnwise.policies import continuations
+from turnwise.policies.continuations import continuations
 from turnwise.recipe import Recipe, load_recipe
 from turnwise.rollout import policy_chances
 from turnwise.runs import Run
@@ -157,7 +157,8 @@ def finish(recipe: Recipe, folder: Path) -> None:
         return
     if folder.is_dir() and not run.recipe.is_file():
         shutil.rmtree(folder)
-    if not api.train(recipe, run=folder, resume_run=folder.is_dir()).finished:
+    outcome = api.resume(folder) if folder.is_dir() else api.train(recipe, run=folder)
+    if not outcome.finished:
         raise SystemExit(f"stopped: {folder} goes on when this is called again")
 
 
