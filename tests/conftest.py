@@ -1,7 +1,6 @@
 """Small models of real families, with tokenizers of bytes; tiny runs; scripts; sandboxes."""
 
 import importlib.util
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from tokenizers.models import BPE
 
 from turnwise.errors import SandboxError
 from turnwise.sandbox import Sandbox
-from turnwise.sandbox.backends import BACKENDS
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 TINY = (
@@ -119,18 +117,4 @@ def isolated():
             sandbox.start()
         except SandboxError as refused:
             pytest.skip(str(refused))
-        yield sandbox
-
-
-@pytest.fixture(scope="session")
-def landlocked():
-    """A sandbox as it is where the kernel does not grant namespaces."""
-    sandbox = Sandbox(workers=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(BACKENDS, "isolated", replace(BACKENDS["isolated"], walls=("landlock",)))
-        try:
-            sandbox.start()
-        except SandboxError as refused:
-            pytest.skip(str(refused))
-    with sandbox:
         yield sandbox

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import turnwise as tw
+from turnwise import imports
 from turnwise.cli.main import app
 from turnwise.errors import ConfigError, DataError, RewardError, RunError
 from turnwise.policies import NanoConfig, PolicyConfig
@@ -120,7 +121,7 @@ def test_resume_from_the_command_line_gives_the_same_numbers(tmp_path, judge):
     go(tmp_path / "b", settings=half, reward=f"{judge}:length")
     recipe = tmp_path / "b" / "run" / "recipe.toml"
     recipe.write_text((whole.run / "recipe.toml").read_text())
-    done = command("train", recipe, "--run", recipe.parent, "--resume", "--json")
+    done = command("resume", recipe.parent, "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["scores"]["score"] == whole.scores.score
     one, other = table(tmp_path / "a"), table(tmp_path / "b")
@@ -137,14 +138,37 @@ def test_a_function_without_a_file_goes_on_from_python_only(tmp_path):
         "short is in no file that can be imported: the run can go on from Python only"
         in (watcher.notes[1])
     )
-    again = go(tmp_path, reward=short, resume_run=True)
+    assert watcher.notes[-1] == f"report: {first.run / 'report.md'}"
+    assert [n for n in watcher.notes if n.startswith("warning: ")] == [
+        f"warning: {sentence}" for sentence in first.warnings
+    ]
+    imports._HANDED.clear()  # as in another process
+    with pytest.raises(ConfigError, match=r"give it again, as turnwise\.resume"):
+        tw.resume(first.run, progress=False)
+    with pytest.raises(RunError, match=r"are \['session:short'\], got \['session:lambda'\]"):
+        tw.resume(first.run, reward=lambda completions, **_: [0.0] * len(completions))
+    again = tw.resume(first.run, reward=short, progress=False)
     assert again.scores.score == first.scores.score
-    with pytest.raises(RunError, match="holds other rows than those given"):
-        go(tmp_path, ROWS[:30], reward=short, resume_run=True)
-    with pytest.raises(RunError, match=r"has other settings, trainer\.iterations: give the same"):
-        go(tmp_path, reward=short, resume_run=True, settings={**FAST, "trainer.iterations": 9})
-    with pytest.raises(RunError, match=r"other settings, .*credit\.rewards\.lambda"):
-        go(tmp_path, reward=lambda completions, **_: [0.0] * len(completions), resume_run=True)
+
+
+def test_a_finished_run_trains_further(tmp_path, judge):
+    first = go(tmp_path, reward=f"{judge}:length", progress=False)
+    watcher = Watcher()
+    with pytest.raises(ConfigError, match=r"trainer\.iterations = 1, but the run has finished 2"):
+        tw.resume(first.run, {"trainer.iterations": 1})
+    with pytest.raises(ConfigError, match="seed cannot change in a run that goes on"):
+        tw.resume(first.run, {"seed": 5})
+    more = tw.resume(first.run, {"trainer.iterations": 3}, progress=watcher)
+    assert more.finished
+    assert [record["step"] for record in table(tmp_path)] == [1, 2, 3]
+    said = "changed after 2 iterations: trainer.iterations from 2 to 3"
+    assert said in watcher.notes
+    assert any("linear schedule of the learning rate now spans 3" in n for n in watcher.notes)
+    text = (first.run / "recipe.toml").read_text()
+    assert text.startswith(f"# {said}\n")
+    assert 'path = "rows.jsonl"' in text
+    moved = first.run.rename(tmp_path / "moved")
+    assert tw.load_recipe(str(moved / "recipe.toml")).trainer.iterations == 3
 
 
 def test_a_function_that_raises_stops_the_run_in_one_sentence_and_loses_nothing(tmp_path, judge):
@@ -160,7 +184,7 @@ def test_a_function_that_raises_stops_the_run_in_one_sentence_and_loses_nothing(
         go(tmp_path, reward=judge_of)
     assert len(table(tmp_path)) == 1  # the first iteration is kept
     calls["broken"] = False
-    assert go(tmp_path, reward=judge_of, resume_run=True).finished
+    assert tw.resume(tmp_path / "run", reward=judge_of, progress=False).finished
     assert [record["step"] for record in table(tmp_path)] == [1, 2]
 
 
@@ -222,7 +246,7 @@ def test_rows_come_from_files_and_any_iterable(tmp_path, judge):
         ({"rows": {"train": []}}, DataError, "one split of a dataset"),
         ({"rows": ["a"]}, DataError, r"rows\[0\] is str: expected a dict"),
         ({"rows": [{"q": 1}]}, DataError, r"rows\[0\]: has no column 'prompt'"),
-        ({"rows": [{"prompt": "a", "x": {1j}}]}, DataError, r"rows\[0\], column 'x': cannot be"),
+        ({"rows": [{"prompt": "a", "x": {int}}]}, DataError, r"\[0\], column 'x': a value of type"),
         ({"reward": "some/reward-model"}, ConfigError, "a reward model is not taken"),
         ({"env": "frozen-lake"}, ConfigError, "rows does not go with env"),
         ({"settings": {"trainer.iteration": 3}}, ConfigError, "did you mean 'trainer.iterations'"),
@@ -241,8 +265,8 @@ def test_a_recipe_says_it_all(tmp_path):
         tw.train(tw.load_recipe("frozen-lake"), reward=len)
     with pytest.raises(ConfigError, match="model is Linear: expected a directory"):
         tw.train(__import__("torch").nn.Linear(1, 1), ROWS, reward=len)
-    with pytest.raises(RunError, match="resume needs the run's folder"):
-        tw.train("nano", ROWS, reward=len, resume_run=True)
+    with pytest.raises(RunError, match="there is no run folder at"):
+        tw.resume("nowhere")
 
 
 def test_a_script_that_trains_when_it_is_imported_is_refused(tmp_path):
@@ -366,7 +390,7 @@ def test_an_env_of_ones_own_trains(tmp_path, kind, monkeypatch):
     outcome = go(tmp_path, None, env=envs[kind], settings=fast)
     assert set(outcome.scores.baselines) == {"random", "warmup"}
     recipe = tw.load_recipe(str(outcome.run / "recipe.toml"))
-    assert recipe.credit.rewards == {"same": 1.0}
+    assert recipe.credit.rewards == {"same": 1.0, "invalid": -0.5}
     words = recipe.env.make("evaluation").observe((0, None), "player").legal
     assert words == (("red", "blue") if kind in ("name", "class") else ("green", "grey"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from importlib import resources
 
@@ -9,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnwise.credit.schemes import SCHEMES
 from turnwise.envs import ENVS
 from turnwise.errors import ConfigError, UnknownNameError
 from turnwise.recipe import (
+    TRL_NAMES,
     Recipe,
     load_recipe,
     parse_override,
@@ -154,6 +157,11 @@ WRONG = {
     "a misspelt reward": ("credit.rewards.progres=1", "did you mean 'progress'"),
     "a misspelt span to rehearse": ("rehearsal.spans={thnk=1.0}", "did you mean 'think'"),
     "a misspelt span": ("loss={entropy_weight=1,entropy_span='actoin'}", "did you mean 'action'"),
+    "a number for an adapter": (
+        "policies.main.lora=8",
+        "policies.main.lora = 8: expected a table, such as {rank = 8}",
+    ),
+    "a switch for a table": ("policies.main.lora=true", "a table, with any of rank, alpha"),
     "a misspelt segment": ("credit.segments.thnk=seeing", "did you mean 'think'"),
     "a misspelt segment reward": ("credit.segments.think=seing", "did you mean 'seeing'"),
     "an unknown loss": ("loss.kind=ppo", "'clipped', 'gspo' or 'cispo'"),
@@ -189,7 +197,7 @@ WRONG = {
     ),
     "a weight for no distance": ("loss.kl_weight=0.1", "kl = 'none'"),
     "a model and sizes": (("policies.main.model=x/y", "policies.main.nano.layers=1"), "`nano`"),
-    "a map and a size": ("env.options.map=['SF','FG']", "leave one out"),
+    "a map and a size": (("env.options.map=['SF','FG']", "env.options.size=5"), "leave one out"),
     "an impossible map": (("env.options={map=['SH','HG']}", "env.options.size=none"), "no way"),
 }  # fmt: skip
 
@@ -202,6 +210,94 @@ def test_a_wrong_recipe_fails_in_a_sentence_with_the_cure(case):
     message = str(caught.value)
     assert words in message
     assert "\n" not in message
+
+
+GIVES_WAY = {
+    "credit.scheme=grpo": "credit.scheme = 'grpo': left out the recipe's credit.gamma = 0.5, "
+    "credit.weight = 8.0",
+    "trainer.tasks_per_iteration=2": "trainer.tasks_per_iteration = 2: lowered the recipe's "
+    "trainer.minibatches from 4 to 2",
+    "trainer.iterations=1": "training takes 4 optimizer steps: lowered the recipe's "
+    "optimizer.warmup_steps from 10 to 4",
+    "warmup.steps=5": "warmup.steps = 5: lowered the recipe's warmup.optimizer.warmup_steps from "
+    "20 to 5",
+    "env.options.map=['SF','FG']": "env.options.map: left out the recipe's env.options.size = 4, "
+    "env.training.frozen_probability = 0.5, env.training.traps = 0.3, "
+    "env.warmup.frozen_probability = 0.6",
+}
+
+
+@pytest.mark.parametrize("override", GIVES_WAY)
+def test_a_recipe_gives_way_to_a_setting_and_says_so(override):
+    notes = []
+    load_recipe(LAKE, [override], notes.append)
+    assert notes == [GIVES_WAY[override]]
+    with pytest.warns(UserWarning) as warned:
+        load_recipe(LAKE, [override])
+    assert [str(each.message) for each in warned] == notes
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_scheme_and_loss_goes_with_every_recipe(name):
+    kinds = ["clipped", "gspo", "cispo"]
+    small = ["trainer.tasks_per_iteration=1", "trainer.iterations=1", "policies.main.lora=none"]
+    for number, scheme in enumerate(SCHEMES):
+        kind = kinds[number % 3]
+        sets = [f"credit.scheme={scheme}", f"loss.kind={kind}", "loss.kl=none", *small]
+        recipe = load_recipe(name, sets, lambda text: None)
+        assert (recipe.credit.scheme, recipe.loss.kind) == (scheme, kind)
+        assert recipe.trainer.minibatches == 1
+
+
+def test_what_a_user_gives_twice_is_never_left_out():
+    for both in (
+        ["credit.scheme=grpo", "credit.gamma=0.9"],
+        ["loss.kind=cispo", "loss.clip_low=0.1"],
+        ["trainer.tasks_per_iteration=2", "trainer.minibatches=3"],
+        ["trainer.iterations=1", "optimizer.warmup_steps=9"],
+        ["policies.main.model=x/y", "policies.main.nano={layers=1}"],
+    ):
+        with pytest.raises(ConfigError):
+            load_recipe(LAKE, both)
+
+
+def test_another_env_takes_its_own_options_and_rewards():
+    notes = []
+    recipe = load_recipe(LAKE, ["env.name=treasure"], notes.append)
+    assert recipe.env.options == {}
+    assert set(recipe.credit.rewards) == {"right", "looked", "invalid"}
+    assert any("credit.rewards.goal" in note for note in notes)
+
+
+FULL = {
+    "iterations": "did you mean 'trainer.iterations'",
+    "trainer.lr": "did you mean 'optimizer.lr'",
+    "temperature": "did you mean 'agents.player.temperature'",
+    "group_sise": "did you mean 'trainer.group_size'",
+    "size": "which is env.options.size here",
+    "num_generations": "which is trainer.group_size here",
+    "learning_rate": "which is optimizer.lr here",
+    "beta": "which is loss.kl_weight (with loss.kl) here",
+    "max_completion_length": "which is agents.player.max_tokens here",
+    "lora_r": "which is policies.main.lora.rank here",
+}
+
+
+@pytest.mark.parametrize("key", FULL)
+def test_the_full_key_is_named(key):
+    with pytest.raises(ConfigError) as caught:
+        load_recipe(LAKE, [f"{key}=3"])
+    assert FULL[key] in str(caught.value)
+
+
+def test_the_keys_that_stand_for_trls_exist():
+    data = load_recipe("frozen-lake-lora").model_dump(exclude_none=False)
+    for meant in TRL_NAMES.values():
+        for key in re.findall(r"[a-z]+\.[a-z_.]+", meant):
+            here = data
+            for part in key.split("."):
+                assert part in here, key
+                here = here[part]
 
 
 def test_an_unknown_recipe_and_a_missing_file_are_named():
@@ -254,3 +350,12 @@ def test_a_single_episode_may_be_compared_with_itself_as_published():
     plain = ["credit={scheme='reinforce'}", "credit.gamma=none", "credit.weight=none",
              "credit.std_floor=none", "credit.segments=none"]  # fmt: skip
     assert load_recipe(LAKE, [*plain, "trainer.group_size=1"]).credit.scheme == "reinforce"
+
+
+def test_a_listing_makes_no_env_and_says_what_the_recipe_says(monkeypatch):
+    whole = load_recipe("taxi")
+    monkeypatch.setattr("turnwise.sections.make_guarded", lambda *_: pytest.fail("made an env"))
+    found = recipe_summary("taxi")
+    assert found["env"] == whole.env.name and found["iterations"] == whole.trainer.iterations
+    assert found["models"] == {name: policy.model for name, policy in whole.policies.items()}
+    assert found["scheme"] == whole.credit.scheme and "smoke" in found["presets"]

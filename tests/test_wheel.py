@@ -60,6 +60,11 @@ def test_the_recipes_are_in_the_wheel(installed, tmp_path):
     assert "frozen-lake" in json.dumps(listed)
 
 
+def test_the_documents_are_in_the_wheel(installed, tmp_path):
+    text = run(installed / "turnwise", "docs", "why-is-it-not-learning", cwd=tmp_path)
+    assert text.startswith("# Why is it not learning?")
+
+
 def test_the_command_trains(installed, tmp_path):
     run(installed / "turnwise", "train", "frozen-lake", "--set", "preset=smoke", cwd=tmp_path)
     (folder,) = (tmp_path / "runs").iterdir()

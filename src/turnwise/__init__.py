@@ -7,16 +7,36 @@
     print(outcome.scores.score, outcome.scores.baselines)
 
 The names below are the public ones; they are imported when first used, so that tools which only
-read runs never load torch.
+read runs never load torch. So are the subpackages: `tw.rewards.passes_tests` needs no import of its
+own.
 """
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
+from turnwise.lazy import lazy_names
+
 if TYPE_CHECKING:
-    from turnwise.api import Outcome
+    from turnwise import credit as credit
+    from turnwise import curriculum as curriculum
+    from turnwise import engines as engines
+    from turnwise import envs as envs
+    from turnwise import errors as errors
+    from turnwise import losses as losses
+    from turnwise import policies as policies
+    from turnwise import render as render
+    from turnwise import rewards as rewards
+    from turnwise import rollout as rollout
+    from turnwise import runs as runs
+    from turnwise import sandbox as sandbox
+    from turnwise import tasks as tasks
+    from turnwise import trainers as trainers
+    from turnwise import types as types
+    from turnwise import workflows as workflows
+    from turnwise.api import (
+        Outcome,
+    )
     from turnwise.envs import (
         Env,
         Observation,
@@ -28,61 +48,185 @@ if TYPE_CHECKING:
         make_env,
         tool,
     )
-    from turnwise.front import train
-    from turnwise.policies import PolicyConfig
-    from turnwise.recipe import Recipe, load_recipe, recipe_names
-    from turnwise.scoring import evaluate_run, play_run
-    from turnwise.types import Episode, Task, Turn
+    from turnwise.errors import (
+        BrokenEnvError,
+        ConfigError,
+        DataError,
+        EngineError,
+        EnvError,
+        IllegalActionError,
+        Interrupted,
+        MissingDependencyError,
+        ModelError,
+        RewardError,
+        RunError,
+        SandboxError,
+        SlowEnvError,
+        StuckEnvError,
+        TrainingError,
+        TurnwiseError,
+        UnknownNameError,
+    )
+    from turnwise.front import (
+        resume,
+        train,
+    )
+    from turnwise.live import (
+        LiveProgress,
+    )
+    from turnwise.policies import (
+        LoraSettings,
+        NanoConfig,
+        PolicyConfig,
+    )
+    from turnwise.recipe import (
+        Recipe,
+        load_recipe,
+        recipe_names,
+    )
+    from turnwise.runs import (
+        RunScores,
+    )
+    from turnwise.scoring import (
+        evaluate_run,
+        play_run,
+    )
+    from turnwise.trainers import (
+        Progress,
+        Silent,
+    )
+    from turnwise.types import (
+        Episode,
+        Task,
+        Turn,
+    )
 
-_HOMES = {
-    "Env": "envs",
-    "Episode": "types",
-    "Observation": "envs",
-    "Outcome": "api",
-    "PolicyConfig": "policies",
-    "Recipe": "recipe",
-    "Step": "envs",
-    "Task": "types",
-    "ToolEnv": "envs",
-    "ToolResult": "envs",
-    "ToolState": "envs",
-    "Turn": "types",
-    "check_env": "envs",
-    "evaluate_run": "scoring",
-    "load_recipe": "recipe",
-    "make_env": "envs",
-    "play_run": "scoring",
-    "recipe_names": "recipe",
-    "tool": "envs",
-    "train": "front",
-}
+    __version__: str
 
 __all__ = [
+    "BrokenEnvError",
+    "ConfigError",
+    "DataError",
+    "EngineError",
     "Env",
+    "EnvError",
     "Episode",
+    "IllegalActionError",
+    "Interrupted",
+    "LiveProgress",
+    "LoraSettings",
+    "MissingDependencyError",
+    "ModelError",
+    "NanoConfig",
     "Observation",
     "Outcome",
     "PolicyConfig",
+    "Progress",
     "Recipe",
+    "RewardError",
+    "RunError",
+    "RunScores",
+    "SandboxError",
+    "Silent",
+    "SlowEnvError",
     "Step",
+    "StuckEnvError",
     "Task",
     "ToolEnv",
     "ToolResult",
     "ToolState",
+    "TrainingError",
     "Turn",
+    "TurnwiseError",
+    "UnknownNameError",
+    "__version__",
     "check_env",
     "evaluate_run",
     "load_recipe",
     "make_env",
     "play_run",
     "recipe_names",
+    "resume",
     "tool",
     "train",
 ]
 
+_SUBMODULES = (
+    "credit",
+    "curriculum",
+    "engines",
+    "envs",
+    "errors",
+    "losses",
+    "policies",
+    "render",
+    "rewards",
+    "rollout",
+    "runs",
+    "sandbox",
+    "tasks",
+    "trainers",
+    "types",
+    "workflows",
+)
+"""Shown by `dir` and imported when first used; `import *` leaves them out."""
+
+_get, __dir__ = lazy_names(
+    __name__,
+    {
+        "BrokenEnvError": "turnwise.errors",
+        "ConfigError": "turnwise.errors",
+        "DataError": "turnwise.errors",
+        "EngineError": "turnwise.errors",
+        "Env": "turnwise.envs",
+        "EnvError": "turnwise.errors",
+        "Episode": "turnwise.types",
+        "IllegalActionError": "turnwise.errors",
+        "Interrupted": "turnwise.errors",
+        "LiveProgress": "turnwise.live",
+        "LoraSettings": "turnwise.policies",
+        "MissingDependencyError": "turnwise.errors",
+        "ModelError": "turnwise.errors",
+        "NanoConfig": "turnwise.policies",
+        "Observation": "turnwise.envs",
+        "Outcome": "turnwise.api",
+        "PolicyConfig": "turnwise.policies",
+        "Progress": "turnwise.trainers",
+        "Recipe": "turnwise.recipe",
+        "RewardError": "turnwise.errors",
+        "RunError": "turnwise.errors",
+        "RunScores": "turnwise.runs",
+        "SandboxError": "turnwise.errors",
+        "Silent": "turnwise.trainers",
+        "SlowEnvError": "turnwise.errors",
+        "Step": "turnwise.envs",
+        "StuckEnvError": "turnwise.errors",
+        "Task": "turnwise.types",
+        "ToolEnv": "turnwise.envs",
+        "ToolResult": "turnwise.envs",
+        "ToolState": "turnwise.envs",
+        "TrainingError": "turnwise.errors",
+        "Turn": "turnwise.types",
+        "TurnwiseError": "turnwise.errors",
+        "UnknownNameError": "turnwise.errors",
+        "check_env": "turnwise.envs",
+        "evaluate_run": "turnwise.scoring",
+        "load_recipe": "turnwise.recipe",
+        "make_env": "turnwise.envs",
+        "play_run": "turnwise.scoring",
+        "recipe_names": "turnwise.recipe",
+        "resume": "turnwise.front",
+        "tool": "turnwise.envs",
+        "train": "turnwise.front",
+        **{name: f"{__name__}.{name}" for name in _SUBMODULES},
+    },
+)
+
 
 def __getattr__(name: str) -> Any:
     """Import a public name from its home."""
-    if name not in _HOMES:
-        raise AttributeError(f"turnwise has no public name {name!r}; it has {', '.join(__all__)}")
-    return getattr(importlib.import_module(f"turnwise.{_HOMES[name]}"), name)
+    if name == "__version__":
+        from importlib import metadata  # slow to import, and seldom asked for
+
+        return metadata.version("turnwise")
+    return _get(name)

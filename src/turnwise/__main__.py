@@ -1,5 +1,26 @@
-"""`python -m turnwise` is the command `turnwise`."""
+"""`python -m turnwise` is the command `turnwise`.
 
-from turnwise.cli.main import app
+Provides `main`, which answers a Ctrl-C that comes while modules are being imported, too.
+"""
 
-app()
+from __future__ import annotations
+
+import sys
+
+STOPPED = 130
+"""The exit code of a command that Ctrl-C stopped."""
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from turnwise.cli.main import app
+
+        app()
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(STOPPED)
+
+
+if __name__ == "__main__":
+    main()

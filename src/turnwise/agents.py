@@ -24,6 +24,8 @@ AnswerRule = Literal["tag", "whole"]
 Prompt: TypeAlias = tuple[Message, ...] | ToolChat | str
 """Messages for the chat template, with tools or without, or text that reaches the model as it
 stands."""
+LEGAL = "legal actions: "
+"""Begins the line of legal words that `AgentConfig.show_legal` adds to an observation."""
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
@@ -40,6 +42,8 @@ class AgentConfig(Settings):
     """What of the past is in the prompt: everything, the last `last_n` turns, or nothing."""
     last_n: int = Field(default=2, ge=1)
     """How many past turns `history = "last_n"` keeps."""
+    show_legal: bool = False
+    """Whether each observation ends with the words that may be answered there."""
     answer: AnswerRule = "tag"
     """What of a reply is the action: the words in the last `<answer>` tag, or the whole reply."""
     temperature: float = Field(default=1.0, gt=0)
@@ -63,6 +67,23 @@ class Exchange:
     observation: str
     reply: str
     messages: tuple[Message, ...] = ()
+
+
+def observation_text(config: AgentConfig, observation: Observation) -> str:
+    r"""Return what the agent is shown of an observation: its text, and legal words if asked for.
+
+    Raw text, and observations without legal words, stay as they are.
+
+    Example:
+        >>> seen = Observation(text="you r0c0", legal=("LEFT", "DOWN"))
+        >>> observation_text(AgentConfig(show_legal=True), seen)
+        'you r0c0\nlegal actions: LEFT DOWN'
+    """
+    legal = observation.legal
+    if not config.show_legal or not legal or observation.raw:
+        return observation.text
+    between = " | " if any(len(word.split()) > 1 for word in legal) else " "
+    return f"{observation.text}\n{LEGAL}{between.join(legal)}"
 
 
 def messages_for(
@@ -104,7 +125,7 @@ def prompt_for(config: AgentConfig, past: Sequence[Exchange], observation: Obser
         )
     if observation.raw:
         return observation.text
-    messages = messages_for(config, past, observation.text)
+    messages = messages_for(config, past, observation_text(config, observation))
     if observation.messages:
         messages = (*messages[:-1], *observation.messages)
     return ToolChat(messages=messages, tools=observation.tools) if observation.tools else messages

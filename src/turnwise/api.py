@@ -1,37 +1,34 @@
-"""The library's front: from a recipe to a run, from a run to its scores.
+"""A run from its start, or from its latest checkpoint, to its scores and its report.
 
-Owns the putting together of parts and the phases of a run: make or load the policy, warm up, train,
-evaluate, report. The command line is a thin face on these functions.
+Provides `train`, `resume` and `init_model`, on which the command line and `turnwise.front` build.
+What loads torch is imported inside the functions, after everything that can be refused cheaply.
 """
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from turnwise.assembly import assemble, plan_of, transcripts_of
-from turnwise.errors import ModelError, RunError
-from turnwise.policies import (
-    PolicyConfig,
-    load_policy,
-    make_nano,
-    nano_preset,
-)
+from turnwise.errors import Interrupted, ModelError
 from turnwise.recipe import Recipe, load_recipe
+from turnwise.resuming import changed_recipe, write_change
 from turnwise.runs import (
     DiskTrouble,
     Run,
     RunScores,
     StopSignal,
     check_installed,
+    diagnosis,
+    read_metrics,
+    resume_command,
     write_report,
     write_scores,
 )
-from turnwise.scoring import evaluate_run
-from turnwise.stages import make_base, run_phases
+from turnwise.stuck import before_the_end
 from turnwise.trainers import Progress, Silent
 
 RUNS = Path("runs")
@@ -39,7 +36,7 @@ RUNS = Path("runs")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What `train` returns: the run, whether it is finished, and its scores if it is.
+    """What `train` and `resume` return: the run, its scores if it is finished, and its warnings.
 
     Example:
         >>> Outcome(run=Path("runs/lake"), finished=False, scores=None).finished
@@ -49,83 +46,146 @@ class Outcome:
     run: Path
     finished: bool
     scores: RunScores | None
+    warnings: tuple[str, ...] = ()
 
 
 def train(
     recipe: Recipe,
     *,
     run: Path | None = None,
-    resume_run: bool = False,
     root: Path = RUNS,
+    files: Mapping[str, str] | None = None,
+    toml: str | None = None,
+    announce: Callable[[Run], None] | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
     """Train what `recipe` describes, evaluate it on the test split once, and write the report.
 
+    A run that fails before it has recorded anything leaves no folder behind.
+
     Args:
         recipe: from `load_recipe` or made in Python.
         run: the run folder; None makes `root/<recipe>-<time>`.
-        resume_run: go on with the run in `run` from its latest checkpoint; its own recipe counts.
         root: where new run folders go.
+        files: name -> text of what the recipe needs beside it in the run folder.
+        toml: the recipe as it is written to the folder, if it names those files; it is read back.
+        announce: told the run folder once it exists.
         progress: who watches; nobody by default.
 
     Returns:
-        The run and its scores; `finished` is False if a signal (SIGTERM, SIGUSR1, Ctrl-C) stopped
-        it after saving.
+        The run and its scores; `finished` is False if SIGTERM or SIGUSR1 stopped it after saving.
 
     Raises:
+        Interrupted: if Ctrl-C stopped it, after saving.
         TurnwiseError: for anything the user can mend; the message says how.
     """
-    watcher = progress or Silent()
-    with ExitStack() as stack:
-        trouble = stack.enter_context(DiskTrouble())
-        recipe, folder = _run_of(recipe, run, resume_run, root)
-        # the run's own recipe: its name may be that of a file that `turnwise` does not know
-        paths = shlex.join([str(folder.recipe), "--run", str(folder.path)])
-        trouble.again = f"go on with `turnwise train {paths} --resume`"
-        stack.enter_context(folder.lock())
-        stop = stack.enter_context(StopSignal())
-        parts = partial(assemble, folder=folder, stop=stop, progress=watcher)
-
-        def stopped() -> Outcome:
-            watcher.note(f"stopped by {stop.requested} after saving: {trouble.again}")
-            return Outcome(run=folder.path, finished=False, scores=None)
-
-        if not make_base(recipe, folder, parts, resumed=resume_run):
-            return stopped()
-        session = parts(recipe)
-        stack.callback(session.metrics.close)
-        if not run_phases(session, recipe, plan_of(recipe), resumed=resume_run):
-            return stopped()
-        watcher.begin("evaluation", done=0, total=1)
-        scores = evaluate_run(folder.path, tasks=recipe.evaluation.test_tasks, seed=recipe.seed)
-        write_scores(folder.evaluation, scores)
-        session.metrics.summarise(scores.as_metrics())
-        write_report(folder, command=f"turnwise train {folder.recipe}")
-        watcher.advance(1, {"test/score": scores.score})
-    return Outcome(run=folder.path, finished=True, scores=scores)
+    check_installed(recipe.metrics.sinks)
+    with Run.begun(root, recipe.name, toml or recipe.to_toml(), run, files) as folder:
+        if toml is not None:
+            recipe = load_recipe(str(folder.recipe))
+        if announce is not None:
+            announce(folder)
+        with DiskTrouble(partial(_how_to_go_on, folder, resumed=False)), folder.lock():
+            return _run(recipe, folder, progress or Silent(), resumed=False)
 
 
-def _run_of(recipe: Recipe, run: Path | None, resumed: bool, root: Path) -> tuple[Recipe, Run]:
-    """Return the recipe that counts and the run's folder, made now unless the run goes on."""
-    if not resumed:
-        check_installed(recipe.metrics.sinks)
-        return recipe, Run.create(root, recipe.name, recipe.to_toml(), run)
-    if run is None:
-        raise RunError("resume needs the run's folder: give --run DIR")
-    folder = Run.open(run)
-    own = load_recipe(str(folder.recipe))
-    if own.name != recipe.name:
-        raise RunError(
-            f"'{run}' is a run of recipe {own.name!r}, not of {recipe.name!r}: give its own, "
-            f"'{folder.recipe}'"
-        )
-    return own, folder
+def resume(
+    run: Path,
+    settings: Sequence[str] | Mapping[str, Any] = (),
+    *,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Go on with the run in `run` from its latest checkpoint.
+
+    A run that is finished is evaluated again, or goes on if `settings` give it more iterations.
+
+    Args:
+        run: the run folder.
+        settings: settings to change from here on, as `load_recipe` takes them. They are written
+            into the run's recipe. What the run has been built on cannot change.
+        progress: who watches; nobody by default.
+
+    Returns:
+        As `train`.
+
+    Raises:
+        Interrupted: if Ctrl-C stopped it, after saving.
+        TurnwiseError: for anything the user can mend; the message says how.
+    """
+    folder, watcher = Run.open(run), progress or Silent()
+    change = changed_recipe(folder, settings, watcher.note)
+    check_installed(change.recipe.metrics.sinks)
+    with DiskTrouble(partial(_how_to_go_on, folder, resumed=True)), folder.lock():
+        write_change(folder, change, watcher.note)
+        return _run(change.recipe, folder, watcher, resumed=True)
+
+
+def _run(recipe: Recipe, folder: Run, watcher: Progress, *, resumed: bool) -> Outcome:
+    """Run what is left of a run whose folder is locked."""
+    stop = StopSignal(watcher.note)
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(stop)
+            # what comes now imports torch, which a KeyboardInterrupt inside it aborts
+            from turnwise.assembly import assemble, plan_of
+            from turnwise.policies import kept_threads
+            from turnwise.scoring import evaluate_run
+            from turnwise.stages import make_base, run_phases
+
+            parts = partial(assemble, folder=folder, stop=stop, progress=watcher)
+            stack.enter_context(before_the_end(partial(_how_to_go_on, folder, resumed=resumed)))
+            stack.enter_context(kept_threads())
+            if not make_base(recipe, folder, parts, resumed=resumed):
+                return _stopped(folder, watcher, stop, "after saving", resumed=resumed)
+            with stop.at_once():
+                session = parts(recipe)
+            stack.callback(session.metrics.close)
+            done = run_phases(session, recipe, plan_of(recipe), resumed=resumed)
+            if not done or stop.requested:
+                return _stopped(folder, watcher, stop, "after saving", resumed=resumed)
+            watcher.begin("evaluation", done=0, total=1)
+            with stop.at_once():
+                count = recipe.evaluation.test_tasks
+                scores = evaluate_run(folder.path, tasks=count, seed=recipe.seed)
+            write_scores(folder.evaluation, scores)
+            session.metrics.summarise(scores.as_metrics())
+            write_report(folder, command=f"turnwise train {folder.recipe}")
+            watcher.advance(1, {"test/score": scores.score})
+    except KeyboardInterrupt as error:
+        if isinstance(error, Interrupted):
+            raise
+        return _stopped(folder, watcher, stop, "at once", resumed=resumed)
+    found = map(diagnosis.plain, diagnosis.warnings(read_metrics(folder.metrics), scores))
+    return Outcome(run=folder.path, finished=True, scores=scores, warnings=tuple(found))
+
+
+def _stopped(
+    folder: Run, watcher: Progress, stop: StopSignal, how: str, *, resumed: bool
+) -> Outcome:
+    """Say how a run goes on that a signal stopped; raise if it was Ctrl-C."""
+    again = _how_to_go_on(folder, resumed=resumed)
+    if folder.is_empty and not resumed:
+        how = "at once"
+    said = f"stopped by {stop.requested or 'SIGINT'} {how}: {again}"
+    if stop.interrupted or stop.requested is None:
+        raise Interrupted(said, folder.path if resumed or not folder.is_empty else None)
+    watcher.note(said)
+    return Outcome(run=folder.path, finished=False, scores=None)
+
+
+def _how_to_go_on(folder: Run, *, resumed: bool) -> str:
+    if folder.is_empty and not resumed:
+        return "begin again, as nothing was recorded yet"
+    return f"go on with `{resume_command(folder.path)}`"
 
 
 def init_model(recipe: Recipe, size: str, directory: Path) -> int:
     """Make a nano model for the recipe's env in `directory`; return its number of parameters."""
     if directory.exists():
         raise ModelError(f"'{directory}' exists: give a directory that does not")
+    from turnwise.assembly import transcripts_of
+    from turnwise.policies import PolicyConfig, load_policy, make_nano, nano_preset
+
     words = recipe.env.make("evaluation").words()
     make_nano(directory, transcripts_of(recipe), words, nano_preset(size), recipe.seed)
     return load_policy("model", PolicyConfig(model=str(directory), device="cpu")).parameters

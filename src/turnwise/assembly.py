@@ -5,27 +5,29 @@ Owns the putting together of parts, each by its own package. Runs nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 
-from turnwise.agents import AgentConfig, demonstration, messages_for
+from turnwise.agents import AgentConfig, demonstration, messages_for, observation_text
 from turnwise.curriculum import UniformCurriculum
 from turnwise.engines import LocalEngine
 from turnwise.envs.base import Env
-from turnwise.forest import choose
+from turnwise.forest.choose import choose
 from turnwise.noise import generator
 from turnwise.policies import (
     Policy,
     is_nano,
     load_policy,
+    use_threads,
 )
 from turnwise.recipe import Recipe
 from turnwise.rollout import Runner, check_room
 from turnwise.rollout.runner import NoiseRule
 from turnwise.rollout.seeing import WALK
-from turnwise.rollout.talk import wander_and_talk
+from turnwise.rollout.talk import random_game, wander_and_talk
 from turnwise.runs import (
     Checkpoints,
     EpisodeLog,
@@ -48,6 +50,9 @@ from turnwise.workflows import get_workflow
 BIG = 50_000_000
 """Parameters from which on checkpoints are written every 10 iterations by default."""
 
+FAILED = 0.9
+"""Share of failed replies that stops a model which nothing has taught how to answer."""
+
 
 def plan_of(recipe: Recipe) -> Plan:
     """Return what of a recipe decides the policy-gradient loop."""
@@ -61,21 +66,44 @@ def plan_of(recipe: Recipe) -> Plan:
         validate_every=recipe.evaluation.every,
         validation_tasks=recipe.evaluation.validation_tasks,
         exact=recipe.evaluation.validation == "exact",
+        decoding=recipe.evaluation.decoding,
+        validate_start=recipe.evaluation.validate_start,
         target=recipe.evaluation.target,
+        stop_if_failed=_share_that_stops(recipe),
     )
+
+
+def _share_that_stops(recipe: Recipe) -> float | None:
+    """Return the share of failed replies above which the first iteration stops the run."""
+    asked = recipe.trainer.stop_if_failed
+    if asked != "auto":
+        return None if asked == "never" else asked
+    taught = recipe.pretrain is not None or (recipe.warmup is not None and recipe.warmup.steps)
+    made = any(is_nano(policy.model) for policy in recipe.policies.values())
+    return None if taught or made else FAILED
+
+
+def _counted(policy: Policy) -> str:
+    """Return how many parameters a policy has, and how many are trained where not all are."""
+    trained = sum(parameter.numel() for parameter in policy.trainable_parameters())
+    beside = "" if trained == policy.parameters else f", {trained:,} trained"
+    return f"{policy.parameters:,} parameters{beside}"
 
 
 def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) -> Session:
     """Build the parts that `recipe` names, for the run in `folder`."""
     training, warmup = recipe.env.make("training"), recipe.env.make("warmup")
     open_sandbox(training, recipe.sandbox)
-    policy = make_policy(recipe, folder.path)
+    recipe.env.look("training", recipe.seed)
+    policy = make_policy(recipe, folder.path, progress.note)
     judged = recipe.env.make("evaluation")
     engine = LocalEngine({policy.name: policy}, recipe.engine, recipe.seed)
     scorer = choose(policy.model, recipe.forest, recipe.seed)
-    progress.note(f"{policy.name}: {policy.parameters:,} parameters, {policy.device}")
+    progress.note(f"{policy.name}: {_counted(policy)}, {policy.device}")
     progress.note(f"forest {scorer.reason}; engine {engine.reason(policy.name)}")
     tasks = GeneratedTasks(training, "train", recipe.seed)
+    if tasks.problems.described:
+        progress.note(f"{training.name}: {tasks.problems.described}")
     if tasks.seen:
         progress.note(f"{training.name}: validation and test are problems that training meets too")
     for split in get_args(Split):  # what cannot be evaluated is told now, not when the run is over
@@ -138,8 +166,12 @@ def runner_of(
     )
 
 
-def make_policy(recipe: Recipe, folder: Path) -> Policy:
-    """Load the recipe's policy; one made on the spot is kept in `folder/models`, and made once."""
+def make_policy(recipe: Recipe, folder: Path, note: Callable[[str], None] | None = None) -> Policy:
+    """Load the recipe's policy; one made on the spot is kept in `folder/models`, and made once.
+
+    From then on torch computes on as many threads as suit it (`policies.use_threads`); `note` is
+    told how many.
+    """
     ((name, config),) = recipe.policies.items()
     if config.device == "auto":
         config = config.model_copy(update={"device": recipe.device})
@@ -149,7 +181,7 @@ def make_policy(recipe: Recipe, folder: Path) -> Policy:
     base = Run(folder).base
     if recipe.pretrain is not None and config.lora is not None and base.is_dir():
         config = config.model_copy(update={"model": str(base), "nano": None})
-    return load_policy(
+    policy = load_policy(
         name,
         config,
         directory=models,
@@ -157,6 +189,10 @@ def make_policy(recipe: Recipe, folder: Path) -> Policy:
         words=recipe.env.make("evaluation").words(),
         seed=recipe.seed,
     )
+    said = use_threads(policy.parameters, recipe.threads)
+    if note is not None and policy.device.type == "cpu":
+        note(said)
+    return policy
 
 
 def transcripts_of(recipe: Recipe, tasks: int = 16) -> list[str]:
@@ -168,14 +204,23 @@ def transcripts_of(recipe: Recipe, tasks: int = 16) -> list[str]:
     for index in range(tasks):
         state, rng = env.reset(source.task(index)), generator(recipe.seed, "transcript", index)
         seen = env.observe(state, agent.role)
-        transcripts += [m.content for m in messages_for(agent, (), seen.text)]
+        shown = observation_text(agent, seen)
+        transcripts += [m.content for m in messages_for(agent, (), shown)]
         transcripts += words_of_tools(env, source.task(index), agent, rng) if seen.tools else []
         any_text = [env.random_action(state, agent.role, rng) for _ in range(4 * (not seen.legal))]
         transcripts += [
             demonstration(seen.description, action, agent.answer)
             for action in (*seen.legal, *any_text)
         ]
+        if shows_play(recipe):
+            past = random_game(env, source.task(index), agent, _AsWritten(), rng).past
+            transcripts += [text for one in past for text in (one.observation, one.reply)]
     return transcripts
+
+
+def shows_play(recipe: Recipe) -> bool:
+    """Whether the warm-up shows every turn of random games, and not first states alone."""
+    return recipe.warmup is not None and recipe.warmup.states == "play"
 
 
 def words_of_tools(

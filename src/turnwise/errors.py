@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class TurnwiseError(Exception):
@@ -72,6 +73,14 @@ class RunError(TurnwiseError, RuntimeError):
 
 class MissingDependencyError(TurnwiseError, ImportError):
     """An optional package is needed; the message gives the install command."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C stopped a run; `run` is its folder, or None if nothing of it was kept."""
+
+    def __init__(self, message: str, run: Path | None) -> None:
+        super().__init__(message)
+        self.run = run
 
 
 def unknown_name(kind: str, given: str, known: Iterable[str]) -> UnknownNameError:

@@ -10,14 +10,18 @@ from __future__ import annotations
 import math
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from turnwise import api
 from turnwise.api import RUNS, Outcome
-from turnwise.envs import Env, ToolEnv, find_env
+from turnwise.defaults import env_recipe
+from turnwise.envs import IMPORTING, Env, find_env
+from turnwise.envs.check_declared import check_names
 from turnwise.envs.reward_functions import load_functions
 from turnwise.envs.rows import Rows
 from turnwise.errors import ConfigError, RunError
@@ -33,10 +37,11 @@ from turnwise.given import (
     weights_of,
 )
 from turnwise.imports import SESSION, file_being_imported
+from turnwise.live import WARNING, watching
 from turnwise.policies import PolicyConfig, is_nano
 from turnwise.recipe import Recipe, load_recipe, make_recipe
-from turnwise.runs import Run
-from turnwise.trainers import Progress, Silent
+from turnwise.runs import Run, verdict
+from turnwise.trainers import Progress
 
 FILES = {"path": "rows.jsonl", "eval_path": "eval_rows.jsonl"}
 """Option of the rows -> the file in the run folder that keeps them."""
@@ -47,9 +52,7 @@ PROMPTS = 8
 TRL_OPTIMIZER = {"lr": 1e-6, "betas": [0.9, 0.999], "schedule": "linear"}
 TRL_TOKENS = 512
 NANO_LR, NANO_TOKENS = 3e-3, 64
-"""For models made on the spot, whose weights are random and whose context is short."""
-WARM_LR = 1e-3
-"""For those of them that a warm-up has taught to speak."""
+"""For models made on the spot that rows train, whose weights are random and context is short."""
 
 
 def train(
@@ -62,15 +65,14 @@ def train(
     env: type[Env[Any]] | Env[Any] | str | None = None,
     settings: Mapping[str, Any] | None = None,
     run: str | Path | None = None,
-    resume_run: bool = False,
     root: str | Path = RUNS,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Outcome:
     """Train a model on rows with a reward, or in an env, or a recipe; test it, write the report.
 
     Args:
         model: "nano", a model's directory or hub name, or a `PolicyConfig`; or a whole `Recipe`,
-            with which only `run`, `resume_run`, `root` and `progress` may be given.
+            with which only `run`, `root` and `progress` may be given.
         rows: dicts with a column `prompt`, text or a list of messages; any iterable of them, a
             `datasets.Dataset` too, or the path of a .jsonl or .csv file.
         reward: a function, its name "file.py:function", or several. Each is called as TRL calls
@@ -83,14 +85,16 @@ def train(
         env: an env class, an instance, a name in `turnwise envs` or "file.py:Class".
         settings: settings of the recipe to replace, as {"trainer.iterations": 30}.
         run: the run folder; None makes `root/<name>-<time>`.
-        resume_run: go on with the run in `run`, which all else given must agree with.
         root: where new run folders go.
-        progress: who watches; nobody by default.
+        progress: who watches; by default a display on the terminal or in the notebook, False is
+            nobody.
 
     Returns:
-        The run and its scores; `finished` is False if a signal stopped it after saving.
+        The run, its scores and its warnings; `finished` is False if SIGTERM or SIGUSR1 stopped it
+        after saving.
 
     Raises:
+        Interrupted: a KeyboardInterrupt, after saving, if Ctrl-C stopped it; `resume` goes on.
         TurnwiseError: for anything the user can mend; the message says how.
 
     Example:
@@ -98,39 +102,124 @@ def train(
         >>> def brief(completions, **kwargs):
         ...     return [-float(len(text)) for text in completions]
         >>> tiny = {"trainer.iterations": 1, "trainer.group_size": 2, "agents.player.max_tokens": 2}
-        >>> outcome = train("nano", rows, reward=brief, settings=tiny, root=tempfile.mkdtemp())
+        >>> runs = tempfile.mkdtemp()
+        >>> outcome = train("nano", rows, reward=brief, settings=tiny, root=runs, progress=False)
         >>> outcome.finished, outcome.scores.seen
         (True, True)
     """
     given = {"rows": rows, "reward": reward, "reward_weights": reward_weights}
     given |= {"eval_rows": eval_rows, "env": env, "settings": settings}
-    folder, root = None if run is None else Path(run), Path(root)
-    _check_call(model, given, folder, resume_run)
+    _check_call(model, given)
+    with watching(progress) as watcher:
+        outcome = _train(model, given, None if run is None else Path(run), Path(root), watcher)
+        _tell(outcome, watcher)
+    return outcome
+
+
+def _train(
+    model: Recipe | PolicyConfig | str | Path,
+    given: Mapping[str, Any],
+    folder: Path | None,
+    root: Path,
+    progress: Progress,
+) -> Outcome:
+    """Train a recipe, or a model as `given` says."""
     if isinstance(model, Recipe):
-        return api.train(model, run=folder, resume_run=resume_run, root=root, progress=progress)
-    policy = policy_section(model)
+        return api.train(model, run=folder, root=root, progress=progress)
+    policy, env = policy_section(model), given["env"]
     wanted = _rows_wanted(policy, given) if env is None else _env_wanted(policy, env, given)
-    return _carry_out(wanted, settings or {}, folder, resume_run, root, progress or Silent())
+    return _carry_out(wanted, given["settings"] or {}, folder, root, progress)
 
 
-def _check_call(
-    model: Any, given: Mapping[str, Any], folder: Path | None, resume_run: bool
-) -> None:
-    """Refuse calls that cannot be meant."""
+def resume(
+    run: str | Path,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    reward: Reward | Sequence[Reward] | None = None,
+    env: type[Env[Any]] | Env[Any] | None = None,
+    progress: Progress | bool | None = None,
+) -> Outcome:
+    """Go on with a run from its latest checkpoint, as `turnwise resume` does.
+
+    Args:
+        run: the run folder.
+        settings: settings to change from here on, as {"trainer.iterations": 300}; a finished run
+            with more iterations trains further.
+        reward: the run's reward functions again, where they are in no file and this is another
+            process.
+        env: the run's env again, where it is in no file and this is another process.
+        progress: as in `train`.
+
+    Returns:
+        As `train`.
+
+    Raises:
+        Interrupted: if Ctrl-C stopped it, after saving.
+        TurnwiseError: for anything the user can mend; the message says how.
+    """
+    _check_import()
+    folder = Run.open(Path(run))
+    _hand_over_again(folder, reward, env)
+    with watching(progress) as watcher:
+        outcome = api.resume(folder.path, settings or {}, progress=watcher)
+        _tell(outcome, watcher)
+    return outcome
+
+
+def _tell(outcome: Outcome, progress: Progress) -> None:
+    """Say how a finished run went."""
+    if outcome.scores is not None:
+        for line in closing_lines(outcome):
+            progress.note(line)
+
+
+def closing_lines(outcome: Outcome) -> list[str]:
+    """Return what is said at the end of a run: the verdict, the warnings, where the report is."""
+    said = [] if outcome.scores is None else [verdict(outcome.scores)]
+    said += [f"{WARNING}{sentence}" for sentence in outcome.warnings]
+    return [*said, f"report: {outcome.run / 'report.md'}"]
+
+
+def _hand_over_again(folder: Run, reward: Any, env: Any) -> None:
+    """Give a run its rewards or its env again, which must have the names that it knows them by."""
+    known = tomllib.loads(folder.recipe.read_text(encoding="utf-8")).get("env", {})
+    if reward is not None:
+        several = isinstance(reward, Sequence) and not isinstance(reward, str)
+        names = reward_names(reward if several else [reward])
+        expected = known.get("options", {}).get("reward")
+        if names != expected:
+            raise RunError(
+                f"the rewards of the run in '{folder.path}' are {expected}, got {names}: give the "
+                "same ones, in the same order"
+            )
+    if env is not None:
+        name = env_section(env)["name"]
+        if name != known.get("name"):
+            raise RunError(
+                f"the env of the run in '{folder.path}' is {known.get('name')!r}, got {name!r}: "
+                "give the same one"
+            )
+
+
+def _check_import() -> None:
+    """Refuse to train while a file is imported for something that a recipe names in it."""
     importing = file_being_imported()
     if importing is not None:
         raise ConfigError(
             f"'{importing}' trains while it is imported for something that a recipe names in it: "
             'put the call under `if __name__ == "__main__":`'
         )
+
+
+def _check_call(model: Any, given: Mapping[str, Any]) -> None:
+    """Refuse calls that cannot be meant."""
+    _check_import()
     extra = [name for name, value in given.items() if value is not None]
     if isinstance(model, Recipe) and extra:
         raise ConfigError(
             f"{extra[0]} does not go with a recipe, which says it all: change the recipe, or give "
             "a model instead"
         )
-    if resume_run and folder is None:
-        raise RunError("resume needs the run's folder: give run='DIR'")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,13 +234,15 @@ class _Wanted:
         """File name -> text."""
         return {FILES[option]: text for option, text in self.tables.items()}
 
-    def recipe(self, folder: Path, settings: Mapping[str, Any]) -> Recipe:
+    def recipe(
+        self, folder: Path, settings: Mapping[str, Any], note: Callable[[str], None]
+    ) -> Recipe:
         """Return the recipe, its files in `folder`."""
         places = {option: str(folder / FILES[option]) for option in self.tables}
         env = {**self.data["env"], "options": self.data["env"].get("options", {}) | places}
-        return make_recipe({**self.data, "env": env}, settings)
+        return make_recipe({**self.data, "env": env}, settings, note)
 
-    def tried(self, settings: Mapping[str, Any]) -> tuple[Recipe, int]:
+    def tried(self, settings: Mapping[str, Any], note: Callable[[str], None]) -> tuple[Recipe, int]:
         """Return the recipe, its files in a folder that is no more, and how many tasks it lists.
 
         What is wrong with it is found here, before a folder is made for the run.
@@ -159,7 +250,7 @@ class _Wanted:
         with tempfile.TemporaryDirectory() as scratch:
             for name, text in self.files.items():
                 Path(scratch, name).write_text(text, encoding="utf-8")
-            recipe = self.recipe(Path(scratch), settings)
+            recipe = self.recipe(Path(scratch), settings, note)
             return recipe, len(recipe.env.make("training").listed("train") or ())
 
     def toml(self, recipe: Recipe) -> str:
@@ -173,56 +264,25 @@ def _carry_out(
     wanted: _Wanted,
     settings: Mapping[str, Any],
     folder: Path | None,
-    resume_run: bool,
     root: Path,
     progress: Progress,
 ) -> Outcome:
-    """Make the run folder, or see that it is the same run, and train."""
-    if resume_run:
-        assert folder is not None
-        run = Run.open(folder)
-        _check_same(wanted, settings, run)
-    else:
-        recipe, _ = wanted.tried(settings)
-        run = Run.create(root, recipe.name, wanted.toml(recipe), folder, wanted.files)
-    recipe = load_recipe(str(run.recipe))
-    _say_what_is_used(recipe, run, progress)
-    # a run without a checkpoint "goes on" from its beginning
-    return api.train(recipe, run=run.path, resume_run=True, progress=progress)
+    """Make the run folder with all that belongs into it, and train."""
+    recipe, _ = wanted.tried(settings, progress.note)
+    return api.train(
+        recipe,
+        run=folder,
+        root=root,
+        files=wanted.files,
+        toml=wanted.toml(recipe),
+        announce=partial(_say_what_is_used, progress=progress),
+        progress=progress,
+    )
 
 
-def _check_same(wanted: _Wanted, settings: Mapping[str, Any], run: Run) -> None:
-    """Refuse to go on with a run that was begun with other rows or settings."""
-    for name, text in wanted.files.items():
-        path = run.path / name
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            raise RunError(
-                f"'{path}' holds other rows than those given: give the same to go on with the run, "
-                "or begin a new one"
-            )
-    own = load_recipe(str(run.recipe)).model_dump()
-    different = _differences(own, wanted.recipe(run.path.resolve(), settings).model_dump())
-    if different:
-        raise RunError(
-            f"the run in '{run.path}' has other settings, {', '.join(different)}: give the same "
-            "ones to go on with it"
-        )
-
-
-def _differences(own: Mapping[str, Any], given: Mapping[str, Any], where: str = "") -> list[str]:
-    """Return the dotted keys in which two recipes differ."""
-    found: list[str] = []
-    for key in dict.fromkeys([*own, *given]):
-        a, b = own.get(key), given.get(key)
-        if isinstance(a, Mapping) and isinstance(b, Mapping):
-            found += _differences(a, b, f"{where}{key}.")
-        elif a != b:
-            found.append(f"{where}{key}")
-    return found
-
-
-def _say_what_is_used(recipe: Recipe, run: Run, progress: Progress) -> None:
+def _say_what_is_used(run: Run, progress: Progress) -> None:
     """Say how rows are divided, and what only this process knows."""
+    recipe = load_recipe(str(run.recipe))
     world = recipe.env.make("evaluation")
     names = [recipe.env.name]
     if isinstance(world, Rows):
@@ -237,7 +297,8 @@ def _say_what_is_used(recipe: Recipe, run: Run, progress: Progress) -> None:
     if handed:
         progress.note(
             f"{', '.join(handed)} is in no file that can be imported: the run can go on from "
-            f"Python only, with the same call and run='{run.path}', resume_run=True"
+            f"Python only, with turnwise.resume('{run.path}') in this process, or in another one "
+            "with `reward` or `env` given again"
         )
 
 
@@ -272,7 +333,7 @@ def _rows_wanted(policy: Data, given: Mapping[str, Any]) -> _Wanted:
     data["agents"] = {"player": {"answer": "whole", "max_tokens": tokens}}
     data["credit"]["rewards"] = weights_of(list(load_functions(names)), given["reward_weights"])
     wanted = _Wanted(data=data, tables=tables)
-    _, many = wanted.tried({})
+    _, many = wanted.tried({}, lambda text: None)
     data["trainer"]["iterations"] = math.ceil(PASSES * many / PROMPTS)
     return wanted
 
@@ -286,19 +347,15 @@ def _env_wanted(
                 f"{name} does not go with env, which has rewards of its own: leave it"
             )
     choice = env_section(env)
-    kind = find_env(choice["name"])
+    timeout = (given["settings"] or {}).get("env.timeout")
+    if not isinstance(timeout, int | float) or timeout <= 0:
+        timeout = IMPORTING  # a wrong one is refused when the recipe is parsed
+    kind = find_env(choice["name"], timeout)
+    check_names(kind)
     data = _defaults(re.sub(r"\W+", "-", kind.name), policy)
     data["env"] = choice
-    data["agents"] = {role: {"role": role} for role in kind.roles}
+    tokens = {} if is_nano(policy["model"]) else {"max_tokens": TRL_TOKENS}
+    data["agents"] = {role: {"role": role, "history": "full", **tokens} for role in kind.roles}
     data["trainer"]["iterations"] = 100
     data["credit"]["rewards"] = weights_of(list(kind.components), given["reward_weights"])
-    if is_nano(policy["model"]):  # it cannot speak yet; many small steps, on answers alone
-        data["warmup"] = {"steps": 200, "batch_size": 32}
-        data["optimizer"] = {"lr": WARM_LR, "schedule": "linear"}
-        data["trainer"] |= {"tasks_per_iteration": 16, "minibatches": 8}
-        data["credit"]["segments"] = {"answer": "return"}
-    else:
-        data["agents"] = {r: {"role": r, "max_tokens": TRL_TOKENS} for r in kind.roles}
-    if issubclass(kind, ToolEnv):  # a prompt without its past would hide what the tools told
-        data["agents"] = {r: {**agent, "history": "full"} for r, agent in data["agents"].items()}
-    return _Wanted(data=data, tables={})
+    return _Wanted(data=env_recipe(data, given["settings"] or {}), tables={})

@@ -14,11 +14,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from turnwise.envs import ENVS, Env
+from turnwise.envs.check_declared import check_names
+from turnwise.envs.gym_registry import gymnasium_cure
 from turnwise.envs.reward_functions import check_function, name_of
+from turnwise.envs.row_values import encode_row
 from turnwise.envs.rows import Row, check_row, read_rows
 from turnwise.errors import ConfigError, DataError
 from turnwise.imports import SESSION, hand_over, import_name
 from turnwise.policies import PolicyConfig
+from turnwise.settings import Settings
 
 Reward: TypeAlias = Callable[..., Any] | str
 Table: TypeAlias = Iterable[Mapping[str, Any]] | str | Path
@@ -44,14 +48,19 @@ def env_section(env: type[Env[Any]] | Env[Any] | str) -> Data:
         return {"name": env}
     if isinstance(env, Env):
         kind = type(env)
-        if len(inspect.signature(kind).parameters) != 1:  # its options do not make it again
+        taken = list(inspect.signature(kind).parameters)
+        if len(taken) != 1 or (kind.config_class is Settings and taken != ["config"]):
+            # its options do not make it again
             return {"name": hand_over(env, kind.__name__)}
         if not isinstance(env.config, kind.config_class):
             return env_section(kind)
         options = env.config.model_dump(mode="json", exclude_none=True)
         return {**env_section(kind), "options": options}
+    if cure := gymnasium_cure(env):
+        raise ConfigError(cure)
     if not (isinstance(env, type) and issubclass(env, Env)):
         raise ConfigError(f"env = {env!r} is no env: expected a class derived from turnwise.Env")
+    check_names(env)
     if ENVS.get(env.name) is env:
         return {"name": env.name}
     return {"name": import_name(env) or hand_over(env, env.__name__)}
@@ -94,7 +103,7 @@ def weights_of(
 
 
 def table_of(rows: Table, what: str) -> list[Row]:
-    """Return rows as checked dicts."""
+    """Return rows as checked dicts of plain JSON, types that it has not written as by `encode`."""
     if isinstance(rows, str | Path):
         return list(read_rows(rows))
     if isinstance(rows, Mapping) or not isinstance(rows, Iterable):
@@ -106,15 +115,7 @@ def table_of(rows: Table, what: str) -> list[Row]:
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise DataError(f"{what}[{number}] is {type(row).__name__}: expected a dict")
-        for column, value in row.items():
-            try:
-                json.dumps({column: value}, allow_nan=False)
-            except (TypeError, ValueError) as error:
-                raise DataError(
-                    f"{what}[{number}], column {column!r}: cannot be kept as JSON ({error}): use "
-                    "text, finite numbers, lists and dicts"
-                ) from None
-        found.append(check_row(dict(row), f"{what}[{number}]"))
+        found.append(check_row(encode_row(row, f"{what}[{number}]"), f"{what}[{number}]"))
     if not found:
         raise DataError(f"{what} is empty: give one row or more with a column 'prompt'")
     return found

@@ -3,15 +3,21 @@
 Owns the way from such a name to the object and back, so that what is handed over in Python can be
 written into a recipe and found again by a run that goes on. Naming code in a recipe runs it: only
 the user's own words come here, never a model's.
+
+A file may import its neighbours, as under `python file.py`: its folder is first on `sys.path` while
+it is imported. Python keeps one module of a name, so two folders cannot both offer `base`: the
+second is refused.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -56,7 +62,8 @@ def load_object(name: str) -> Any:
 
     Args:
         name: "file.py:Name", a path from the working directory or an absolute one; or
-            "package.module:Name", as Python imports it.
+            "package.module:Name", as Python imports it. A file may import its neighbours at the
+            top; inside functions only those that were imported at the top too.
 
     Raises:
         ConfigError: if the name has another form, or the file, the module or the object is not
@@ -72,8 +79,9 @@ def load_object(name: str) -> Any:
     if source == SESSION:
         if attribute not in _HANDED:
             raise ConfigError(
-                f"{attribute!r} was handed over in Python and is not in a file: go on from Python "
-                "and hand it over again, or put it into a file and name it 'file.py:Name'"
+                f"{attribute!r} was handed over in Python and is in no file: give it again, as "
+                "turnwise.resume(run, reward=...) or (run, env=...), or put it into a file and "
+                "name it 'file.py:Name'"
             )
         return _HANDED[attribute]
     module = _module_of(source, name)
@@ -81,6 +89,16 @@ def load_object(name: str) -> Any:
         mine = (n for n, v in vars(module).items() if not n.startswith("_") and callable(v))
         raise ConfigError(f"{name!r}: {unknown_name('name', attribute, mine)}")
     return vars(module)[attribute]
+
+
+def names_in(source: str, base: type) -> list[str]:
+    """Return "file.py:Class" for the classes of a file, or of a module, that derive from `base`.
+
+    Only what is written there counts, not what it imports.
+    """
+    module = _module_of(source, source)
+    found = [v for v in vars(module).values() if isinstance(v, type) and issubclass(v, base)]
+    return [f"{source}:{kind.__name__}" for kind in found if kind.__module__ == module.__name__]
 
 
 def import_name(thing: Callable[..., Any]) -> str | None:
@@ -141,8 +159,12 @@ def _module_of(source: str, name: str) -> ModuleType:
     except ConfigError:
         raise
     except MISTAKES as cause:
+        cure = ""
+        if isinstance(cause, ModuleNotFoundError) and source.endswith(".py"):
+            cure = f": install it, or put it into '{Path(source).resolve().parent}'"
         raise ConfigError(
-            f"{name!r}: importing it raised {type(cause).__name__}: {cause} ({_line_of(cause)})"
+            f"{name!r}: importing it raised {type(cause).__name__}: {cause} "
+            f"({_line_of(cause)}){cure}"
         ) from cause
 
 
@@ -162,10 +184,81 @@ def _module_of_file(path: Path) -> ModuleType:
     whole = False
     _RUNNING.append(str(path))
     try:
-        spec.loader.exec_module(module)
+        with _neighbours(path):
+            spec.loader.exec_module(module)
         whole = True
     finally:
         _RUNNING.pop()
         if not whole:
             del sys.modules[title]
     return module
+
+
+@contextmanager
+def _neighbours(path: Path) -> Iterator[None]:
+    """Let the block import modules of the folder of `path`; if it fails, forget those it loaded.
+
+    Raises:
+        ConfigError: if a module that is needed has the name of one that is loaded from elsewhere.
+    """
+    _refuse_clashes(path)
+    folder, before = str(path.parent), set(sys.modules)
+    sys.path.insert(0, folder)
+    importlib.invalidate_caches()  # a neighbour may have been written a moment ago
+    whole = False
+    try:
+        yield
+        whole = True
+    finally:
+        if folder in sys.path:  # the file may have changed the path itself
+            sys.path.remove(folder)
+        for name in () if whole else set(sys.modules) - before:
+            if _is_neighbour(sys.modules[name], path.parent):
+                del sys.modules[name]
+
+
+def _refuse_clashes(path: Path) -> None:
+    """Refuse what would silently use another folder's module of the same name."""
+    folder, waiting, seen = path.parent, [path], set[Path]()
+    while waiting:
+        file = waiting.pop()
+        if file in seen:
+            continue
+        seen.add(file)
+        for name in _imported_by(file):
+            places = (folder / f"{name}.py", folder / name / "__init__.py")
+            mine = next((place for place in places if place.is_file()), None)
+            if mine is None or name in sys.stdlib_module_names or name == "turnwise":
+                continue
+            loaded = sys.modules.get(name)
+            if loaded is not None and not _is_neighbour(loaded, folder):
+                other = vars(loaded).get("__file__")
+                raise ConfigError(
+                    f"'{file}' imports '{mine}', but a module {name!r} is already loaded from "
+                    f"'{other}': rename one of the two"
+                )
+            waiting.append(mine)
+
+
+def _imported_by(file: Path) -> set[str]:
+    """Return the top-level names of what a file imports; none if it cannot be parsed."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):
+        return set()  # importing it says what is wrong, with the line
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def _is_neighbour(module: ModuleType, folder: Path) -> bool:
+    """Whether a module is found directly in `folder`, unlike one of a `.venv` or `src` below it."""
+    file = vars(module).get("__file__")
+    if file is None or not Path(file).resolve().is_relative_to(folder):
+        return False
+    root = module.__name__.partition(".")[0]
+    return Path(file).resolve().relative_to(folder).parts[0] in (root, f"{root}.py")

@@ -7,7 +7,9 @@ work fails here, before anything is built. Knows how to build nothing.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -19,19 +21,21 @@ from turnwise.agents import AgentConfig
 from turnwise.credit import CreditConfig, check_components
 from turnwise.credit.schemes import SCHEMES
 from turnwise.engines import EngineConfig
-from turnwise.envs import ToolEnv, find_env
-from turnwise.errors import ConfigError, unknown_name
+from turnwise.envs import IMPORTING, ToolEnv, find_env
+from turnwise.errors import ConfigError, TurnwiseError, unknown_name
 from turnwise.forest import ForestConfig
+from turnwise.imports import is_import_name
 from turnwise.losses import LossConfig
+from turnwise.overrides import RUNNER_COMPONENTS, compose, merge, parse_override
 from turnwise.policies import OptimizerConfig, PolicyConfig
 from turnwise.runs import MetricsConfig
 from turnwise.sandbox import SandboxConfig
 from turnwise.sections import CheckpointConfig, EnvChoice, EpisodeConfig, EvaluationConfig
 from turnwise.settings import Settings, parse
 from turnwise.trainers.config import GrpoConfig, RehearsalConfig, SftConfig
+from turnwise.trl_names import TRL_NAMES
 from turnwise.workflows import WORKFLOWS
 
-RUNNER_COMPONENTS = ("invalid", "seeing")
 SPANS = ("think", "answer", "action")
 """The spans that renderers find in a completion (`render.find_spans`)."""
 
@@ -45,6 +49,10 @@ class Recipe(Settings):
     """Decides weights, tasks, tokens and the world's chance."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where policies live that do not say otherwise."""
+    threads: int | None = Field(default=None, ge=1)
+    """Threads of torch on the CPU; None is `OMP_NUM_THREADS` or what was set by
+    `torch.set_num_threads`, else one for models below 5 million parameters and torch's own default
+    above."""
     env: EnvChoice
     """The world."""
     workflow: str = "solo"
@@ -155,6 +163,12 @@ class Recipe(Settings):
                 "loss.tis_cap, which need the trainer's own log-probabilities: leave it out"
             )
 
+        if self.loss.kl == "reward_k1" and self.credit.scheme == "maxrl":
+            raise ValueError(
+                "loss.kl = 'reward_k1' makes returns negative, by whose mean scheme = 'maxrl' "
+                "divides: use loss_k2 or loss_k3, or another scheme"
+            )
+
     def _check_schedules(self) -> None:
         """Refuse a run without steps, and rates that rise for longer than a phase lasts."""
         warmup = self.warmup.steps if self.warmup else 0
@@ -223,12 +237,18 @@ def recipe_names() -> list[str]:
     )
 
 
-def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
+def load_recipe(
+    name_or_path: str,
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+    note: Callable[[str], None] | None = None,
+) -> Recipe:
     """Return a shipped recipe by name, or one from a .toml file, with overrides applied.
 
     Args:
         name_or_path: "frozen-lake", or a path that ends in .toml.
-        overrides: "a.b=c" in order; "preset=fast" applies the recipe's own `[presets.fast]` first.
+        overrides: "a.b=c" in order, or {"a.b": c}; "preset=fast" applies the recipe's own
+            `[presets.fast]` first.
+        note: told what of the recipe gives way to an override (`overrides.compose`); None warns.
 
     Raises:
         ConfigError: if the name, a key or a value is wrong; the message says the cure.
@@ -243,65 +263,72 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
         isinstance(p, Mapping) for p in presets.values()
     ):
         raise ConfigError(f"recipe {name_or_path!r}: write presets as tables: [presets.NAME]")
-    pairs = [parse_override(override) for override in overrides]
+    mapping = isinstance(overrides, Mapping)
+    pairs = list(overrides.items()) if mapping else [parse_override(each) for each in overrides]
     for _, preset in (pair for pair in pairs if pair[0] == "preset"):
         if preset not in presets:
             raise unknown_name("preset", str(preset), presets)
-        data = _merge(data, presets[preset])
-    for key, value in pairs:
-        if key != "preset":
-            data = _merge(data, _nest(key, value))
-    return parse(Recipe, data, f"recipe {data.get('name', name_or_path)!r}")
+        data = merge(data, presets[preset])
+    return make_recipe(data, [pair for pair in pairs if pair[0] != "preset"], note, name_or_path)
 
 
-def make_recipe(data: Mapping[str, Any], settings: Mapping[str, Any] | None = None) -> Recipe:
+def make_recipe(
+    data: Mapping[str, Any],
+    settings: Mapping[str, Any] | Sequence[tuple[str, Any]] = (),
+    note: Callable[[str], None] | None = None,
+    name: str = "",
+) -> Recipe:
     """Return the recipe that plain values describe, with settings applied.
 
     Args:
         data: what a recipe's TOML would say.
         settings: "section.key" -> value, as overrides have it; None takes the key out.
+        note: told what of `data` gives way to a setting; None warns.
+        name: what errors call a recipe without a name of its own.
 
     Raises:
         ConfigError: if a key or a value is wrong; the message says the cure.
     """
-    for key, value in (settings or {}).items():
-        data = _merge(data, _nest(key, value))
-    return parse(Recipe, data, f"recipe {data.get('name', '')!r}")
+    pairs = list(settings.items()) if isinstance(settings, Mapping) else list(settings)
+    notes: list[str] = []
+    composed = compose(data, pairs, notes.append)
+    what = f"recipe {data.get('name', name)!r}"
+    recipe = parse(Recipe, composed, what, aliases=_aliases(composed))
+    for sentence in notes:
+        note(sentence) if note else warnings.warn(sentence, stacklevel=3)
+    return recipe
+
+
+def _aliases(data: Mapping[str, Any]) -> dict[str, str]:
+    """Return other names for settings: TRL's, and the options of the recipe's env."""
+    found = dict(TRL_NAMES)
+    for section, spot in (("agents", "agents.player."), ("policies", "policies.main.")):
+        names = data.get(section)
+        first = next(iter(names), "") if isinstance(names, Mapping) else ""
+        if first:
+            keys = {k: v.replace(spot, f"{section}.{first}.") for k, v in found.items()}
+            found = keys
+    env = data.get("env")
+    name = env.get("name") if isinstance(env, Mapping) else None
+    if isinstance(name, str):
+        with suppress(TurnwiseError):
+            options = find_env(name).config_class.model_fields
+            found |= {option: f"env.options.{option}" for option in options}
+    return found
 
 
 def recipe_summary(name: str) -> dict[str, Any]:
     """Return a recipe's name, env, model and presets, for listings."""
     data = _read(name)
-    recipe = load_recipe(name)
+    chosen = compose(data, [], lambda text: None)  # not parsed: that would make every env
     return {
-        "name": recipe.name,
-        "env": recipe.env.name,
-        "models": {key: policy.model for key, policy in recipe.policies.items()},
-        "scheme": recipe.credit.scheme,
-        "iterations": recipe.trainer.iterations,
+        "name": chosen["name"],
+        "env": chosen["env"]["name"],
+        "models": {key: policy["model"] for key, policy in chosen["policies"].items()},
+        "scheme": chosen["credit"]["scheme"],
+        "iterations": chosen.get("trainer", {}).get("iterations", GrpoConfig().iterations),
         "presets": sorted(data.get("presets", {})),
     }
-
-
-def parse_override(override: str) -> tuple[str, Any]:
-    """Return the key and the value of "section.key=value"; values are TOML, or else plain text.
-
-    The value `none` is None: it takes the key out, so that its default holds again.
-
-    Example:
-        >>> parse_override("env.options.size=6"), parse_override("device=cuda")
-        (('env.options.size', 6), ('device', 'cuda'))
-    """
-    key, equals, text = override.partition("=")
-    if not equals or not key.strip():
-        raise ConfigError(f"override {override!r} must look like section.key=value")
-    if text.strip() == "none":
-        return key.strip(), None
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip()
-    return key.strip(), value
 
 
 def _read(name_or_path: str) -> dict[str, Any]:
@@ -318,6 +345,8 @@ def _read(name_or_path: str) -> dict[str, Any]:
                 "that you may read"
             ) from None
     else:
+        if is_import_name(name_or_path) or name_or_path.endswith(".py"):
+            raise ConfigError(_how_to_train(name_or_path))
         if name_or_path not in recipe_names():
             raise unknown_name("recipe", name_or_path, recipe_names())
         file = resources.files("turnwise") / "recipes" / f"{name_or_path}.toml"
@@ -329,12 +358,24 @@ def _read(name_or_path: str) -> dict[str, Any]:
     return _find_files(data, Path(name_or_path).parent) if name_or_path.endswith(".toml") else data
 
 
+def _how_to_train(env: str) -> str:
+    """Return the sentence for an env that is given in place of a recipe."""
+    named = env if is_import_name(env) else f"{env}:Class"
+    return (
+        f"{env!r} is no recipe: to train an env, call turnwise.train('nano', env='{named}') in "
+        f'Python, or write a recipe.toml with name = "{named}" under [env]'
+    )
+
+
 def _find_files(data: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return a recipe whose data files are looked for beside it first."""
     env = data.get("env")
     if not isinstance(env, dict) or not isinstance(env.get("name"), str):
         return data  # parsing says what is wrong
-    names = find_env(env["name"]).files
+    timeout = env.get("timeout")
+    if not isinstance(timeout, int | float) or timeout <= 0:
+        timeout = IMPORTING  # a wrong one is refused when the recipe is parsed
+    names = find_env(env["name"], timeout).files
     for section in ("options", "training", "warmup"):
         options = env.get(section)
         if not isinstance(options, dict):
@@ -344,22 +385,3 @@ def _find_files(data: dict[str, Any], folder: Path) -> dict[str, Any]:
             if isinstance(given, str) and (folder / given).is_file():
                 options[name] = str((folder / given).resolve())
     return data
-
-
-def _nest(key: str, value: Any) -> dict[str, Any]:
-    for part in reversed(key.split(".")):
-        value = {part: value}
-    return value
-
-
-def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in over.items():
-        if value is None:
-            merged.pop(key, None)
-        elif isinstance(value, Mapping):
-            below = merged.get(key)
-            merged[key] = _merge(below if isinstance(below, Mapping) else {}, value)
-        else:
-            merged[key] = value
-    return merged

@@ -6,18 +6,19 @@ Owns `load_run` and `evaluate_run`. Trains nothing and writes nothing into the r
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from turnwise.assembly import make_policy, runner_of
 from turnwise.engines import LocalEngine
-from turnwise.envs import score_baselines
+from turnwise.envs import error_unit, score_baselines, score_span
 from turnwise.envs.base import Env
 from turnwise.errors import RunError
 from turnwise.policies import (
     Policy,
+    kept_threads,
 )
 from turnwise.recipe import Recipe, load_recipe
 from turnwise.rollout import Runner, evaluate, swap_thoughts
@@ -30,22 +31,27 @@ from turnwise.runs import (
 )
 from turnwise.sections import open_sandbox
 from turnwise.stages import PRETRAIN, without_adapters
-from turnwise.tasks import GeneratedTasks
+from turnwise.tasks import GeneratedTasks, Problems
 from turnwise.trainers import (
     START,
     exact_measures,
 )
-from turnwise.types import Episode, Split, Task
+from turnwise.trainers.validation import DECODING
+from turnwise.types import Decoding, Episode, Split, Task
 
 
+@kept_threads()
 def play_run(run: Path, env: Env[Any], task: Task, *, seed: int = 0) -> Episode:
-    """Let a run's best policy play one task greedily and return the episode.
+    """Let a run's best policy play one task and return the episode.
+
+    It plays as it is tested: greedily, or by draws at the training temperature.
 
     The slips of turn t are those of `world_generator(seed, "evaluation", 0, 0, t, None)`.
     """
     loaded = load_run(run, seed=seed)
     loaded.use(loaded.checkpoint.path / "policy")
-    (episode,) = evaluate(loaded.judge(env), [task], greedy=True).episodes
+    greedy = loaded.decoding == "greedy"
+    (episode,) = evaluate(loaded.judge(env), [task], greedy=greedy).episodes
     return episode
 
 
@@ -59,6 +65,16 @@ class LoadedRun:
     policy: Policy
     engine: LocalEngine
     seed: int
+
+    @property
+    def decoding(self) -> Decoding:
+        """How the policy plays: as the recipe says, or as it validated better.
+
+        Weights that were never validated imitate random play at best, whose most probable action
+        is of no use: they are sampled.
+        """
+        rule = self.recipe.evaluation.decoding
+        return self.checkpoint.meta.get(DECODING, "sampled") if rule == "validated" else rule
 
     def judge(self, env: Env[Any]) -> Runner:
         """Return who plays `env` with the weights in use, with the chance of `seed`."""
@@ -98,6 +114,7 @@ def load_run(run: Path, *, overrides: Sequence[str] = (), seed: int | None = Non
     )
 
 
+@kept_threads()
 def evaluate_run(
     run: Path,
     *,
@@ -125,11 +142,11 @@ def evaluate_run(
     loaded = load_run(run, overrides=overrides, seed=seed)
     env = loaded.recipe.env.make("evaluation")
     judge, source = loaded.judge(env), GeneratedTasks(env, split, seed)
-    drawn = source.take(tasks)
-    began = time.perf_counter()
+    began, drawn = time.perf_counter(), source.take(tasks)
     loaded.use(loaded.checkpoint.path / "policy")
     greedy = evaluate(judge, drawn, greedy=True, number=0)
     sampled = evaluate(judge, drawn, greedy=False, number=0)
+    chosen = {"greedy": greedy, "sampled": sampled}[loaded.decoding]
     exact, thoughts = _exact(loaded, env, drawn), _thoughts(loaded, greedy.episodes)
     rivals, broken = _rivals(loaded, judge, drawn)
     problems = [env.canonical(task.data) for task in drawn]
@@ -138,18 +155,19 @@ def evaluate_run(
         tasks=len(drawn),
         seed=seed,
         split=split,
-        seen=source.seen,
+        errors_over=error_unit(problems),
+        **_of_problems(loaded, source.problems, problems),
         checkpoint=f"{loaded.checkpoint.phase} {loaded.checkpoint.step}",
-        score=greedy.score,
-        stderr=greedy.stderr,
+        score=chosen.score,
+        stderr=chosen.stderr,
+        decoding=loaded.decoding,
+        score_greedy=greedy.score,
+        score_greedy_stderr=greedy.stderr,
         score_sampled=sampled.score,
         score_sampled_stderr=sampled.stderr,
         baselines={name: score for name, (score, _, _) in rivals.items()},
         baselines_stderr={name: error for name, (_, error, _) in rivals.items()},
-        paired={
-            name: Difference.of(greedy.scores, scores, problems)
-            for name, (_, _, scores) in rivals.items()
-        },
+        paired=_leads(chosen.scores, rivals, problems, score_span(env)),
         exact=exact,
         thoughts=thoughts,
         broken=greedy.broken + sampled.broken + broken,
@@ -159,6 +177,18 @@ def evaluate_run(
 
 Scored = tuple[float, float, tuple[float, ...]]
 """A mean score, its standard error, and the score of every task."""
+
+
+def _leads(
+    ours: Sequence[float],
+    rivals: Mapping[str, Scored],
+    problems: Sequence[str],
+    span: float | None,
+) -> dict[str, Difference]:
+    """Return the mean difference from each rival's scores on the same tasks."""
+    return {
+        name: Difference.of(ours, scores, problems, span) for name, (_, _, scores) in rivals.items()
+    }
 
 
 def _rivals(
@@ -173,9 +203,26 @@ def _rivals(
     start = loaded.folder.path / START
     if start.is_dir():
         loaded.use(start)
-        before = evaluate(judge, tasks, greedy=True, number=0)
+        before = evaluate(judge, tasks, greedy=loaded.decoding == "greedy", number=0)
         found["warmup"] = (before.score, before.stderr, before.scores)
     return found, sum(b.broken for b in baselines.values())
+
+
+def _of_problems(loaded: LoadedRun, known: Problems, drawn: Sequence[str]) -> dict[str, Any]:
+    """Return what scores say of problems, given those of every task.
+
+    Training's env, which may have other options, says which of them it meets.
+    """
+    training = GeneratedTasks(loaded.recipe.env.make("training"), "train", loaded.seed)
+    met = training.problems.met(drawn)
+    return {
+        "problems": len(set(drawn)),
+        "splits": dict(known.counts),
+        "splits_described": known.described,
+        "others": known.others,
+        "seen": met > 0,
+        "seen_share": met,
+    }
 
 
 def _exact(loaded: LoadedRun, env: Env[Any], tasks: Sequence[Task]) -> dict[str, dict[str, float]]:

@@ -10,7 +10,10 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from turnwise.envs import ENVS, find_env, make_env
 from turnwise.envs.base import Env
+from turnwise.envs.calls import call_env
+from turnwise.envs.first_look import look_at
 from turnwise.rollout import make_guarded
 from turnwise.sandbox import SandboxConfig, configure
 from turnwise.settings import Settings
@@ -30,7 +33,11 @@ class EnvChoice(Settings):
     warmup: dict[str, Any] = Field(default_factory=dict)
     """Options that differ in warm-up demonstrations."""
     timeout: float = Field(default=60.0, gt=0, allow_inf_nan=False)
-    """Seconds that one call of the env may take; a slower one breaks its episode."""
+    """Seconds that one call of the env may take; a slower one breaks its episode, and a second one
+    soon after ends the run. Judging a batch may take as long for every 64 episodes."""
+    max_turns: int | None = Field(default=None, ge=1)
+    """The most turns of an episode, all roles' together; one that gets there is truncated. None is
+    what the env declares (`Env.max_turns`), or else 100."""
 
     @model_validator(mode="after")
     def _check(self) -> EnvChoice:
@@ -40,8 +47,30 @@ class EnvChoice(Settings):
 
     def make(self, phase: Phase) -> Env[Any]:
         """Return the env as `phase` plays it, under guard (`rollout.guarded`)."""
+        return self._capped(make_guarded(self.name, self._options(phase), self.timeout))
+
+    def look(self, phase: Phase, seed: int) -> None:
+        """Check a user's own env in about a second (`envs.first_look`); shipped ones are tested.
+
+        Raises:
+            EnvError: if it breaks the contract of envs.
+        """
+        if find_env(self.name) in ENVS.values():
+            return
+        options = self._options(phase)
+        made = call_env(None, "__init__", self.timeout, lambda: make_env(self.name, **options))
+        look_at(self._capped(made), seed, self.timeout)
+
+    def _options(self, phase: Phase) -> dict[str, Any]:
+        """Return the options of the env in `phase`."""
         extra = {"evaluation": {}, "training": self.training, "warmup": self.warmup}[phase]
-        return make_guarded(self.name, self.options | extra, self.timeout)
+        return self.options | extra
+
+    def _capped(self, env: Env[Any]) -> Env[Any]:
+        """Return `env`, its cap on turns set where the recipe gives one."""
+        if self.max_turns is not None:
+            env.max_turns = self.max_turns
+        return env
 
 
 def open_sandbox(env: Env[Any], config: SandboxConfig) -> None:
@@ -62,8 +91,16 @@ class EvaluationConfig(Settings):
     validation_tasks: int = Field(default=64, ge=1)
     """Tasks of the validation split in each."""
     validation: Literal["played", "exact"] = "played"
-    """Whether a validation is the greedy score of play, or computed without sampling from the
-    policy's chances at the training temperature, for envs with few states."""
+    """Whether a validation is the score of play, as `decoding` says, or computed without sampling
+    from the policy's chances at the training temperature, for envs with few states."""
+    validate_start: bool = False
+    """Whether the weights that training begins with are validated too. They are the ones that are
+    tested if no later weights validate better."""
+    decoding: Literal["greedy", "sampled", "validated"] = "greedy"
+    """How the policy plays for its score: the most probable tokens, draws at the training
+    temperature, or whichever of the two validates better. A greedy policy does the same whenever it
+    is shown the same, so that it can be worse than random play where a prompt hides part of the
+    state, and before it has learned. Both scores are reported in any case."""
     test_tasks: int = Field(default=500, ge=1)
     """Tasks of the test split in the report."""
     exact: int = Field(default=0, ge=0)
@@ -71,6 +108,15 @@ class EvaluationConfig(Settings):
     envs with few states."""
     target: float | None = Field(default=None, allow_inf_nan=False)
     """Stop training at this validation score; None trains to the last iteration."""
+
+    @model_validator(mode="after")
+    def _check(self) -> EvaluationConfig:
+        if self.validation == "exact" and self.decoding == "validated":
+            raise ValueError(
+                "decoding = 'validated' compares two ways to play, but validation = 'exact' plays "
+                "nothing: set decoding to 'greedy' or 'sampled'"
+            )
+        return self
 
 
 class CheckpointConfig(Settings):

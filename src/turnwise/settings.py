@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -34,13 +34,16 @@ class Settings(BaseModel):
     )
 
 
-def parse(model: type[M], data: Mapping[str, Any], what: str) -> M:
+def parse(
+    model: type[M], data: Mapping[str, Any], what: str, aliases: Mapping[str, str] | None = None
+) -> M:
     """Return `data` as a `model`, or raise one sentence a problem: given, expected, cure.
 
     Args:
         model: the config class.
         data: plain values, as read from TOML.
         what: what the data are, for the message ("recipe 'frozen-lake'").
+        aliases: other names of keys, such as another library's -> the full key, for the message.
 
     Raises:
         ConfigError: if a key is unknown, a type is wrong or a combination is refused.
@@ -57,24 +60,81 @@ def parse(model: type[M], data: Mapping[str, Any], what: str) -> M:
         # TOML has JSON's types and dates: read as JSON, a list may be a tuple, but true is not 1.
         return model.model_validate_json(json.dumps(data, default=str), strict=True)
     except ValidationError as error:
-        sentences = [_sentence(model, problem) for problem in error.errors()]
+        problems = error.errors()
+        sentences = [_sentence(model, problem, data, aliases or {}) for problem in problems]
         raise ConfigError(f"{what}: " + "; ".join(dict.fromkeys(sentences))) from None
 
 
-def _sentence(model: type[BaseModel], problem: Any) -> str:
+def _sentence(
+    model: type[BaseModel], problem: Any, data: Mapping[str, Any], aliases: Mapping[str, str]
+) -> str:
     path = [str(part) for part in problem["loc"]]
     key = ".".join(path)
     if problem["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(path[-1], _keys_at(model, path[:-1]), n=1, cutoff=0.5)
-        known = ", ".join(sorted(_keys_at(model, path[:-1]))) or "none"
-        cure = f"did you mean {'.'.join([*path[:-1], near[0]])!r}?" if near else f"known: {known}"
-        return f"unknown key {key!r}, {cure}"
+        return f"unknown key {key!r}, {_cure(model, path, data, aliases)}"
     if problem["type"] == "missing":
         return f"{key!r} is missing"
+    if problem["type"] == "model_type":
+        return f"{key} = {problem['input']!r}: expected a table, {_example(model, path, problem)}"
     message = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "value_error":
         return f"{key}: {message}" if key else message
     return f"{key} = {problem['input']!r}: {message[0].lower()}{message[1:]}"
+
+
+def _example(model: type[BaseModel], path: Sequence[str], problem: Any) -> str:
+    """Return a table that may be meant: the given number under the first key that takes it."""
+    below: Any = model
+    for part in path:
+        below = _below(below, part)
+    models = [m for m in _members(below) if isinstance(m, type) and issubclass(m, BaseModel)]
+    given = problem["input"]
+    for name, field in ((n, f) for m in models for n, f in m.model_fields.items()):
+        kinds = _members(field.annotation)
+        if type(given) in kinds and not isinstance(given, bool):
+            return f"such as {{{name} = {json.dumps(given)}}}"
+    names = [name for m in models for name in m.model_fields]
+    return f"with any of {', '.join(names)}" if names else "{...}"
+
+
+def _cure(
+    model: type[BaseModel], path: list[str], data: Mapping[str, Any], aliases: Mapping[str, str]
+) -> str:
+    """Return which key may be meant: by a like name beside it, or by its last part elsewhere."""
+    last, beside = path[-1], _keys_at(model, path[:-1])
+    near = difflib.get_close_matches(last, beside, n=1, cutoff=0.8)
+    if near:
+        return f"did you mean {'.'.join([*path[:-1], near[0]])!r}?"
+    full = list(_full_keys(model, data))
+    for name in (last, *difflib.get_close_matches(last, [k[-1] for k in full], n=1, cutoff=0.8)):
+        meant = sorted({".".join(k) for k in full if k[-1] == name}, key=lambda k: k.count("."))
+        if meant:
+            return f"did you mean {' or '.join(map(repr, meant[:3]))}?"
+        if name in aliases:
+            return f"which is {aliases[name]} here"
+    near = difflib.get_close_matches(last, aliases, n=1, cutoff=0.8)
+    if near:
+        return f"did you mean {aliases[near[0]]}?"
+    near = difflib.get_close_matches(last, beside, n=1, cutoff=0.5)
+    if near:
+        return f"did you mean {'.'.join([*path[:-1], near[0]])!r}?"
+    return f"known: {', '.join(sorted(beside)) or 'none'}"
+
+
+def _full_keys(
+    model: Any, data: Any, path: tuple[str, ...] = (), depth: int = 5
+) -> Iterator[tuple[str, ...]]:
+    """Yield the full keys of a config; keys that are free are those in `data`."""
+    for member in _members(model):
+        if isinstance(member, type) and issubclass(member, BaseModel):
+            for name, field in member.model_fields.items():
+                yield (*path, name)
+                below = data.get(name) if isinstance(data, Mapping) else None
+                if depth:
+                    yield from _full_keys(field.annotation, below, (*path, name), depth - 1)
+        elif get_origin(member) in (dict, Mapping) and isinstance(data, Mapping):
+            for name, below in data.items():
+                yield from _full_keys(get_args(member)[1], below, (*path, name), depth - 1)
 
 
 def _keys_at(model: Any, path: Sequence[str]) -> list[str]:

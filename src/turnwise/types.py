@@ -18,6 +18,8 @@ FloatArray = NDArray[np.float32]
 BoolArray = NDArray[np.bool_]
 
 Split = Literal["train", "validation", "test"]
+Decoding = Literal["greedy", "sampled"]
+"""How a policy's tokens are chosen: the most probable ones, or draws at its temperature."""
 Stream = Literal["train", "warmup", "evaluation"]
 FinishReason = Literal["stop", "length", "context"]
 FailureKind = Literal["parse", "illegal_action", "context", "env", "engine"]
@@ -73,7 +75,7 @@ class ToolChat:
 
 @dataclass(frozen=True, kw_only=True, slots=True, order=True)
 class TurnId:
-    """Where a model call belongs (MATH 1). Identity is a type: nothing is ever divided to find it.
+    """Where a model call belongs. Identity is a type: nothing is ever divided to find it.
 
     `visit` counts how often tasks occur in one iteration: two visits of one task are two groups.
     `branch` numbers siblings of one turn; it is 0 where a turn has no siblings.
@@ -103,7 +105,7 @@ class Sampling:
     """How tokens are drawn: from softmax(logits / temperature), or greedily at temperature 0.
 
     Training sampling has no top-p, top-k, min-p or penalties: the distribution sampled is the
-    distribution scored (MATH 4).
+    distribution scored.
 
     Example:
         >>> Sampling(temperature=0.0, max_tokens=8).greedy

@@ -9,9 +9,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from turnwise import api, scoring
+from turnwise import api, assembly, scoring
 from turnwise.errors import ConfigError, ModelError
-from turnwise.forest import ForestConfig, choose
+from turnwise.forest import ForestConfig
+from turnwise.forest.choose import choose
 from turnwise.recipe import load_recipe
 from turnwise.runs import Run, StopSignal, read_metrics
 from turnwise.stages import begin_adapter, make_base, run_phases, without_adapters
@@ -103,7 +104,7 @@ def test_dropout_is_off_in_reinforcement(tmp_path):
     recipe = load_recipe(TINY, ["pretrain=none"])
     with StopSignal() as stop:
         run = Run.create(tmp_path, "r", recipe.to_toml(), tmp_path / "run")
-        session = api.assemble(recipe, run, stop, Silent())
+        session = assembly.assemble(recipe, run, stop, Silent())
         begin_adapter(session)
         with torch.no_grad():
             for parameter in session.policy.trainable_parameters():
@@ -118,7 +119,7 @@ def test_dropout_is_off_in_reinforcement(tmp_path):
 def test_no_row_is_shown_by_two_stages():
     recipe = load_recipe(TINY)
     assert recipe.rows_before_warmup == 75 * 16
-    assert recipe.rows_before_training == api.plan_of(recipe).rehearsal_first == 95 * 16
+    assert recipe.rows_before_training == assembly.plan_of(recipe).rehearsal_first == 95 * 16
     assert load_recipe(TINY, ["pretrain=none"]).rows_before_training == 20 * 16
 
 
@@ -142,7 +143,7 @@ def test_a_run_stopped_in_pretraining_is_scored_by_its_whole_weights(tmp_path):
         sessions = []
 
         def parts(stage):
-            sessions.append(api.assemble(stage, run, stop, Silent()))
+            sessions.append(assembly.assemble(stage, run, stop, Silent()))
             return sessions[-1]
 
         assert make_base(recipe, run, parts, resumed=False)
@@ -150,7 +151,7 @@ def test_a_run_stopped_in_pretraining_is_scored_by_its_whole_weights(tmp_path):
         scores = scoring.evaluate_run(run.path, tasks=2)
         assert scores.checkpoint == "pretrain 25"
         session = parts(recipe)
-        assert run_phases(session, recipe, api.plan_of(recipe), resumed=False)
+        assert run_phases(session, recipe, assembly.plan_of(recipe), resumed=False)
         session.metrics.close()
     assert np.isfinite(scoring.evaluate_run(run.path, tasks=2).score)
 
@@ -158,9 +159,18 @@ def test_a_run_stopped_in_pretraining_is_scored_by_its_whole_weights(tmp_path):
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("policies.main.lora=none", r"\[pretrain\] trains all weights before an adapter exists"),
-        ("warmup=none", r"merges the warm-up's adapter, but there is no warm-up"),
-        ("warmup.steps=0", r"merges the warm-up's adapter, but there is no warm-up"),
+        (
+            "policies.main.lora=none pretrain.steps=25",
+            r"\[pretrain\] trains all weights before an adapter exists",
+        ),
+        (
+            "warmup=none policies.main.lora.merge_warmup=true",
+            r"merges the warm-up's adapter, but there is no warm-up",
+        ),
+        (
+            "warmup.steps=0 policies.main.lora.merge_warmup=true",
+            r"merges the warm-up's adapter, but there is no warm-up",
+        ),
         ("policies.main.dtype=float16", r"\[pretrain\] trains all weights, which underflow"),
         ("pretrain.steps=0", r"pretrain\.steps = 0 trains nothing: leave \[pretrain\] out"),
         ("pretrain.optimizer.warmup_steps=80", r"pretrain\.optimizer\.warmup_steps = 80 outlasts"),
@@ -168,7 +178,7 @@ def test_a_run_stopped_in_pretraining_is_scored_by_its_whole_weights(tmp_path):
 )
 def test_stages_that_stand_on_nothing_are_refused(override, words):
     with pytest.raises(ConfigError, match=words):
-        load_recipe(TINY, [override])
+        load_recipe(TINY, override.split())
 
 
 def test_all_weights_of_an_adapter_directory_are_not_trained(stacked, tmp_path):

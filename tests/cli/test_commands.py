@@ -51,14 +51,16 @@ def test_the_policy_and_the_baselines_meet_the_same_slips(turnwise, rightward_ru
         scores = json.loads(result.stdout)
         assert 0 < scores["score"] < 1
         assert scores["score"] == scores["baselines"]["always-right"]
-        assert scores["paired"]["always-right"] == {"difference": 0.0, "stderr": 0.0}
+        lead = scores["paired"]["always-right"]
+        # Equal pairs are no certainty: another problem may differ, and here some are drawn often.
+        assert lead["difference"] == 0 < lead["stderr"] < 0.5
 
 
 def test_independent_noise_is_for_training_groups_alone(rightward_run):
     scores = scoring.evaluate_run(
         rightward_run, tasks=60, seed=5, overrides=["trainer.noise=independent"]
     )
-    assert scores.paired["always-right"].stderr == 0.0
+    assert scores.paired["always-right"].difference == 0.0
 
 
 def test_watching_a_policy_shows_the_episode_that_was_played(turnwise, rightward_run):
@@ -128,7 +130,7 @@ def test_an_adapter_is_trained_saved_and_judged(turnwise, smoke_run, sets, tmp_p
 
 def test_resuming_a_finished_run_trains_no_further(turnwise, smoke_run):
     before = (smoke_run / "metrics.jsonl").read_text()
-    result = turnwise("train", "frozen-lake", "--run", smoke_run, "--resume", "--json")
+    result = turnwise("resume", smoke_run, "--json")
     assert result.exit_code == 0, result.output
     assert (smoke_run / "metrics.jsonl").read_text() == before
 
@@ -225,5 +227,16 @@ def test_init_makes_a_model_that_trains(turnwise, sets, tmp_path):
 
 def test_help_names_every_command(turnwise):
     result = turnwise("--help")
-    for command in ("train", "eval", "report", "recipes", "envs", "check", "init", "play"):
+    for command in (
+        "train",
+        "resume",
+        "docs",
+        "eval",
+        "report",
+        "recipes",
+        "envs",
+        "check",
+        "init",
+        "play",
+    ):
         assert command in result.stdout

@@ -42,7 +42,7 @@ def test_a_row_is_of_the_chosen_maps_and_a_map_drawn_twice_counts_once(script):
     scores, chances, names = [1.0, 0.0, 1.0, 1.0], [0.5, 0.25, 0.25, 1.0], ["a", "b", "b", "c"]
     row = ROW.fullmatch(script.table_row("hard", scores, chances, names, [True, True, True, False]))
     assert row is not None
-    assert [float(x) for x in row.groups()[2:]] == [0.667, 0.222, 0.333, 0.333, 0.111]
+    assert [float(x) for x in row.groups()[2:]] == [0.667, 0.236, 0.333, 0.333, 0.118]
     assert script.table_row("none", scores, chances, names, [False] * 4).split() == [
         "none", "no", "map",
     ]  # fmt: skip

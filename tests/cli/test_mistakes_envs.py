@@ -38,6 +38,8 @@ class Guess(Env):
         if where != place or seed < self.config.from_seed:
             return otherwise
         if what == "hang":
+            with open("hangs", "a") as file:
+                print(place, file=file)
             time.sleep(60)
         if what == "raise":
             raise KeyError("the table")
@@ -106,14 +108,14 @@ HARMS = {
     "score:raise": "all 6 episodes of iteration 0 broke: Guess.score raised KeyError",
     "reset:hang": "Guess.reset did not return within 0.05 s (own.py:",
     "step:hang": "Guess.step did not return within 0.05 s (own.py:",
-    "reset:None": "Guess.reset returned None of type NoneType, expected the first state (own.py:",
-    "observe:'you'": "Guess.observe returned 'you' of type str, expected an Observation (own.py:",
-    "step:(1, 0.0)": "broke: Guess.step returned (1, 0.0) of type tuple, expected a Step",
-    "reward:'1'": "Guess.step returned {'hit': '1'} of type dict, expected rewards that are finite",
-    "reward:None": "step returned {'hit': None} of type dict, expected rewards that are finite",
-    "reward:float('nan')": "returned {'hit': nan} of type dict, expected rewards that are finite",
-    "reward:np.float32(2)": "of type dict, expected rewards that are finite floats",
-    "score:float('nan')": "Guess.score returned nan of type float, expected a float from 0 to 1",
+    "reset:None": "Guess: reset returns None: return the first state",
+    "observe:'you'": "Guess: observe returns str: return an Observation",
+    "step:(1, 0.0)": "Guess: step returns tuple of 2 values: return a Step",
+    "reward:'1'": "Guess: reward 'hit' is '1': return a finite float",
+    "reward:None": "Guess: reward 'hit' is None: return a finite float",
+    "reward:float('nan')": "Guess: reward 'hit' is nan: return a finite float",
+    "reward:np.float32(2)": "Guess: reward 'hit' is np.float32(2.0): return a finite float",
+    "score:float('nan')": "Guess: score is nan: return a float from 0 to 1",
 }
 
 
@@ -134,7 +136,8 @@ def harm(what, *more):
 def test_an_env_that_breaks_every_episode_stops_the_run(turnwise, is_one_sentence, own, case):
     result = turnwise("train", "own.toml", *harm(case), "--run", "run")
     is_one_sentence(result, HARMS[case])
-    assert "mend it; `turnwise check` tries every call" in result.stderr
+    by_itself = case.endswith((":raise", ":hang"))  # other mistakes have cures of their own
+    assert ("mend it; `turnwise check` tries every call" in result.stderr) == by_itself
 
 
 def test_the_same_env_is_trained_where_nothing_harms_it(turnwise, own):
@@ -143,8 +146,54 @@ def test_the_same_env_is_trained_where_nothing_harms_it(turnwise, own):
     assert json.loads(result.stdout)["scores"]["score"] == 1.0
 
 
-def test_what_hangs_is_waited_for_three_times_only(turnwise, is_one_sentence, own):
-    is_one_sentence(turnwise("train", "own.toml", *harm("step:hang")), "3 times in a row: mend it")
+def test_what_hangs_is_waited_for_twice_only(turnwise, is_one_sentence, own):
+    result = turnwise("train", "own.toml", *harm("step:hang"))
+    is_one_sentence(result, HARMS["step:hang"])
+    assert (own / "hangs").read_text().split() == ["step"] * 2
+
+
+@pytest.mark.parametrize("place", ["reset", "observe", "step", "score"])
+def test_check_says_which_call_hangs(turnwise, is_one_sentence, own, place):
+    options = ["--timeout", "0.2", "--set", f'harm="{place}:hang"']
+    result = turnwise("check", "own.py:Guess", *options)
+    is_one_sentence(result, f"Guess.{place} did not return within 0.2 s (own.py:")
+    assert "checking: what the env declares" in result.stderr
+
+
+ENDLESS = """
+
+class Endless(Guess):
+    def step(self, state, role, action, noise):
+        return Step(state=state, rewards={"hit": 1.0}, terminated=False, truncated=False)
+"""
+
+
+def test_an_env_that_never_ends_is_cut_counted_and_warned_of(turnwise, own):
+    (own / "own.py").write_text(OWN + ENDLESS)
+    sets = ("env.name=own.py:Endless", "env.max_turns=3", "trainer.iterations=1")
+    result = turnwise("train", "own.toml", "--run", "run", "--json",
+                      *(part for each in sets for part in ("--set", each)))  # fmt: skip
+    assert result.exit_code == 0, result.output
+    (record,) = [json.loads(line) for line in (own / "run" / "metrics.jsonl").open()]
+    assert record["rollout/capped_share"] == record["rollout/truncated_share"] == 1.0
+    assert record["rollout/turns"] == 18
+    assert "100% of the episodes were cut after 3 turns, the cap of guess" in result.stderr
+    assert "100% of the episodes were cut at the cap" in (own / "run" / "report.md").read_text()
+
+
+def test_check_and_play_keep_to_the_cap(turnwise, is_one_sentence, own):
+    (own / "own.py").write_text(OWN + ENDLESS)
+    result = turnwise("check", "own.py:Endless")
+    is_one_sentence(result, "still plays after 100 steps: end episodes at a limit")
+    assert "declare max_turns" in result.stderr
+    declared = ENDLESS.replace("(Guess):", "(Guess):\n    max_turns = 4\n")
+    (own / "own.py").write_text(OWN + declared)
+    from turnwise import imports
+
+    imports._module_of_file.cache_clear()
+    assert turnwise("check", "own.py:Endless").exit_code == 0
+    played = turnwise("play", "own.py:Endless", "--baseline", "random").stdout
+    assert "cut after 4 steps, the env's max_turns, score 1" in played
 
 
 def test_nothing_is_lost_and_the_mended_env_goes_on(turnwise, is_one_sentence, own):
@@ -170,7 +219,7 @@ def test_nothing_is_lost_and_the_mended_env_goes_on(turnwise, is_one_sentence, o
 
     imports._module_of_file.cache_clear()
     (own / "own.py").write_text(text)
-    result = turnwise("train", "run/recipe.toml", "--run", "run", "--resume", "--json")
+    result = turnwise("resume", "run", "--json")
     assert result.exit_code == 0, result.output
     after = (own / "run" / "metrics.jsonl").read_text().splitlines()
     assert after[: len(lines)] == lines
@@ -215,3 +264,10 @@ def test_an_env_that_raises_is_a_sentence_in_every_command(turnwise, is_one_sent
     more = ["--baseline", "random"] if command == "play" else []
     result = turnwise(command, "own.py:Guess", *sets, *more)
     is_one_sentence(result, "raised KeyError: 'the table' (own.py:")
+
+
+def test_a_file_without_a_class_and_an_env_in_place_of_a_recipe(turnwise, is_one_sentence, own):
+    result = turnwise("check", "own.py")
+    is_one_sentence(result, "name the class in it, own.py:Guess")
+    result = turnwise("train", "own.py:Guess")
+    is_one_sentence(result, "turnwise.train('nano', env='own.py:Guess')")

@@ -16,7 +16,10 @@ FILES = {
     ),
 }  # fmt: skip
 SETS = {
-    "a section that is a number": ("trainer=3", "trainer = 3: input should be an object"),
+    "a section that is a number": (
+        "trainer=3",
+        "trainer = 3: expected a table, such as {iterations = 3}",
+    ),
     "a number that is a section": ("seed.x=3", "seed = {'x': 3}: input should be a valid integer"),
     "a number that is a truth": ("trainer.iterations=true", "input should be a valid integer"),
     "a number that is not one": ("trainer.iterations=nan", "input should be a valid integer"),

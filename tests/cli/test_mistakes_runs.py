@@ -48,9 +48,9 @@ def flip(file: Path) -> None:
     file.write_bytes(content)
 
 
-TRAIN, RESUME = ("train", "frozen-lake", "--run"), ("--resume",)
+TRAIN, RESUME = ("train", "frozen-lake", "--run"), ("resume",)
 CASES = {
-    "a folder of other things, resumed": (nothing, TRAIN, RESUME, "is not a complete run folder"),
+    "a folder of other things, resumed": (nothing, RESUME, (), "is not a complete run folder"),
     "a folder of other things, begun": (nothing, TRAIN, (), "is not empty: give --run a folder"),
     "a folder of other things, judged": (nothing, ("eval",), (), "is not a complete run folder"),
     "a folder of other things, reported": (nothing, ("report",), (), "is not a complete run"),
@@ -58,10 +58,10 @@ CASES = {
     "a run without checkpoints, watched": (
         young, ("play", "frozen-lake", "--run"), (), "has no checkpoint yet",
     ),
-    "a recipe that was scribbled on": (scribbled, TRAIN, RESUME, "is not valid TOML"),
+    "a recipe that was scribbled on": (scribbled, RESUME, (), "is not valid TOML"),
     "a recipe that was edited": (edited, ("eval",), (), "did you mean 'trainer.group_size'"),
-    "a log that was edited": (torn, TRAIN, RESUME, "line 1 is not JSON: the log was edited"),
-    "checkpoints that are all damaged": (rotten, TRAIN, RESUME, "another checksum"),
+    "a log that was edited": (torn, RESUME, (), "line 1 is not JSON: the log was edited"),
+    "checkpoints that are all damaged": (rotten, RESUME, (), "another checksum"),
     "a damaged best checkpoint": (rotten, ("eval",), (), "delete it, so that the next best one"),
 }  # fmt: skip
 
@@ -81,7 +81,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(turnwise, smoke_run, 
     run = shutil.copytree(smoke_run, tmp_path / "run")
     *_, before, newest = sorted(p for p in (run / "checkpoints").iterdir() if p.is_dir())
     flip(newest / "policy" / "model.safetensors")
-    result = turnwise("train", "frozen-lake", "--run", run, "--resume")
+    result = turnwise("resume", run)
     assert result.exit_code == 0, result.output
     assert f"checkpoint {newest.name} is damaged (policy/model.safetensors has" in result.stdout
     assert f"going on from {before.name}" in result.stdout
@@ -93,7 +93,7 @@ def test_a_run_in_use(turnwise, is_one_sentence, smoke_run, tmp_path):
         lock.write("4711\n")
         lock.flush()
         fcntl.flock(lock, fcntl.LOCK_EX)
-        result = turnwise("train", "frozen-lake", "--run", run, "--resume")
+        result = turnwise("resume", run)
     is_one_sentence(result, "is in use by process 4711: wait for it, stop it, or choose another")
 
 
@@ -102,8 +102,12 @@ def test_a_run_in_use(turnwise, is_one_sentence, smoke_run, tmp_path):
     [
         (("train", "frozen-lake", "--run", "file/run"), "a part of the path is a file: choose"),
         (("train", "frozen-lake", "--run", "file"), "is a file: give --run a folder"),
-        (("train", "frozen-lake", "--run", "file", "--resume"), "there is no run folder at 'file'"),
+        (("resume", "file"), "there is no run folder at 'file'"),
         (("train", "frozen-lake", "--run", "x" * 300), "the name is too long: choose another"),
+        (
+            ("train", "frozen-lake", "--run", "/proc/x/y"),
+            "cannot be made (no such file or directory)",
+        ),
         (("init", "file/model"), "something else has that name: choose another"),
     ],
 )

@@ -24,7 +24,8 @@ def test_check_says_what_keeps_programs_in(turnwise):
     found = json.loads(
         turnwise("sandbox", "check", "--seconds", "0.1", "--workers", "1", "--json").stdout
     )
-    assert found["walls"] in ("namespaces", "landlock") and found["programs_per_second"] > 1
+    assert found["walls"] in ("bubblewrap", "namespaces") and "system calls" in found["promise"]
+    assert found["programs_per_second"] > 1
 
 
 def test_run_shows_value_and_output(turnwise, program):
@@ -34,6 +35,14 @@ def test_run_shows_value_and_output(turnwise, program):
         "sandbox", "run", program, "--call", "area", "--inputs", '{"a": 4, "b": 5}', "--json"
     )
     assert json.loads(told.stdout)["value"] == "[20]"
+
+
+@pytest.mark.parametrize("value", ["10**4299", "'\\ud800'", "chr(27) + '[2J'"])
+def test_run_shows_values_that_terminals_do_not_take(turnwise, tmp_path, value):
+    path = tmp_path / "program.py"
+    path.write_text(f"result = {value}")
+    shown = turnwise("sandbox", "run", path)
+    assert shown.exit_code == 0 and "value: " in shown.stdout and "\x1b" not in shown.stdout
 
 
 def test_run_shows_a_failure_and_where(turnwise, program):

@@ -53,7 +53,7 @@ class Driver:
         return self("train", recipe, "--run", run, *overrides, events=events)
 
     def resume(self, run, *events):
-        return self("train", run / "recipe.toml", "--run", run, "--resume", events=events)
+        return self("resume", run, events=events)
 
     def close(self):
         self._process.stdin.close()

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-import turnwise.trainers.grpo
-from turnwise import api, stages
+import turnwise.trainers.validation
+from turnwise import scoring, stages
 from turnwise.cli.main import app
 from turnwise.engines import LocalEngine
 from turnwise.policies import Policy, PolicyOptimizer
@@ -34,8 +34,8 @@ PLACES: dict[str, tuple[Any, str]] = {
     "metrics": (MetricsLog, "append"),
     "line": (files.LineLog, "append"),
     "episodes": (EpisodeLog, "write"),
-    "validation": (turnwise.trainers.grpo, "evaluate"),
-    "test": (api, "evaluate_run"),
+    "validation": (turnwise.trainers.validation, "evaluate"),
+    "test": (scoring, "evaluate_run"),
     "training": (stages, "train_grpo"),
     "merging": (Policy, "merge_adapter"),
     "pretraining done": (stages, "resume"),

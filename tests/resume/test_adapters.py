@@ -86,7 +86,7 @@ def test_a_run_stopped_in_pretraining_goes_on(turnwise, whole, traces, differenc
     run = tmp_path / "run"
     stop = {"place": "step", "call": 40, "signals": ("SIGTERM",)}
     ended = turnwise.train(run, stop, recipe=RECIPE)
-    assert ended.code != 0 and "--resume" in ended.said
+    assert ended.code != 0 and "turnwise resume" in ended.said
     assert not (run / "base").exists()
     assert turnwise("eval", run, "--tasks", 2).code == 0
     assert turnwise.resume(run).code == 0

@@ -32,9 +32,10 @@ def test_a_file_that_may_not_grow(turnwise, unbroken, traces, differences, tmp_p
     run = tmp_path / "run"
     ended = turnwise.train(run, PLACES[where])
     is_one_sentence(
-        ended, "a file may not be that large: raise the limit (`ulimit -f`), then go on"
+        ended,
+        "a file may not be that large: raise the limit (`ulimit -f`), then go on with "
+        f"`turnwise resume {run}`",
     )
-    assert f"turnwise train {run}/recipe.toml --run {run} --resume" in ended.said
     assert not list(run.glob("checkpoints/.saving-*"))
     ended = turnwise.resume(run)
     assert ended.code == 0, ended.said
@@ -57,7 +58,9 @@ def small_disk(tmp_path):
 def test_a_full_disk(turnwise, unbroken, traces, differences, small_disk, place):
     run = small_disk / "run"
     ended = turnwise.train(run, {"place": place, "call": 3, "full": str(small_disk)})
-    is_one_sentence(ended, "no space left on the disk: make space, then go on with `turnwise train")
+    is_one_sentence(
+        ended, "no space left on the disk: make space, then go on with `turnwise resume"
+    )
     is_one_sentence(turnwise.resume(run), "no space left on the disk")
     (small_disk / "ballast").unlink()
     ended = turnwise.resume(run)

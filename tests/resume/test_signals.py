@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-COMMAND = re.compile(r"`turnwise ([^`]*--resume)`")
+COMMAND = re.compile(r"`turnwise (resume [^`]*)`")
 
 
 def stop(turnwise, run, *events):
@@ -57,6 +57,7 @@ def test_a_second_interrupt_does_not_wait(turnwise, tmp_path, place):
     ended = turnwise.train(run, event)
     assert ended.code == 130
     assert "after saving" not in ended.said
+    assert "stopped by SIGINT at once: " in ended.said
     assert "Traceback" not in ended.said, ended.said
 
 
@@ -72,7 +73,18 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers(
     assert differences(traces(run), unbroken) == []
 
 
-def test_settings_are_refused_on_resume(turnwise, tmp_path):
-    ended = turnwise("train", "frozen-lake", "--run", tmp_path, "--resume", "--set", "seed=1")
-    assert ended.code == 2
-    assert "--set would be ignored" in ended.said
+def test_ctrl_c_is_answered_at_once_and_says_how_to_go_on(turnwise, tmp_path):
+    run = tmp_path / "run"
+    said, command = stop(turnwise, run, {"place": "step", "call": 103, "signals": ["SIGINT"]})
+    first, last = said.index("Ctrl-C: stopping after this iteration"), said.index("after saving")
+    assert first < last
+    assert command == ["resume", str(run)]
+
+
+def test_ctrl_c_before_anything_is_recorded_leaves_no_folder(turnwise, tmp_path):
+    run = tmp_path / "new" / "run"
+    event = {"place": "token", "call": 1, "signals": ["SIGINT", "SIGINT"]}
+    ended = turnwise.train(run, event, sets=("warmup.steps=0",))
+    assert ended.code == 130
+    assert "begin again, as nothing was recorded yet" in ended.said
+    assert list(tmp_path.iterdir()) == []

@@ -20,7 +20,7 @@ def test_a_run_is_called_after_recipe_and_time_and_is_unique(tmp_path):
 def test_a_given_directory_must_be_new_or_empty(tmp_path):
     run = Run.create(tmp_path, "lake", "", tmp_path / "mine")
     assert run.path == tmp_path / "mine"
-    with pytest.raises(RunError, match="already holds a run: add --resume"):
+    with pytest.raises(RunError, match="already holds a run: go on with it by `turnwise resume"):
         Run.create(tmp_path, "lake", "", tmp_path / "mine")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("x")

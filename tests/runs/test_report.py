@@ -13,6 +13,7 @@ from turnwise.runs.folder import Run
 from turnwise.runs.metrics import MetricsLog
 from turnwise.runs.report import write_report
 from turnwise.runs.results import RunScores, read_scores, write_scores
+from turnwise.runs.verdict import verdict
 
 HEALTHY = {
     "rollout/score": 0.5,
@@ -169,6 +170,52 @@ def test_reaching_the_optimum_is_no_warning_even_if_a_heuristic_reaches_it_too()
     assert "'shortest-path' at 0.990" in found
 
 
+SAMPLED = {"decoding": "sampled", "score": 0.25, "stderr": 0.01, "score_greedy": 0.07,
+           "score_greedy_stderr": 0.01, "score_sampled": 0.25, "score_sampled_stderr": 0.01,
+           "baselines": {"random": 0.23}, "baselines_stderr": {"random": 0.01}}  # fmt: skip
+
+
+def test_the_way_of_playing_that_counts_stands_first_and_leads(run):
+    records = [{"validation/greedy": 0.1, "validation/sampled": 0.2}]
+    log = MetricsLog(run.metrics)
+    log.append("train", 13, records[0])
+    log.close()
+    write_scores(run.evaluation, scores(**SAMPLED, checkpoint="train 0"))
+    text = write_report(run)
+    first = text.index("| **trained, at training temperature** | 0.250 ± 0.010 |  |")
+    assert first < text.index("| trained, greedy | 0.070 ± 0.010 |  |")
+    assert "| baseline: random | 0.230 ± 0.010 | +0.020 ± 0.014 |" in text
+    assert "The lead is the sampled score minus the row's" in text
+    assert "Of greedy and sampled play the sampled one validated better." in text
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, "Played greedily the policy scores 0.070, below random play's 0.230"),
+        ({"score": 0.1, "score_sampled": 0.1}, "**The score 0.100 is below random play's 0.230**"),
+        (
+            {"decoding": "greedy", "score": 0.5, "score_greedy": 0.5, "score_sampled": 0.1},
+            "Sampled at the training temperature the policy scores 0.100, below random play's",
+        ),
+    ],
+)
+def test_play_below_random_is_a_warning_in_either_way(change, words):
+    first, *_ = warnings(played(), scores(**(SAMPLED | change)))
+    assert first.startswith(words)
+
+
+def test_play_at_the_level_of_random_play_is_not_said_to_be_below_it():
+    level = {"score_greedy": 0.21, "score_sampled": 0.22, "score": 0.22}
+    assert not any("below random" in each for each in warnings(played(), scores(**SAMPLED | level)))
+
+
+def test_a_run_that_ends_with_the_weights_of_its_start_is_said_not_to_have_learned():
+    same = {"warmup": {"difference": 0.0, "stderr": 0.0}}
+    said = verdict(scores(checkpoint="train 0", paired=same))
+    assert said.startswith("not learned: no iteration validated better than the start")
+
+
 def test_a_fall_after_the_best_validation_is_a_warning():
     records = played()
     records[4]["validation/score"], records[-1]["validation/score"] = 0.8, 0.6
@@ -181,3 +228,13 @@ def test_labels_keep_their_order_and_distance(heights):
     placed = _spread(heights, LABEL_GAP)
     assert all(b - a >= LABEL_GAP - 1e-9 for a, b in pairwise(placed))
     assert placed[-1] <= 1.0
+
+
+def test_an_env_that_does_not_end_is_named_first_and_the_format_is_not_blamed():
+    ends_not = {"rollout/capped_share": 0.4, "rollout/failed_share": 0.6}
+    first, *others = warnings(played(**ends_not), scores())
+    assert first.startswith("**40% of the episodes were cut at the cap on turns")
+    assert "the env 'frozen-lake' does not end them" in first
+    assert not any("optimizer.lr" in each or "format" in each for each in (first, *others))
+    (lost,) = warnings(played(**{"rollout/failed_share": 0.6}), None)
+    assert "optimizer.lr" in lost

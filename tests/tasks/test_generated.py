@@ -1,11 +1,15 @@
+from collections import Counter
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.envs import make_env
+from turnwise.envs import Env, Observation, Step, make_env
 from turnwise.errors import ConfigError, UnknownNameError
 from turnwise.tasks import GeneratedTasks, split_of
+from turnwise.tasks.counting import unseen_bound
 
 PINNED = {"": "test", "FFFF/FFFF/FFFF/FFFG": "train", "problem 10": "validation"}
 SPLITS = ("train", "validation", "test")
@@ -69,12 +73,168 @@ def test_a_fixed_map_is_in_every_split_and_says_so():
     assert not GeneratedTasks(make_env("frozen-lake"), "test", seed=0).seen
 
 
-def test_options_with_one_problem_cannot_be_split():
+class Numbers(Env[int]):
+    """Draws a number; `numbers` of them, or lists them."""
+
+    name = "numbers"
+    components: ClassVar = {"right": "agent"}
+
+    def __init__(self, numbers, lists=None, weights=None):
+        super().__init__()
+        self.numbers, self.lists, self.weights = numbers, lists, weights
+
+    def generate(self, rng):
+        return {"n": int(rng.choice(self.numbers, p=self.weights))}
+
+    def listed(self, split):
+        if self.lists is None:
+            return None
+        if isinstance(self.lists, dict):
+            return [{"n": n} for n in self.lists[split]]
+        every = [{"n": n} for n in range(self.numbers)]
+        return [data for data in every if split_of(self.canonical(data)) == split]
+
+    def reset(self, task):
+        return task.data["n"]
+
+    def observe(self, state, role):
+        return Observation(text=str(state), legal=("a", "b"))
+
+    def step(self, state, role, action, noise):
+        return Step(state=state, rewards={"right": 1.0}, terminated=True, truncated=False)
+
+    def score(self, state):
+        return 1.0
+
+
+def met(env, split, count=400):
+    return {task.data["n"] for task in GeneratedTasks(env, split, seed=5).take(count)}
+
+
+@pytest.mark.parametrize("lists", [None, "by hash"])
+@pytest.mark.parametrize("numbers", [1, 2, 16, 19])
+def test_fewer_than_twenty_problems_are_in_every_split(numbers, lists):
+    env = Numbers(numbers, lists)
+    for split in SPLITS:
+        tasks = GeneratedTasks(env, split, seed=0)
+        assert tasks.seen
+        assert tasks.problems.counts == dict.fromkeys(SPLITS, numbers)
+        assert met(env, split) == set(range(numbers))
+    assert "every split has the same (fewer than 20 are not divided)" in tasks.problems.described
+
+
+@pytest.mark.parametrize("lists", [None, "by hash"])
+@pytest.mark.parametrize("numbers", [40, 100])
+def test_more_problems_are_divided_and_counted(numbers, lists):
+    env = Numbers(numbers, lists)
+    parts = [met(env, split, 3000) for split in SPLITS]
+    assert set.union(*parts) == set(range(numbers))
+    assert sum(map(len, parts)) == numbers
+    tasks = GeneratedTasks(env, "test", seed=0)
+    assert list(tasks.problems.counts.values()) == [len(part) for part in parts]
+    assert not tasks.seen
+
+
+def test_a_division_of_the_envs_own_is_kept_and_what_it_shares_is_seen():
+    apart = Numbers(9, {"train": [1, 2], "validation": [3], "test": [4, 4]})
+    assert [met(apart, split) for split in SPLITS] == [{1, 2}, {3}, {4}]
+    tasks = GeneratedTasks(apart, "test", seed=0)
+    assert (tasks.seen, tasks.count, tasks.problems.counts["test"]) == (False, 2, 1)
+    mixed = Numbers(9, {"train": [1, 2], "validation": [3], "test": [2, 4]})
+    assert GeneratedTasks(mixed, "test", seed=0).seen
+    assert not GeneratedTasks(mixed, "validation", seed=0).seen
+
+
+def test_what_is_drawn_without_end_is_not_counted():
+    tasks = GeneratedTasks(make_env("frozen-lake"), "test", seed=0)
+    assert (tasks.problems.counts, tasks.problems.described, tasks.seen) == ({}, "", False)
+    assert GeneratedTasks(Numbers(10_000), "test", seed=0).problems.counts == {}
+
+
+def test_a_problem_that_is_seldom_drawn_is_counted():
+    weights = np.array([0.9] + [0.1 / 9] * 9)
+    problems = GeneratedTasks(Numbers(10, weights=weights), "train", seed=0).problems
+    assert problems.counts["test"] == 10
+
+
+def test_options_with_one_problem_have_it_in_every_split():
     env = make_env("frozen-lake", frozen_probability=1.0)
-    home = split_of(env.canonical({"map": ["SFFF", "FFFF", "FFFF", "FFFG"]}))
-    other = next(split for split in SPLITS if split != home)
-    assert GeneratedTasks(env, home, seed=0).task(0).data["map"][0] == "SFFF"
-    with pytest.raises(ConfigError, match="allow more, or give one fixed problem"):
-        GeneratedTasks(env, other, seed=0).task(0)
+    for split in SPLITS:
+        tasks = GeneratedTasks(env, split, seed=0)
+        assert tasks.task(0).data["map"][0] == "SFFF"
+        assert (tasks.seen, tasks.problems.counts) == (True, dict.fromkeys(SPLITS, 1))
     with pytest.raises(UnknownNameError, match="did you mean 'validation'"):
         GeneratedTasks(env, "valid", seed=0)
+
+
+def test_an_env_without_problems_is_refused():
+    none = Numbers(0, {split: [] for split in SPLITS})
+    with pytest.raises(ConfigError, match="numbers lists no train problem: give it some"):
+        GeneratedTasks(none, "train", seed=0).task(0)
+
+
+class Bits(Numbers):
+    """Twelve bits, each seldom set: 4,096 problems, of which one is most of what is drawn."""
+
+    def __init__(self, set_share):
+        super().__init__(4096)
+        self.set_share = set_share
+
+    def generate(self, rng):
+        return {"n": int((rng.random(12) < self.set_share) @ (1 << np.arange(12)))}
+
+
+def test_skewed_problems_are_counted_as_at_least_so_many_and_held_out():
+    env = Bits(0.02)
+    train, test = (GeneratedTasks(env, split, seed=0) for split in ("train", "test"))
+    found = test.problems
+    assert not test.seen and 20 <= sum(found.counts.values()) < 200
+    assert found.described.startswith("distinct problems, at least: train ")
+    assert 0.005 < found.others < 0.05
+    assert not met(env, "train", 300) & met(env, "test", 300)
+    assert train.problems.met([env.canonical(t.data) for t in test.take(50)]) == 0
+
+
+def test_what_has_next_to_no_weight_does_not_stand_in_the_way_of_few_problems():
+    """Twelve problems are 99.9 % of the draws: held-out ones would be drawn once in a thousand."""
+    found = GeneratedTasks(Bits(1e-4), "test", seed=0).problems
+    assert found.same and found.counts["test"] < 20
+    assert found.others <= 0.0125
+    assert "at least" in found.described and "others are at most" in found.described
+
+
+@pytest.mark.parametrize("common", [3, 5, 12])
+def test_a_split_that_would_hardly_be_drawn_is_not_made(common):
+    """Some problems share 99 % of the draws; each of the others comes once."""
+    rare = 5000
+    weights = np.r_[np.full(common, 0.99 / common), np.full(rare, 0.01 / rare)]
+    env = Numbers(common + rare, weights=weights)
+    shares = dict.fromkeys(SPLITS, 0.0)
+    for number, weight in enumerate(weights):
+        shares[split_of(env.canonical({"n": number}))] += weight
+    tasks = GeneratedTasks(env, "test", seed=0)
+    assert tasks.seen == tasks.problems.same == (min(shares.values()) < 0.01)
+    drawn = [env.canonical(task.data) for task in tasks.take(400)]
+    if tasks.seen:
+        assert "a split would be less than 1% of what is drawn" in tasks.problems.described
+        assert 0.97 < tasks.problems.met(drawn) < 1
+    else:
+        assert tasks.problems.met(drawn) == 0
+
+
+def test_the_bound_on_other_problems_holds():
+    """The unseen share of the draws is known here, and below its bound nearly always."""
+    rng = np.random.default_rng(0)
+    held = []
+    for _ in range(200):
+        weights = rng.dirichlet(np.full(300, 0.05))
+        seen = rng.multinomial(400, weights)
+        counted = Counter({str(n): int(times) for n, times in enumerate(seen) if times})
+        held.append(unseen_bound(counted) >= weights[seen == 0].sum())
+    assert np.mean(held) >= 0.93
+    assert unseen_bound(Counter({"a": 1000})) == 3 / 1000
+
+
+def test_listed_problems_are_counted_and_not_estimated():
+    problems = GeneratedTasks(Numbers(16, "by hash"), "test", seed=0).problems
+    assert problems.others is None and "at least" not in problems.described

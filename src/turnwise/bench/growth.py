@@ -63,7 +63,7 @@ class Growth:
 
 
 def grow(
-    along: str, *, steps: int, threads: int, model: str, note: Callable[[str], None]
+    along: str, *, steps: int, threads: int | None, model: str, note: Callable[[str], None]
 ) -> list[Growth]:
     """Time `steps` steps of every size of a series, turn about.
 

@@ -18,12 +18,14 @@ from statistics import median
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 
 from turnwise.bench.counting import Shape, distinct, row_by_row
 from turnwise.bench.side import Side
 from turnwise.bench.works import Words, Work, count_words, make_model, make_rows
 from turnwise.bench.worlds import talk_of, words_of
 from turnwise.errors import ConfigError, RunError, TrainingError
+from turnwise.policies import default_threads
 
 WARM = 2
 AGREEMENT = 1e-4
@@ -70,7 +72,7 @@ def compare(
     work: Work,
     *,
     pairs: int,
-    threads: int,
+    threads: int | None,
     checkpointing: bool,
     note: Callable[[str], None],
 ) -> StepResult:
@@ -86,6 +88,7 @@ def compare(
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
         folder = Path(scratch)
         settings = _settings(work, folder, threads, checkpointing)
+        threads = int(settings["threads"])
         first = Path(settings["first"])
         ours = stack.enter_context(_side("ours", settings, folder, threads))
         told = ours.ask("gradients")
@@ -151,7 +154,7 @@ def _seconds(taken: tuple[float, Mapping[str, Any]]) -> float:
 
 
 def alone(
-    work: Work, *, steps: int, threads: int, checkpointing: bool, note: Callable[[str], None]
+    work: Work, *, steps: int, threads: int | None, checkpointing: bool, note: Callable[[str], None]
 ) -> dict[str, Any]:
     """Time `steps` of our steps on one work; return medians, and operations a second."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -173,9 +176,14 @@ def alone(
     }
 
 
-def _settings(work: Work, folder: Path, threads: int, checkpointing: bool) -> dict[str, Any]:
-    """Make a work's model and prompts in `folder`; return what both sides are told."""
+def _settings(work: Work, folder: Path, threads: int | None, checkpointing: bool) -> dict[str, Any]:
+    """Make a work's model and prompts in `folder`; return what both sides are told.
+
+    Without `threads`, as many as a run of such a model takes, or two where that is torch's choice.
+    """
     model = make_model(work, folder / "model")
+    if threads is None:
+        threads = default_threads(_parameters(model)) or 2
     words = count_words(work, model)
     return {
         "work": asdict(work),
@@ -186,6 +194,12 @@ def _settings(work: Work, folder: Path, threads: int, checkpointing: bool) -> di
         "threads": threads,
         "checkpointing": checkpointing,
     }
+
+
+def _parameters(model: Path) -> int:
+    """Return how many numbers the weights of a saved model hold."""
+    files = [load_file(path) for path in model.glob("*.safetensors")]
+    return sum(tensor.numel() for file in files for tensor in file.values())
 
 
 def _prompts(work: Work, words: Words, file: Path) -> Path:
@@ -213,9 +227,10 @@ def _ways(work: Work) -> list[dict[str, Any]]:
     return [way | {"cached": cached} for way in ways for cached in (True, False)]
 
 
-def make_side(work: Work, folder: Path, threads: int, checkpointing: bool = False) -> Side:
+def make_side(work: Work, folder: Path, threads: int | None, checkpointing: bool = False) -> Side:
     """Make a work's model and prompts in `folder`, and our process that takes its steps."""
-    return _side("ours", _settings(work, folder, threads, checkpointing), folder, threads)
+    settings = _settings(work, folder, threads, checkpointing)
+    return _side("ours", settings, folder, int(settings["threads"]))
 
 
 def _side(name: str, settings: Mapping[str, Any], folder: Path, threads: int) -> Side:

@@ -10,9 +10,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
-from turnwise.cli.options import console, one_sentence, print_json, problems, say
+from turnwise.cli.options import console, draw_table, one_sentence, print_json, problems, say
 
 if TYPE_CHECKING:
     from turnwise.bench.works import Work
@@ -40,6 +39,10 @@ Works = Annotated[
     typer.Option("--work", help="What to time; may be repeated. `turnwise bench works` lists."),
 ]
 Threads = Annotated[int, typer.Option(min=1, help="Threads of each trainer.")]
+OwnThreads = Annotated[
+    int | None,
+    typer.Option(min=1, help="Threads of each trainer; what a run takes, if not given."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
@@ -53,18 +56,21 @@ def works(as_json: AsJson = False) -> None:
     if as_json:
         print_json([asdict(work) for work in WORKS.values()])
         return
-    table = Table("work", "model", "prompts x group", "prompt", "completion", "turns", "goal")
+    columns = ("work", "model", "prompts x group", "prompt", "completion", "turns", "goal")
+    rows: list[tuple[str, ...]] = []
     for work in WORKS.values():
-        table.add_row(
-            work.name,
-            work.model + (", LoRA" if work.lora else ""),
-            f"{work.prompts} x {work.group}",
-            str(work.prompt_tokens),
-            str(work.completion_tokens),
-            str(work.turns),
-            "" if work.goal is None else f"{work.goal:g}x",
+        rows.append(
+            (
+                work.name,
+                work.model + (", LoRA" if work.lora else ""),
+                f"{work.prompts} x {work.group}",
+                str(work.prompt_tokens),
+                str(work.completion_tokens),
+                str(work.turns),
+                "" if work.goal is None else f"{work.goal:g}x",
+            )
         )
-    console.print(table)
+    draw_table(columns, rows)
 
 
 @bench.command()
@@ -72,7 +78,7 @@ def step(
     works: Works = None,
     against: Annotated[Against, typer.Option(help="Whom to be timed against.")] = Against.TRL,
     steps: Annotated[int, typer.Option(min=1, help="Timed steps of each.")] = 7,
-    threads: Threads = 2,
+    threads: OwnThreads = None,
     checkpointing: Annotated[
         bool, typer.Option(help="Compute activations again in the backward pass, on both sides.")
     ] = False,
@@ -144,7 +150,7 @@ def growth(
     ] = None,
     model: Annotated[str, typer.Option(help="The model: a nano preset.")] = "nano",
     steps: Annotated[int, typer.Option(min=1, help="Timed steps of each size.")] = 5,
-    threads: Threads = 2,
+    threads: OwnThreads = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure how the time of a token grows with group size, prompt and turns."""
@@ -164,18 +170,21 @@ def growth(
     if as_json:
         print_json([asdict(row) for row in found])
         return
-    table = Table("size", "part", "tokens", "microseconds a token", "growth", "of operations")
+    columns = ("size", "part", "tokens", "microseconds a token", "growth", "of operations")
+    rows: list[tuple[str, ...]] = []
     for row in found:
         for part, seconds in row.seconds.items():
-            table.add_row(
-                row.work,
-                "step" if part == "seconds" else part,
-                str(row.tokens),
-                f"{seconds * 1e6:.1f}",
-                f"{row.growth[part]:.2f}",
-                f"{row.counted[part]:.2f}",
+            rows.append(
+                (
+                    row.work,
+                    "step" if part == "seconds" else part,
+                    str(row.tokens),
+                    f"{seconds * 1e6:.1f}",
+                    f"{row.growth[part]:.2f}",
+                    f"{row.counted[part]:.2f}",
+                )
             )
-    console.print(table)
+    draw_table(columns, rows)
 
 
 def _noter(as_json: bool) -> Callable[[str], None]:
@@ -198,20 +207,23 @@ def _chosen(names: Sequence[str]) -> list[Work]:
 
 
 def _draw_comparisons(found: Sequence[Mapping[str, Any]]) -> None:
-    table = Table("work", "part", "ours, s", "TRL, s", "ratio", "quartiles", "= counted", "x rate")
+    columns = ("work", "part", "ours, s", "TRL, s", "ratio", "quartiles", "= counted", "x rate")
+    rows: list[tuple[str, ...]] = []
     for result in found:
         for part in result["ratio"]:
-            table.add_row(
-                result["work"],
-                "step" if part == "seconds" else part,
-                f"{result['ours'][part]:.3f}",
-                f"{result['theirs'][part]:.3f}",
-                f"{result['ratio'][part]:.2f}x",
-                f"{result['low'][part]:.2f} to {result['high'][part]:.2f}",
-                f"{result['counted'][part]:.2f}",
-                f"{result['efficiency'][part]:.2f}",
+            rows.append(
+                (
+                    result["work"],
+                    "step" if part == "seconds" else part,
+                    f"{result['ours'][part]:.3f}",
+                    f"{result['theirs'][part]:.3f}",
+                    f"{result['ratio'][part]:.2f}x",
+                    f"{result['low'][part]:.2f} to {result['high'][part]:.2f}",
+                    f"{result['counted'][part]:.2f}",
+                    f"{result['efficiency'][part]:.2f}",
+                )
             )
-    console.print(table)
+    draw_table(columns, rows)
     for result in found:
         peak = result["peak_mb"]
         say(
@@ -223,15 +235,18 @@ def _draw_comparisons(found: Sequence[Mapping[str, Any]]) -> None:
 
 def _draw_alone(found: Sequence[Mapping[str, Any]]) -> None:
     shared = bool(found) and "share_of_peak" in found[0]
-    table = Table("work", "part", "seconds", "billion operations a second", *["share"] * shared)
+    columns = ("work", "part", "seconds", "billion operations a second", *["share"] * shared)
+    rows: list[tuple[str, ...]] = []
     for result in found:
         for part, seconds in result["seconds"].items():
             share = [f"{result['share_of_peak'][part]:.2f}"] if shared else []
-            table.add_row(
-                result["work"],
-                "step" if part == "seconds" else part,
-                f"{seconds:.3f}",
-                f"{result['operations'][part] / 1e9:.0f}",
-                *share,
+            rows.append(
+                (
+                    result["work"],
+                    "step" if part == "seconds" else part,
+                    f"{seconds:.3f}",
+                    f"{result['operations'][part] / 1e9:.0f}",
+                    *share,
+                )
             )
-    console.print(table)
+    draw_table(columns, rows)

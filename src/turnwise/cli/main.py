@@ -6,29 +6,39 @@ run that a signal stopped after saving. Does nothing that the library cannot do 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from turnwise.cli.bench import bench
-from turnwise.cli.options import console, one_sentence, print_json, problems, say
+from turnwise.cli.options import (
+    HELP,
+    STOPPED,
+    console,
+    draw_table,
+    one_sentence,
+    print_json,
+    problems,
+    say,
+)
 from turnwise.cli.sandbox import sandbox
+from turnwise.live import LiveProgress
 
 if TYPE_CHECKING:
+    from turnwise.api import Outcome
     from turnwise.runs import RunScores
 
 app = typer.Typer(
     name="turnwise",
     help="Train language-model agents, alone or in teams, by playing.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings=HELP,
     pretty_exceptions_show_locals=False,
 )
 app.add_typer(bench, name="bench")
 app.add_typer(sandbox, name="sandbox")
-STOPPED = 130
 
 Sets = Annotated[
     list[str] | None,
@@ -37,37 +47,80 @@ Sets = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
+def _say_version(asked: bool) -> None:
+    if asked:
+        from turnwise import __version__
+
+        say(f"turnwise {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and exit.", callback=_say_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Train language-model agents, alone or in teams, by playing."""
+
+
 @app.command()
 def train(
     recipe: Annotated[str, typer.Argument(help="A shipped recipe's name, or a .toml file.")],
     sets: Sets = None,
-    run: Annotated[Path | None, typer.Option(help="The run folder; made if new.")] = None,
-    resume: Annotated[bool, typer.Option(help="Go on with the run in --run.")] = False,
+    run: Annotated[Path | None, typer.Option(help="The run folder; must be new or empty.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a recipe, evaluate it on unseen tasks, and write the report."""
-    from turnwise import api
-    from turnwise.cli.live import LiveProgress
-    from turnwise.cli.verdict import verdict
-    from turnwise.errors import ConfigError
-    from turnwise.recipe import load_recipe
-
     with one_sentence():
-        if resume and sets:
-            raise ConfigError(
-                "--resume goes on with the run's own recipe, so --set would be ignored: leave it "
-                "out, or start a new run"
-            )
-        chosen = load_recipe(recipe, sets or [])
-        with LiveProgress(problems if as_json else console) as live:
-            outcome = api.train(chosen, run=run, resume_run=resume, progress=live)
+        from turnwise.recipe import load_recipe
+
+        live = LiveProgress(problems if as_json else console)
+        chosen = load_recipe(recipe, sets or [], live.note)
+        from turnwise import api
+
+        _carry_out(lambda: api.train(chosen, run=run, progress=live), live, as_json)
+
+
+@app.command()
+def resume(
+    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    sets: Sets = None,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with a run from its latest checkpoint; with more iterations, a finished one, too."""
+    with one_sentence():
+        from turnwise import api
+
+        live = LiveProgress(problems if as_json else console)
+        _carry_out(lambda: api.resume(run, sets or [], progress=live), live, as_json)
+
+
+def _carry_out(go: Callable[[], Outcome], live: LiveProgress, as_json: bool) -> None:
+    """Train with a display, and print what came of it."""
+    from turnwise.errors import Interrupted
+    from turnwise.front import closing_lines
+
+    try:
+        with live:
+            outcome = go()
+    except Interrupted as stopped:
+        live.note(str(stopped))
+        if as_json:
+            run = None if stopped.run is None else str(stopped.run)
+            print_json({"run": run, "finished": False, "scores": None, "warnings": []})
+        raise typer.Exit(STOPPED) from None
     if as_json:
         scores = outcome.scores.model_dump() if outcome.scores else None
-        print_json({"run": str(outcome.run), "finished": outcome.finished, "scores": scores})
+        found = {"finished": outcome.finished, "scores": scores}
+        print_json({"run": str(outcome.run), **found, "warnings": list(outcome.warnings)})
     elif outcome.scores is not None:
         draw_scores(outcome.scores)
-        say(verdict(outcome.scores))
-        say(f"report: {outcome.run / 'report.md'}")
+        for line in closing_lines(outcome):
+            live.note(line)
     if not outcome.finished:
         raise typer.Exit(STOPPED)
 
@@ -81,9 +134,9 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Score a run's best checkpoint and every baseline on tasks of the test split."""
-    from turnwise.scoring import evaluate_run
-
     with one_sentence():
+        from turnwise.scoring import evaluate_run
+
         scores = evaluate_run(run, tasks=tasks, seed=seed, overrides=sets or [])
     if as_json:
         print_json(scores.model_dump())
@@ -114,14 +167,20 @@ def recipes(as_json: AsJson = False) -> None:
     if as_json:
         print_json({"recipes": found})
         return
-    table = Table("recipe", "env", "model", "scheme", "iterations", "presets")
-    for item in found:
-        models = ", ".join(item["models"].values())
-        presets = ", ".join(item["presets"])
-        table.add_row(
-            item["name"], item["env"], models, item["scheme"], str(item["iterations"]), presets
-        )
-    console.print(table)
+    draw_table(
+        ("recipe", "env", "model", "scheme", "iterations", "presets"),
+        [
+            (
+                item["name"],
+                item["env"],
+                ", ".join(item["models"].values()),
+                item["scheme"],
+                str(item["iterations"]),
+                ", ".join(item["presets"]),
+            )
+            for item in found
+        ],
+    )
 
 
 @app.command()
@@ -152,10 +211,14 @@ def envs(as_json: AsJson = False) -> None:
     for item in found:
         rewards = ", ".join(item["rewards"])
         console.print(f"[bold]{item['name']}[/]  roles: {', '.join(item['roles'])}; {rewards}")
-        table = Table("option", "default", "meaning")
-        for key, option in item["options"].items():
-            table.add_row(key, str(option["default"]), option["help"])
-        console.print(table)
+        draw_table(
+            ("option", "default", "meaning"),
+            [
+                (key, str(option["default"]), " ".join((option["help"] or "").split()))
+                for key, option in item["options"].items()
+            ],
+            wraps="meaning",
+        )
 
 
 @app.command()
@@ -177,6 +240,9 @@ def data(
 @app.command()
 def check(
     env: Annotated[str, typer.Argument(help="The env's name.")],
+    timeout: Annotated[
+        float, typer.Option(min=0.001, help="Seconds that one call of the env may take.")
+    ] = 30.0,
     sets: Sets = None,
     as_json: AsJson = False,
 ) -> None:
@@ -184,18 +250,22 @@ def check(
     from dataclasses import asdict
 
     from turnwise.cli.play import env_with
-    from turnwise.rollout import check_guarded
+    from turnwise.envs import check_env
 
     with one_sentence():
-        found = check_guarded(env_with(env, sets or []))
+        made = env_with(env, sets or [], timeout=timeout)
+        found = check_env(
+            made, timeout=timeout, say=lambda what: problems.print(f"checking: {what}")
+        )
     if as_json:
         print_json(asdict(found))
         return
-    table = Table("call", "microseconds")
-    for name, value in found.costs.items():
-        table.add_row(name, f"{value:.1f}")
     say(f"{env}: keeps the contract")
-    console.print(table)
+    for note in found.notes:
+        problems.print(f"warning: {note}.")
+    draw_table(
+        ("call", "microseconds"), [(name, f"{cost:.1f}") for name, cost in found.costs.items()]
+    )
 
 
 @app.command()
@@ -222,32 +292,55 @@ def play(
     ] = None,
     run: Annotated[Path | None, typer.Option(help="Watch a run's best policy play.")] = None,
     seed: Annotated[int, typer.Option(help="Draws the task.")] = 0,
+    timeout: Annotated[
+        float, typer.Option(min=0.001, help="Seconds that one call of the env may take.")
+    ] = 60.0,
     sets: Sets = None,
 ) -> None:
     """Play an environment yourself, or watch a baseline or a trained policy."""
     from turnwise.cli.play import play_env
 
     with one_sentence():
-        play_env(env, baseline=baseline, run=run, seed=seed, sets=sets or [])
+        play_env(env, baseline=baseline, run=run, seed=seed, timeout=timeout, sets=sets or [])
+
+
+@app.command()
+def docs(
+    name: Annotated[
+        str | None, typer.Argument(help="The document; all are listed without.")
+    ] = None,
+) -> None:
+    """Show a document, or list those there are."""
+    from turnwise.documents import document_names, read_document
+
+    with one_sentence():
+        if name is not None:
+            say(read_document(name).rstrip())
+            return
+        for known, title in document_names().items():
+            say(f"turnwise docs {known:<24} {title}")
 
 
 def draw_scores(scores: RunScores) -> None:
     """Print the table of scores: the policy among all baselines, best first."""
-    known = "seen" if scores.seen else "unseen"
-    table = Table(title=f"{scores.env}: {scores.tasks} {known} tasks, seed {scores.seed}")
-    table.add_column("policy")
-    table.add_column("score", justify="right")
-    table.add_column("standard error", justify="right")
-    rows = [
-        ("trained, greedy", scores.score, scores.stderr),
-        ("trained, sampled", scores.score_sampled, scores.score_sampled_stderr),
-    ]
+    partly = scores.seen_share is not None and 0 < scores.seen_share < 1
+    known = "partly seen" if partly else "seen" if scores.seen else "unseen"
+    notes = (f"{scores.described}.", scores.meaning_of_errors, scores.divided)
+    rows = [(f"trained, {name}", *found) for name, found in scores.by_decoding.items()]
     errors = scores.baselines_stderr
     rows += [(name, value, errors[name]) for name, value in scores.baselines.items()]
-    for name, value, error in sorted(rows, key=lambda row: -row[1]):
-        style = "bold" if name.startswith("trained") else ""
-        table.add_row(name, f"{value:.3f}", f"{error:.3f}", style=style)
-    console.print(table)
+    texts = [
+        (name, f"{value:.3f}", scores.error_text(error).removeprefix("± "))
+        for name, value, error in sorted(rows, key=lambda row: -row[1])
+    ]
+    draw_table(
+        ("policy", "score", "standard error"),
+        texts,
+        title=f"{scores.env}: {scores.tasks} {known} tasks, seed {scores.seed}",
+        numbers=("score", "standard error"),
+        bold=_is_ours,
+    )
+    say(" ".join(filter(None, notes)))
     if scores.exact:
         draw_exact(scores)
 
@@ -255,11 +348,17 @@ def draw_scores(scores: RunScores) -> None:
 def draw_exact(scores: RunScores) -> None:
     """Print what was computed without sampling."""
     columns = list(next(iter(scores.exact.values())))
-    table = Table(title="computed, not sampled")
-    table.add_column("policy")
-    for column in columns:
-        table.add_column(column, justify="right")
-    for name, row in scores.exact.items():
-        cells = (f"{row[column]:.3f}" if column in row else "" for column in columns)
-        table.add_row(name, *cells, style="bold" if name.startswith("trained") else "")
-    console.print(table)
+    draw_table(
+        ("policy", *columns),
+        [
+            (name, *(f"{row[column]:.3f}" if column in row else "" for column in columns))
+            for name, row in scores.exact.items()
+        ],
+        title="computed, not sampled",
+        numbers=columns,
+        bold=_is_ours,
+    )
+
+
+def _is_ours(row: Sequence[str]) -> bool:
+    return row[0].startswith("trained")

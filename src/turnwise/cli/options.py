@@ -1,20 +1,31 @@
-"""Shared pieces of the command line: JSON output and one-sentence errors with exit code 2."""
+"""Shared pieces of the command line: JSON output, tables, one-sentence errors (exit code 2)."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import typer
-from rich.console import Console
+from rich.cells import cell_len
+from rich.markup import escape
+from rich.table import Table
 
 from turnwise.errors import TurnwiseError
+from turnwise.output import LastingConsole
+from turnwise.stuck import ending_process
 
-console = Console()
-problems = Console(stderr=True)
+HELP = {"help_option_names": ["-h", "--help"]}
+"""Settings of a command line that asks for help by -h, too; subcommands take them over."""
+STOPPED = 130
+"""The exit code of a command that Ctrl-C or another signal stopped."""
+TEXT = 24
+"""The fewest columns for a cell of text that wraps."""
+console = LastingConsole()
+problems = LastingConsole(stderr=True)
 
 
 def print_json(value: Any) -> None:
@@ -27,6 +38,75 @@ def say(text: str) -> None:
     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
+def draw_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    title: str | None = None,
+    wraps: str = "",
+    numbers: Sequence[str] = (),
+    bold: Callable[[Sequence[str]], bool] = lambda row: False,
+) -> None:
+    """Print a table in which nothing is cut; where the console is too narrow, an entry a row.
+
+    Args:
+        columns: the headings; the first column holds names.
+        rows: the cells.
+        title: stands above.
+        wraps: the column of text that may wrap between words.
+        numbers: the columns that are aligned to the right.
+        bold: whether a row is set in bold.
+    """
+    widths = [
+        TEXT if column == wraps else max(map(cell_len, (column, *(row[i] for row in rows))))
+        for i, column in enumerate(columns)
+    ]
+    if sum(widths) + 3 * len(columns) + 1 > console.width:
+        _draw_entries(columns, rows, title, bold)
+        return
+    table = Table(title=None if title is None else escape(title))
+    for column in columns:
+        align = "right" if column in numbers else "left"
+        table.add_column(column, justify=align, no_wrap=column != wraps)
+    for row in rows:
+        table.add_row(*map(escape, row), style="bold" if bold(row) else "")
+    console.print(table)
+
+
+def _draw_entries(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    title: str | None,
+    bold: Callable[[Sequence[str]], bool],
+) -> None:
+    """Print each row as its name and, below it, the other columns, wrapped between them."""
+    if title is not None:
+        console.print(title, style="italic", markup=False, soft_wrap=True)
+    for row in rows:
+        style = "bold" if bold(row) else "cyan"
+        console.print(row[0], style=style, highlight=False, markup=False, soft_wrap=True)
+        cells = zip(columns[1:], row[1:], strict=True)
+        parts = [f"{column} {text}" for column, text in cells if text]
+        for line in _wrapped(parts, console.width - 2):
+            say(f"  {line}")
+
+
+def _wrapped(parts: Sequence[str], width: int) -> Iterator[str]:
+    """Yield lines of whole parts; a part that is longer than a line breaks between words."""
+    line = ""
+    for part in parts:
+        joined = f"{line}; {part}" if line else part
+        if cell_len(joined) <= width:
+            line = joined
+            continue
+        if line:
+            yield f"{line};"
+        *whole, line = textwrap.wrap(part, width, break_long_words=False) or [""]
+        yield from whole
+    if line:
+        yield line
+
+
 def fail(message: str) -> NoReturn:
     """Say one sentence on standard error and exit with code 2."""
     problems.print(f"[bold red]error:[/] {message}", highlight=False, soft_wrap=True)
@@ -37,12 +117,16 @@ def fail(message: str) -> NoReturn:
 def one_sentence() -> Iterator[None]:
     """Turn turnwise's own errors, and a disk's, into one sentence and exit code 2.
 
-    Bugs show themselves.
+    Ctrl-C ends the command with code 130; a call into the user's code that cannot be interrupted,
+    too, ends the process (`turnwise.stuck`). Bugs show themselves.
     """
     from turnwise.runs import DiskTrouble
 
     try:
-        with DiskTrouble():
+        with DiskTrouble(), ending_process():
             yield
     except TurnwiseError as error:
         fail(str(error).replace("[", "\\["))
+    except KeyboardInterrupt:
+        problems.print("interrupted", highlight=False)
+        raise typer.Exit(STOPPED) from None

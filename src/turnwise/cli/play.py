@@ -12,6 +12,7 @@ from rich.markup import escape
 from turnwise.cli.options import console, say
 from turnwise.envs import make_env
 from turnwise.envs.base import Env, Observation
+from turnwise.envs.calls import call_env
 from turnwise.envs.tool_calls import CLOSE, OPEN
 from turnwise.errors import ConfigError, IllegalActionError, unknown_name
 from turnwise.noise import generator, world_generator
@@ -20,27 +21,29 @@ from turnwise.rollout import guarded
 from turnwise.tasks import GeneratedTasks
 from turnwise.types import Task
 
-TIMEOUT = 60.0
-"""Seconds that one call of the env may take."""
-
-
 OPTIONS = "env.options."
 """What stands before an env's options in recipes, and may stand there here."""
 
 
-def env_with(name: str, sets: Sequence[str]) -> Env[Any]:
-    """Return the env called `name` with its options from "key=value" pairs."""
-    pairs = (parse_override(pair.removeprefix(OPTIONS)) for pair in sets)
-    return make_env(name, **dict(pairs))
+def env_with(name: str, sets: Sequence[str], *, timeout: float) -> Env[Any]:
+    """Return the env called `name` with its options from "key=value" pairs, made in time."""
+    pairs = dict(parse_override(pair.removeprefix(OPTIONS)) for pair in sets)
+    return call_env(None, "__init__", timeout, lambda: make_env(name, **pairs))
 
 
 def play_env(
-    name: str, *, baseline: str | None, run: Path | None, seed: int, sets: Sequence[str]
+    name: str,
+    *,
+    baseline: str | None,
+    run: Path | None,
+    seed: int,
+    timeout: float,
+    sets: Sequence[str],
 ) -> None:
     """Play one episode of a random task of the test split and show every step."""
     if baseline is not None and run is not None:
         raise ConfigError("give --baseline or --run, not both: one of them plays")
-    env = guarded(env_with(name, sets), TIMEOUT)
+    env = guarded(env_with(name, sets, timeout=timeout), timeout)
     task = GeneratedTasks(env, "test", seed).task(0)
     if run is not None:
         _watch_policy(env, task, run, seed)
@@ -53,7 +56,7 @@ def play_env(
 def _play_by_hand(env: Env[Any], task: Task, baseline: str | None, seed: int) -> None:
     (role,) = env.roles
     state, total = env.reset(task), 0
-    while True:
+    while total < env.turn_cap():
         observation = env.observe(state, role)
         say(env.render(state))
         rng = generator(seed, "play", total)
@@ -67,16 +70,19 @@ def _play_by_hand(env: Env[Any], task: Task, baseline: str | None, seed: int) ->
         try:
             step = env.step(state, role, action, rng)
         except IllegalActionError as refused:
-            if baseline is not None:
-                raise
             say(str(refused))
-            continue
+            if baseline is None:
+                continue
+            say(f"the env refused the action: the end after {total} steps, score 0")
+            return
         state, total = step.state, total + 1
         if step.terminated or step.truncated:
             say(env.render(state))
             how = "the end" if step.terminated else "the step limit"
             say(f"{how} after {total} steps, score {env.score(state):g}")
             return
+    say(env.render(state))
+    say(f"cut after {total} steps, the env's max_turns, score {env.score(state):g}")
 
 
 def _ask(observation: Observation) -> str | None:

@@ -8,13 +8,14 @@ from turnwise.runs.episodes import (
     read_episodes,
     recorded_iterations,
 )
-from turnwise.runs.folder import Run
+from turnwise.runs.folder import Run, resume_command
 from turnwise.runs.metrics import MetricsLog, Record, comparable, read_metrics
 from turnwise.runs.report import write_report
 from turnwise.runs.results import Difference, RunScores, read_scores, write_scores
 from turnwise.runs.signals import StopSignal
 from turnwise.runs.sinks import MetricsConfig, check_installed, open_sinks
 from turnwise.runs.trouble import DiskTrouble
+from turnwise.runs.verdict import verdict
 
 __all__ = [
     "Checkpoint",
@@ -38,6 +39,8 @@ __all__ = [
     "read_metrics",
     "read_scores",
     "recorded_iterations",
+    "resume_command",
+    "verdict",
     "write_report",
     "write_scores",
 ]

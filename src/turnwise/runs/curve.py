@@ -101,8 +101,8 @@ def _draw_score(
     if scores is not None:
         axes.errorbar(
             [time.last], [scores.score], yerr=[2 * scores.stderr], color=GREEN, marker="D", ms=6,
-            capsize=3, lw=1.5, ls="none", label=f"{scores.split}, greedy: {scores.score:.3f}",
-            zorder=5, clip_on=False,
+            capsize=3, lw=1.5, ls="none", zorder=5, clip_on=False,
+            label=f"{scores.split}, {scores.decoding}: {scores.score:.3f}",
         )  # fmt: skip
     limits = _limits([*played.values, *checked.values], scores)
     if scores is not None:

@@ -5,12 +5,15 @@ Owns the thresholds. Knows the metrics only by name: a metric that was not logge
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 
 from turnwise.runs import names
 from turnwise.runs.metrics import Record
 from turnwise.runs.results import RunScores
 from turnwise.runs.series import series
+from turnwise.runs.verdict import SURE
 
 ENTROPY_GONE = 0.02
 """Nats a token below which a policy hardly explores."""
@@ -20,6 +23,10 @@ MANY_CUT = 0.1
 """Share of completions cut at the token limit that is worth a look."""
 MANY_FAILED = 0.1
 """Share of episodes that failed that is worth a look."""
+MANY_CAPPED = 0.1
+"""Share of episodes cut at the cap on turns from which on the env is to blame before the policy."""
+MOSTLY_FAILED = 0.5
+"""The same where hardly anything else can be learned."""
 SLIPPED = 3.0
 """Standard errors between the best and the last validation."""
 
@@ -27,18 +34,31 @@ SLIPPED = 3.0
 def warnings(records: Sequence[Record], scores: RunScores | None) -> list[str]:
     """Return the warnings of a run as sentences, the gravest first."""
     checks = (
+        _mostly_capped(records, scores),
+        _mostly_failed(records),
         _broken(scores),
+        _below_random(scores),
         _no_better_than_baselines(scores),
         _non_finite(records),
         _entropy_gone(records),
         _few_mixed(records),
         _many(records, names.CUT, MANY_CUT, "completions were cut at the token limit",
               "raise agents.<role>.max_tokens or teach shorter answers"),
-        _many(records, names.FAILED, MANY_FAILED, "episodes failed",
-              "read their errors in `episodes/`"),
+        _some_failed(records),
+        _some_capped(records),
         _validation_slipped(records, scores),
     )  # fmt: skip
     return [sentence for sentence in checks if sentence]
+
+
+def plain(sentence: str) -> str:
+    """Return a sentence for a terminal: without the marks of bold text.
+
+    Example:
+        >>> plain("**All failed.** Run `turnwise check`.")
+        'All failed. Run `turnwise check`.'
+    """
+    return re.sub(r"\*\*(?! )(.+?)\*\*", r"\1", sentence)
 
 
 def _no_better_than_baselines(scores: RunScores | None) -> str:
@@ -55,8 +75,37 @@ def _no_better_than_baselines(scores: RunScores | None) -> str:
         return ""
     return (
         f"The score {scores.score:.3f} is not clearly above the baseline {name!r} at {level:.3f}: "
-        f"its lead is {lead.difference:.3f} ± {lead.stderr:.3f}."
+        f"its lead is {lead.difference:.3f} {scores.error_text(lead.stderr)}."
     )
+
+
+def _below_random(scores: RunScores | None) -> str:
+    """Say that the policy, played in one way or in both, is clearly worse than random play."""
+    if scores is None or names.RANDOM not in scores.baselines:
+        return ""
+    level, error = scores.baselines[names.RANDOM], scores.baselines_stderr[names.RANDOM]
+    below = {
+        name: score
+        for name, (score, own) in scores.by_decoding.items()
+        if score < level - SURE * math.hypot(own, error)
+    }
+    if scores.decoding in below:
+        return (
+            f"**The score {scores.score:.3f} is below random play's {level:.3f}**: these weights "
+            "are worse than none. See `turnwise docs why-is-it-not-learning`."
+        )
+    if "greedy" in below:
+        return (
+            f"Played greedily the policy scores {below['greedy']:.3f}, below random play's "
+            f"{level:.3f}: near uniform its most probable action is the same almost everywhere. "
+            "Sample from it, as the score does, or train it further."
+        )
+    if "sampled" in below:
+        return (
+            f"Sampled at the training temperature the policy scores {below['sampled']:.3f}, below "
+            f"random play's {level:.3f}: play it greedily, as the score does."
+        )
+    return ""
 
 
 def _broken(scores: RunScores | None) -> str:
@@ -66,6 +115,59 @@ def _broken(scores: RunScores | None) -> str:
         f"{scores.broken} test episodes were ended by the env or the engine and count 0, "
         "a baseline's too: scores are too low. `turnwise check` finds what an env does wrong."
     )
+
+
+def _does_not_end(records: Sequence[Record]) -> bool:
+    """Whether the env left many of the last episodes to the cap on turns."""
+    found = series(records, names.TRAIN, names.CAPPED)
+    return len(found) > 0 and found.end() > MANY_CAPPED
+
+
+def _mostly_capped(records: Sequence[Record], scores: RunScores | None) -> str:
+    if not _does_not_end(records):
+        return ""
+    share = series(records, names.TRAIN, names.CAPPED).end()
+    env = f"the env {scores.env!r}" if scores is not None else "the env"
+    return (
+        f"**{share:.0%} of the episodes were cut at the cap on turns at the end: {env} does not "
+        "end them.** Let step return terminated = True where an episode is over, or truncated = "
+        "True at a limit of its own; or set env.max_turns. Do this first: a long episode is "
+        "likelier to fail, and rewards that come at an end are never seen."
+    )
+
+
+def _some_capped(records: Sequence[Record]) -> str:
+    if _does_not_end(records):
+        return ""
+    cure = "let the env end them, or set env.max_turns"
+    return _many(records, names.CAPPED, 0.0, "episodes were cut at the cap on turns", cure)
+
+
+def _mostly_failed(records: Sequence[Record]) -> str:
+    """Say that most episodes failed at the end, or at one time, unless the env does not end."""
+    if _does_not_end(records):
+        return ""
+    found = series(records, names.TRAIN, names.FAILED)
+    if not len(found) or found.values.max() <= MOSTLY_FAILED:
+        return ""
+    first = int(found.steps[int((found.values > MOSTLY_FAILED).argmax())])
+    if found.end() <= MOSTLY_FAILED:
+        return f"**More than half of the episodes of iteration {first} failed**; fewer later on."
+    return (
+        f"**{found.end():.0%} of the episodes failed at the end, more than half since iteration "
+        f"{first}: the policy has lost, or never had, the format of a reply.** Lower optimizer.lr, "
+        "lengthen the warm-up, or rehearse it; read the replies in `episodes/`."
+    )
+
+
+def _some_failed(records: Sequence[Record]) -> str:
+    if _mostly_failed(records):
+        return ""
+    if _does_not_end(records):
+        cure = "end the episodes earlier, and then read the errors of the others in `episodes/`"
+        return _many(records, names.FAILED, MANY_FAILED, "episodes failed", cure)
+    cure = "read their errors in `episodes/`"
+    return _many(records, names.FAILED, MANY_FAILED, "episodes failed", cure)
 
 
 def _reached(scores: RunScores) -> bool:

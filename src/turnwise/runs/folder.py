@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import difflib
 import os
+import shlex
+import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 
 from turnwise.errors import RunError
 from turnwise.runs.files import write_atomically
+from turnwise.runs.trouble import CURES, DiskTrouble
+from turnwise.stuck import before_the_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +55,66 @@ class Run:
             files: name -> text of what the recipe needs beside it.
 
         Raises:
-            RunError: if `directory` is in use for something else.
+            RunError: if `directory` is in use for something else, or cannot be made.
         """
-        run = cls(_claim(root, recipe_name) if directory is None else _take(directory))
-        write_atomically(run.recipe, recipe_toml)  # first: a kill here leaves a run to resume
-        for folder in (run.episodes, run.checkpoints, run.tensorboard):
-            folder.mkdir(exist_ok=True)
-        for name, text in (files or {}).items():
-            write_atomically(run.path / name, text)
+        wanted = root if directory is None else directory
+        try:
+            run = cls(_claim(root, recipe_name) if directory is None else _take(directory))
+        except OSError as error:
+            if error.errno in CURES:
+                raise  # `DiskTrouble` has a sentence for it
+            raise RunError(
+                f"the run folder '{error.filename or wanted}' cannot be made "
+                f"({(error.strerror or str(error)).lower()}): choose another folder with --run DIR "
+                "(run='DIR' in Python)"
+            ) from error
+        try:
+            write_atomically(run.recipe, recipe_toml)  # first: a kill here leaves a run to resume
+            for folder in (run.episodes, run.checkpoints, run.tensorboard):
+                folder.mkdir(exist_ok=True)
+            for name, text in (files or {}).items():
+                write_atomically(run.path / name, text)
+        except OSError:
+            run.clear()
+            raise
         return run
+
+    @classmethod
+    @contextmanager
+    def begun(
+        cls,
+        root: Path,
+        recipe_name: str,
+        recipe_toml: str,
+        directory: Path | None = None,
+        files: Mapping[str, str] | None = None,
+    ) -> Iterator[Run]:
+        """Make a run folder as `create` does; remove it if the block fails with nothing recorded.
+
+        Folders above it that had to be made are removed, too.
+        """
+        wanted = root if directory is None else directory
+        made = [path for path in (wanted, *wanted.parents) if not os.path.exists(path)]
+        run, finished = None, False
+
+        def remove() -> str:
+            if run is not None and run.is_empty:
+                run.clear()
+            for path in made:
+                with suppress(OSError):  # not empty: something is in it that is not ours
+                    path.rmdir()
+            return ""
+
+        try:
+            with DiskTrouble():
+                run = cls.create(root, recipe_name, recipe_toml, directory, files)
+            made = made if directory is not None else [run.path, *made]
+            with before_the_end(remove):
+                yield run
+            finished = True
+        finally:
+            if not finished:
+                remove()
 
     @classmethod
     def open(cls, path: Path) -> Run:
@@ -131,6 +187,28 @@ class Run:
         """The folder of finished adapters, in PEFT's format."""
         return self.path / "adapters"
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the run has recorded nothing yet: no metrics, no episodes, no checkpoints."""
+        logged = self.metrics.is_file() and self.metrics.stat().st_size > 0
+        kept = any(any(p.iterdir()) for p in (self.episodes, self.checkpoints) if p.is_dir())
+        return not logged and not kept
+
+    def clear(self) -> None:
+        """Delete all that is in the folder."""
+        for path in list(self.path.iterdir()):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink()
+
+    def replace_recipe(self, recipe_toml: str, note: str) -> None:
+        """Write another resolved recipe, headed by a comment on each change that was made."""
+        lines = self.recipe.read_text(encoding="utf-8").splitlines()
+        earlier = list(takewhile(lambda line: line.startswith("#"), lines))
+        head = "\n".join([*earlier, f"# {note}"])
+        write_atomically(self.recipe, f"{head}\n{recipe_toml}")
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the folder for writing; the system lets go of it even if the process is killed.
@@ -176,12 +254,22 @@ def _take(directory: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     if (directory / "recipe.toml").exists():
         raise RunError(
-            f"'{directory}' already holds a run: add --resume to go on with it, or choose another "
-            "folder"
+            f"'{directory}' already holds a run: go on with it by `{resume_command(directory)}`, "
+            "or choose another folder"
         )
     if any(path.name != ".recipe.toml.partial" for path in directory.iterdir()):
         raise RunError(f"'{directory}' is not empty: give --run a folder that is new or empty")
     return directory
+
+
+def resume_command(path: Path) -> str:
+    """Return the command that goes on with the run in `path`.
+
+    Example:
+        >>> resume_command(Path("runs/my lake"))
+        "turnwise resume 'runs/my lake'"
+    """
+    return shlex.join(["turnwise", "resume", str(path)])
 
 
 def _advice(path: Path) -> str:

@@ -18,11 +18,15 @@ from turnwise.runs.folder import Run
 from turnwise.runs.metrics import Record, read_metrics
 from turnwise.runs.results import Difference, RunScores, read_scores
 from turnwise.runs.series import series
+from turnwise.types import Decoding
 
 Row = tuple[str, float, float | None, Difference | None]
 """A line of the result table: who, score, standard error, the trained policy's lead over it."""
 
-_SAMPLED = "trained, at training temperature"
+_PLAYED: dict[Decoding, str] = {
+    "greedy": "trained, greedy",
+    "sampled": "trained, at training temperature",
+}
 
 
 def write_report(run: Run, *, command: str = "") -> str:
@@ -64,24 +68,32 @@ def _results(records: Sequence[Record], scores: RunScores | None) -> list[str]:
     if scores is None:
         return [*lines, *_partial(records)]
     rows: list[Row] = [
-        ("**trained, greedy**", scores.score, scores.stderr, None),
-        (_SAMPLED, scores.score_sampled, scores.score_sampled_stderr, None),
-        *_before(records, scores),
+        (f"**{_PLAYED[name]}**" if name == scores.decoding else _PLAYED[name], *found, None)
+        for name, found in scores.by_decoding.items()
     ]
+    rows += _before(records, scores)
     ranked = sorted(scores.baselines, key=lambda name: -scores.baselines[name])
     rows += [_baseline(f"baseline: {n}", n, scores) for n in ranked if n != names.WARMUP]
-    said = f"{scores.env}: {scores.tasks} tasks of the {scores.split} split, seed {scores.seed}"
-    said += ", which training met too" if scores.seen else ""
     which = f", checkpoint {scores.checkpoint}" if scores.checkpoint else ""
     return [
         *lines,
-        f"{said}{which}. Errors are standard errors over distinct tasks; a run is one training "
-        "seed. The lead is the greedy score minus the row's, on the same tasks.",
+        f"{scores.env}: {scores.described}, seed {scores.seed}{which}. {scores.meaning_of_errors} "
+        f"A run is one training seed. The lead is the {scores.decoding} score minus the row's, on "
+        f"the same tasks.{_why_this_decoding(records, scores)}",
+        *(["", scores.divided] if scores.divided else []),
         "",
         "| policy | score | lead |",
         "|---|---:|---:|",
-        *(_line(row) for row in rows),
+        *(_line(row, scores) for row in rows),
     ]
+
+
+def _why_this_decoding(records: Sequence[Record], scores: RunScores) -> str:
+    """Say that validation chose how the policy plays, where it tried both ways."""
+    tried = [series(records, names.TRAIN, name) for name in names.BY_DECODING]
+    if not all(len(found) for found in tried):
+        return ""
+    return f" Of greedy and sampled play the {scores.decoding} one validated better."
 
 
 def _exact(scores: RunScores | None) -> list[str]:
@@ -122,7 +134,7 @@ def _thoughts(scores: RunScores | None) -> list[str]:
 def _before(records: Sequence[Record], scores: RunScores) -> list[Row]:
     """Return the row of the weights that training began with; the first iteration stands in."""
     if names.WARMUP in scores.baselines:
-        return [_baseline("before training, greedy", names.WARMUP, scores)]
+        return [_baseline(f"before training, {scores.decoding}", names.WARMUP, scores)]
     first = series(records, names.TRAIN, names.SCORE)
     if not len(first):
         return []
@@ -135,10 +147,12 @@ def _baseline(label: str, name: str, scores: RunScores) -> Row:
     return (label, scores.baselines[name], error, scores.lead_over(name))
 
 
-def _line(row: Row) -> str:
+def _line(row: Row, scores: RunScores) -> str:
     label, score, error, lead = row
-    beside = "" if error is None else f" ± {error:.3f}"
-    ahead = "" if lead is None else f"{lead.difference:+.3f} ± {lead.stderr:.3f}"
+    beside = "" if error is None else f" {scores.error_text(error)}"
+    ahead = ""
+    if lead is not None:
+        ahead = f"{lead.difference:+.3f} {scores.error_text(lead.stderr)}"
     return f"| {label} | {score:.3f}{beside} | {ahead} |"
 
 

@@ -9,14 +9,20 @@ from pathlib import Path
 
 from pydantic import Field
 
-from turnwise.envs import clustered_stderr
+from turnwise.envs import ErrorUnit, standard_error
 from turnwise.errors import RunError
 from turnwise.runs.files import write_atomically
 from turnwise.settings import Settings, parse
+from turnwise.types import Decoding, Split
+
+MANY = 6
+"""More distinct problems than these have errors over episodes only if a few are most episodes."""
+SMALL = 0.0005
+"""Errors below it would be printed as 0.000."""
 
 
 class Difference(Settings):
-    """A mean difference on the same tasks, and its standard error over distinct problems."""
+    """A mean difference on the same tasks, and its standard error (`envs.standard_error`)."""
 
     difference: float
     """The mean difference."""
@@ -25,11 +31,23 @@ class Difference(Settings):
 
     @classmethod
     def of(
-        cls, ours: Sequence[float], theirs: Sequence[float], problems: Sequence[str]
+        cls,
+        ours: Sequence[float],
+        theirs: Sequence[float],
+        problems: Sequence[str],
+        span: float | None = None,
     ) -> Difference:
-        """Return `ours` minus `theirs`, paired by task (MATH 6); equal `problems` count as one."""
+        """Return `ours` minus `theirs`, paired by task (MATH 6).
+
+        Args:
+            ours: scores.
+            theirs: scores on the same tasks.
+            problems: the canonical problem of each task.
+            span: of scores, as for `envs.standard_error`; where it is None, and all differences are
+                equal, their size stands in.
+        """
         differences = [a - b for a, b in zip(ours, theirs, strict=True)]
-        error = clustered_stderr(differences, problems)
+        error = standard_error(differences, problems, span or abs(differences[0]) or None)
         return cls(difference=sum(differences) / len(differences), stderr=error)
 
 
@@ -51,26 +69,49 @@ class RunScores(Settings):
     seed: int
     """What the tasks and all chance were drawn with."""
     score: float
-    """Mean score of the most probable tokens."""
+    """Mean score of the policy as `decoding` says."""
     stderr: float
-    """Its standard error over tasks."""
+    """Its standard error (`envs.standard_error`); 0 if all scores are equal and without bounds."""
+    decoding: Decoding = "greedy"
+    """How the policy plays for `score`: the most probable tokens, or draws at the training
+    temperature (`evaluation.decoding`). What validated better was not chosen on these tasks."""
+    score_greedy: float | None = None
+    """Mean score of the most probable tokens; None is `score`."""
+    score_greedy_stderr: float | None = None
+    """Its standard error, as `stderr`; None is `stderr`."""
     score_sampled: float
     """Mean score at the training temperature."""
     score_sampled_stderr: float
-    """Its standard error over tasks."""
+    """Its standard error (`envs.standard_error`); 0 if all scores are equal and without bounds."""
     baselines: dict[str, float]
-    """On the same tasks: policies without a model, and `warmup`, the greedy score of the weights
-    that training began with. Name -> mean score."""
+    """On the same tasks: policies without a model, and `warmup`, the weights that training began
+    with, played as `decoding` says. Name -> mean score."""
     baselines_stderr: dict[str, float]
     """Their standard errors."""
     split: str = "test"
     """The split the tasks were drawn from."""
+    problems: int | None = None
+    """How many distinct problems are among the tasks; None if they were not counted."""
+    errors_over: ErrorUnit = "problems"
+    """What standard errors are over: distinct problems, or episodes where problems are few, or few
+    make up most episodes. Those say nothing of other problems."""
+    splits: dict[Split, int] = Field(default_factory=dict)
+    """How many distinct problems each split has, or at least has where tasks are drawn; empty where
+    there are too many to count."""
+    splits_described: str = ""
+    """The same in words, and why every split has the same problems where it has: with fewer than 20
+    no test is unseen."""
+    others: float | None = None
+    """Where `splits` is what was found by drawing, the share of draws that other problems have at
+    most, with 95 % confidence."""
     seen: bool = False
-    """Whether training met the same problems: with one fixed problem no test is unseen."""
+    """Whether training met some of the same problems."""
+    seen_share: float | None = None
+    """Share of the tasks whose problem training is known to meet; None if that was not counted."""
     checkpoint: str = ""
     """Phase and step of the weights that were scored."""
     paired: dict[str, Difference] = Field(default_factory=dict)
-    """The greedy score minus each baseline's on the same tasks."""
+    """`score` minus each baseline's on the same tasks."""
     exact: dict[str, dict[str, float]] = Field(default_factory=dict)
     """Computed and not sampled, where the env can: player -> measure -> value, the trained policy
     as `trained, greedy` and `trained, sampled` among players without a model."""
@@ -84,7 +125,7 @@ class RunScores(Settings):
     """How long the scoring took."""
 
     def lead_over(self, baseline: str) -> Difference:
-        """Return the greedy score's lead over a baseline, paired by task where that is known."""
+        """Return the lead of `score` over a baseline, paired by task where that is known."""
         if baseline in self.paired:
             return self.paired[baseline]
         other = self.baselines_stderr.get(baseline, 0.0)
@@ -92,15 +133,89 @@ class RunScores(Settings):
             difference=self.score - self.baselines[baseline], stderr=math.hypot(self.stderr, other)
         )
 
+    @property
+    def by_decoding(self) -> dict[Decoding, tuple[float, float]]:
+        """Mean score and standard error by decoding, that of `score` first.
+
+        Example:
+            >>> scores = RunScores(env="e", tasks=9, seed=0, score=0.3, stderr=0.1,
+            ...     decoding="sampled", score_greedy=0.1, score_greedy_stderr=0.1,
+            ...     score_sampled=0.3, score_sampled_stderr=0.1, baselines={}, baselines_stderr={})
+            >>> scores.by_decoding
+            {'sampled': (0.3, 0.1), 'greedy': (0.1, 0.1)}
+        """
+        greedy = self.score if self.score_greedy is None else self.score_greedy
+        error = self.stderr if self.score_greedy_stderr is None else self.score_greedy_stderr
+        sampled: tuple[Decoding, tuple[float, float]]
+        sampled = ("sampled", (self.score_sampled, self.score_sampled_stderr))
+        if self.decoding == "greedy":
+            return {"greedy": (greedy, error), sampled[0]: sampled[1]}
+        return {sampled[0]: sampled[1], "greedy": (greedy, error)}
+
+    @property
+    def described(self) -> str:
+        """What was played, in words, and whether training met it."""
+        said = f"{self.tasks} tasks of the {self.split} split"
+        if self.problems is not None and self.problems < self.tasks:
+            said += f", {_counted(self.problems, 'distinct problem')}"
+        if not self.seen:
+            return said
+        if self.seen_share is None or self.seen_share == 1:
+            return said + ", which training met too"
+        share = math.floor(1000 * self.seen_share) / 1000
+        return said + f"; {share:.1%} of the tasks are of problems that training met too"
+
+    @property
+    def divided(self) -> str:
+        """How many distinct problems each split has, in words; "" where that is not known."""
+        said = self.splits_described
+        return f"{said[0].upper()}{said[1:]}." if said else ""
+
+    @property
+    def meaning_of_errors(self) -> str:
+        """What the standard errors are over, in a sentence."""
+        scaled = "± 1.96 of them is a 95 % interval of the mean over episodes"
+        if self.errors_over == "problems":
+            return (
+                "Errors are standard errors over distinct problems, at least those over episodes; "
+                f"{scaled}."
+            )
+        count = "few" if self.problems is None else _counted(self.problems, "distinct problem")
+        most = " that are drawn very unequally" if (self.problems or 0) > MANY else ""
+        return (
+            f"Errors are standard errors over episodes, of {count}{most}: they say nothing of "
+            f"other problems; {scaled}."
+        )
+
+    def error_text(self, stderr: float) -> str:
+        """Return a standard error of these tasks in words, where a bare 0 would hide its cause.
+
+        Example:
+            >>> scores = RunScores(env="e", tasks=200, seed=0, score=1.0, stderr=0.0,
+            ...                    score_sampled=0.9, score_sampled_stderr=0.02, baselines={},
+            ...                    baselines_stderr={})
+            >>> scores.error_text(0.0), scores.error_text(0.02), scores.error_text(0.00012)
+            ('(all 200 equal)', '± 0.020', '± 0.00012')
+        """
+        if self.tasks == 1:
+            return "(one episode)"
+        if stderr == 0:
+            return f"(all {self.tasks} equal)"
+        return f"± {stderr:.3f}" if stderr >= SMALL else f"± {stderr:.2g}"
+
     def as_metrics(self) -> dict[str, float]:
         """Return the scores and their errors as flat `test/...` metrics."""
         own = {
             "test/score": self.score,
             "test/stderr": self.stderr,
-            "test/score_sampled": self.score_sampled,
-            "test/score_sampled_stderr": self.score_sampled_stderr,
         }
+        for name, (score, error) in self.by_decoding.items():
+            own |= {f"test/score_{name}": score, f"test/score_{name}_stderr": error}
         return own | {f"test/baseline/{name}": value for name, value in self.baselines.items()}
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def write_scores(path: Path, scores: RunScores) -> None:

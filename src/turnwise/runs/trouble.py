@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Callable
 from types import TracebackType
 
 from turnwise.errors import RunError, TurnwiseError
@@ -33,19 +34,19 @@ _FROM_RUST = re.compile(r"\(os error (\d+)\)")
 class DiskTrouble:
     """Turns an error of the disk that leaves its block into a `RunError` with the cure.
 
-    `again` is how to go on once the cause is removed.
+    Args:
+        again: returns how to go on once the cause is removed; it is called when an error leaves.
 
     Example:
-        >>> with DiskTrouble() as trouble:
-        ...     trouble.again = "add --resume"
+        >>> with DiskTrouble(lambda: "resume the run"):
         ...     raise OSError(errno.ENOSPC, "No space left on device", "a/b")
         Traceback (most recent call last):
             ...
-        turnwise.errors.RunError: 'a/b': no space left on the disk: make space, then add --resume
+        turnwise.errors.RunError: 'a/b': no space left on the disk: make space, then resume the run
     """
 
-    def __init__(self) -> None:
-        self.again = "try again"
+    def __init__(self, again: Callable[[], str] = lambda: "try again") -> None:
+        self._again = again
 
     def __enter__(self) -> DiskTrouble:
         return self
@@ -62,7 +63,7 @@ class DiskTrouble:
         if number in CURES:
             what, cure = CURES[number]
             place = f"'{file}': " if file else ""
-            sentence = f"{place}{what}: {cure.format(again=self.again)}"
+            sentence = f"{place}{what}: {cure.format(again=self._again())}"
             raise RunError(sentence) from error
 
 

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, get_args
 
 from turnwise.envs.base import Env
 from turnwise.envs.split import split_of
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.noise import generator
+from turnwise.tasks.counting import Problems, count_problems
 from turnwise.types import Split, Task
 
 MOST_DRAWS = 2_000
+_COUNTED = "_turnwise_problems"
 
 
 class GeneratedTasks:
@@ -26,8 +29,9 @@ class GeneratedTasks:
 
     Tasks are drawn until their canonical problem falls into the split, so that no source of one
     split ever gives a problem of another, whatever the seeds and the env's other options. An env
-    with one fixed problem (`env.fixed`) gives it in every split, and the source says `seen`: its
-    test is not unseen.
+    with fewer than 20 different problems, or one of whose splits would hardly ever be drawn, or one
+    that says `fixed`, gives all of them in every split, and the source says `seen`: its test is not
+    unseen. `problems` counts them.
 
     Example:
         >>> from turnwise.envs import make_env
@@ -40,14 +44,20 @@ class GeneratedTasks:
         if split not in get_args(Split):
             raise unknown_name("split", split, get_args(Split))
         self.env, self.split, self.seed = env, split, seed
-        self._listed = env.listed(split)
+        self.problems = _problems_of(env)
+        listed = self.problems.listed
+        self._listed = env.listed(split) if listed is None else listed[split]
         self._order: tuple[int, Sequence[int]] = (-1, ())
         self.count = None if self._listed is None else len(self._listed)
 
-    @property
+    @cached_property
     def seen(self) -> bool:
-        """Whether these problems also occur in other splits."""
-        return self.env.fixed
+        """Whether training meets some of these problems: they also occur in its split."""
+        if self.env.fixed or self.problems.same:
+            return True
+        if self.split == "train" or not self._listed:
+            return False
+        return self.problems.met([self.env.canonical(data) for data in self._listed]) > 0
 
     def task(self, index: int) -> Task:
         """Return task number `index`.
@@ -64,8 +74,8 @@ class GeneratedTasks:
             if self.seen or split_of(problem) == self.split:
                 return self._task(data, index)
         raise ConfigError(
-            f"{self.env.name}: no {self.split} problem in {MOST_DRAWS} draws: its options allow "
-            "too few different ones; allow more, or give one fixed problem that all splits share"
+            f"{self.env.name}: no {self.split} problem in {MOST_DRAWS} draws: let `generate` draw "
+            "all problems about equally often, or list them (`Env.listed`)"
         )
 
     def take(self, count: int) -> list[Task]:
@@ -86,3 +96,11 @@ class GeneratedTasks:
             rng = generator(self.seed, "pass", self.split, number)
             self._order = (number, rng.permutation(len(self._listed)).tolist())
         return self._listed[self._order[1][place]]
+
+
+def _problems_of(env: Env[Any]) -> Problems:
+    """Return the problems of an env, counted once for each instance."""
+    kept = vars(env)
+    if _COUNTED not in kept:
+        kept[_COUNTED] = count_problems(env)
+    return kept[_COUNTED]

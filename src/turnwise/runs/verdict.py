@@ -1,11 +1,17 @@
-"""Did it learn? One sentence from a run's scores, for those who have two minutes."""
+"""The verdict of a run: one sentence from its scores that says whether it learned."""
 
 from __future__ import annotations
 
-from turnwise.runs import RunScores
+from turnwise.runs import names
+from turnwise.runs.results import Difference, RunScores
 
 SURE = 2.0
 """Standard errors of a paired difference that count as shown."""
+START = f"{names.TRAIN} 0"
+"""The checkpoint of the weights that training began with."""
+SEE = "see `turnwise docs why-is-it-not-learning`"
+VISIBLE = 0.005
+"""Errors below it would be printed as 0.00."""
 
 
 def verdict(scores: RunScores) -> str:
@@ -19,13 +25,19 @@ def verdict(scores: RunScores) -> str:
         >>> verdict(scores)
         'learned: 0.90 above random (± 0.02, paired)'
     """
+    if scores.checkpoint == START:
+        return f"not learned: no iteration validated better than the start, which is tested; {SEE}"
     start = "warmup" if "warmup" in scores.paired else "random"
     if start not in scores.paired:
         return "no verdict: neither the start of training nor random play was scored"
     gain = scores.paired[start]
-    what = f"{gain.difference:.2f} above {start} (± {gain.stderr:.2f}, paired)"
+    what = f"{gain.difference:.2f} above {start} ({_error(gain)}, paired)"
+    if gain.stderr == 0:
+        what = f"{gain.difference:.2f} above {start} in each of {scores.tasks} episodes"
+    if scores.tasks == 1:
+        return f"no verdict from one episode, {what}: play more tasks"
     if gain.difference <= SURE * gain.stderr:
-        return f"not shown to have learned: {what}; see docs/why-is-it-not-learning.md"
+        return f"not shown to have learned: {what}; {SEE}"
     beaten = [
         name
         for name, lead in scores.paired.items()
@@ -33,3 +45,7 @@ def verdict(scores: RunScores) -> str:
     ]
     others = [name for name in beaten if not name.startswith("always-")]
     return f"learned: {what}" + (f"; beats {', '.join(others)}" if others else "")
+
+
+def _error(gain: Difference) -> str:
+    return f"± {gain.stderr:.2f}" if gain.stderr >= VISIBLE else f"± {gain.stderr:.1g}"
