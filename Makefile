@@ -5,16 +5,19 @@
 #                           https://download.pytorch.org/whl/cpu; a torch in range that .venv can
 #                           already import is kept
 #   WORKERS=4               test processes; each computes on one thread
+#   MUTANTS=200 SEED=0      how many mutants `make mutants` draws; 0 is all of them
 
 PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= auto
+MUTANTS ?= 200
+SEED ?= 0
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 TORCH := $(shell grep '^torch==' constraints.txt)
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 8
 
-.PHONY: .venv quickstart test test-all lint clean
+.PHONY: .venv quickstart test test-all mutants lint clean
 
 .venv: $(VENV)/.runtime
 
@@ -27,6 +30,9 @@ test: $(VENV)/.test
 test-all: $(VENV)/.test
 	$(PYTEST)
 
+mutants: $(VENV)/.test
+	$(BIN)/python benchmarks/mutants.py --mutants $(MUTANTS) --seed $(SEED)
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -34,7 +40,7 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist .mutants .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Constraints name one torch for those who have none; they must not replace the one that is there.

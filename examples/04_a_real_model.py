@@ -21,7 +21,7 @@ from turnwise.tasks import GeneratedTasks
 def main(model: str = "Qwen/Qwen3-0.6B", *settings: str) -> None:
     recipe = tw.load_recipe("frozen-lake-qwen3-0.6b", [f"policies.main.model={model}", *settings])
     outcome = tw.train(recipe)
-    assert outcome.scores is not None, "stopped before the end: turnwise train --resume goes on"
+    assert outcome.scores is not None, "stopped before the end: turnwise resume goes on"
     before, after = outcome.scores.baselines["warmup"], outcome.scores.score
     print(f"lakes crossed: {before:.2f} after the warm-up, {after:.2f} after training")
 
