@@ -46,20 +46,20 @@ def test_the_defaults_do_not_end_below_random_play(tmp_path, name):
 def test_play_whose_best_constant_is_worse_than_random_play_is_sampled(tmp_path, name, seed):
     """Whoever repeats one guess is right in 1 of 16 games, and uniformly random play in 0.227.
 
-    Sampled, the policy stays near random play and is not above it after ten iterations: its guesses
-    are less even than uniform ones, and 3 % of its games end by a reply that is no action. Measured
-    0.17 to 0.25 where random play had 0.26. The bound shows that nothing was destroyed.
+    After ten iterations the policy still guesses evenly: sampled, it is as good as random play. 24
+    evaluations of 400 games have a mean of 0.225 and a standard deviation of 0.020, as chance has,
+    so that 400 games are too few here.
 
     With the last answer alone in the prompt no greedy policy makes more than three different
     guesses, so that even the best one has 3 of 16.
     """
     blind = {"agents.player.history": "observation"} if name == "guess-blind" else {}
-    settings = {"trainer.iterations": 10, "evaluation.test_tasks": 400, "seed": seed, **blind}
+    settings = {"trainer.iterations": 10, "evaluation.test_tasks": 2000, "seed": seed, **blind}
     env = GuessShown if name == "guess-shown" else Guess
     outcome = tw.train("pico", env=env, settings=settings, root=tmp_path)
     scores = outcome.scores
     assert scores is not None
-    assert scores.score >= 0.6 * RANDOM_GUESSES
+    assert scores.score >= RANDOM_GUESSES - 2 * scores.stderr
     below = scores.score_greedy < random_less_noise(scores, scores.score_greedy_stderr)
     assert not below or scores.decoding == "sampled"
     assert not below or any("below random play's" in each for each in outcome.warnings)

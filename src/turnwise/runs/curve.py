@@ -98,14 +98,15 @@ def _draw_score(
     if len(checked):
         x = time.place(names.TRAIN, checked.steps)
         axes.plot(x, checked.values, color=ORANGE, marker="o", ms=4, lw=1.4, label="validation")
-    if scores is not None:
-        axes.errorbar(
-            [time.last], [scores.score], yerr=[2 * scores.stderr], color=GREEN, marker="D", ms=6,
-            capsize=3, lw=1.5, ls="none", zorder=5, clip_on=False,
-            label=f"{scores.split}, {scores.decoding}: {scores.score:.3f}",
-        )  # fmt: skip
     limits = _limits([*played.values, *checked.values], scores)
     if scores is not None:
+        # The bar ends at the panel: one that leaves it would take the room of the whole figure.
+        ends = [scores.score - limits[0], limits[1] - scores.score]
+        axes.errorbar(
+            [time.last], [scores.score], yerr=[[min(2 * scores.stderr, end)] for end in ends],
+            color=GREEN, marker="D", ms=6, capsize=3, lw=1.5, ls="none", zorder=5, clip_on=False,
+            label=f"{scores.split}, {scores.decoding}: {scores.score:.3f}",
+        )  # fmt: skip
         _draw_baselines(axes, scores.baselines, limits)
     axes.set_ylim(*limits)
     axes.set_ylabel("score", fontsize=9)

@@ -13,7 +13,6 @@ from turnwise.runs import names
 from turnwise.runs.metrics import Record
 from turnwise.runs.results import RunScores
 from turnwise.runs.series import series
-from turnwise.runs.verdict import SURE
 
 ENTROPY_GONE = 0.02
 """Nats a token below which a policy hardly explores."""
@@ -27,6 +26,8 @@ MANY_CAPPED = 0.1
 """Share of episodes cut at the cap on turns from which on the env is to blame before the policy."""
 MOSTLY_FAILED = 0.5
 """The same where hardly anything else can be learned."""
+BELOW = 3.0
+"""Standard errors below random play from which on weights are called worse than none."""
 SLIPPED = 3.0
 """Standard errors between the best and the last validation."""
 
@@ -87,7 +88,7 @@ def _below_random(scores: RunScores | None) -> str:
     below = {
         name: score
         for name, (score, own) in scores.by_decoding.items()
-        if score < level - SURE * math.hypot(own, error)
+        if score < level - BELOW * math.hypot(own, error)
     }
     if scores.decoding in below:
         return (
