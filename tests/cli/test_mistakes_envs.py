@@ -69,7 +69,7 @@ name = "own"
 
 [env]
 name = "own.py:Guess"
-timeout = 0.05
+timeout = 0.4
 
 [agents.player]
 answer = "whole"
@@ -106,8 +106,8 @@ HARMS = {
     "observe:raise": "Guess.observe raised KeyError: 'the table' (own.py:",
     "step:raise": "all 6 episodes of iteration 0 broke: Guess.step raised KeyError: 'the table'",
     "score:raise": "all 6 episodes of iteration 0 broke: Guess.score raised KeyError",
-    "reset:hang": "Guess.reset did not return within 0.05 s (own.py:",
-    "step:hang": "Guess.step did not return within 0.05 s (own.py:",
+    "reset:hang": "Guess.reset did not return within 0.4 s (own.py:",
+    "step:hang": "Guess.step did not return within 0.4 s (own.py:",
     "reset:None": "Guess: reset returns None: return the first state",
     "observe:'you'": "Guess: observe returns str: return an Observation",
     "step:(1, 0.0)": "Guess: step returns tuple of 2 values: return a Step",
