@@ -79,10 +79,11 @@ def test_a_reply_without_an_action_ends_the_episode_and_costs(
 
 
 @pytest.mark.parametrize("answer", ["tag", "whole"])
-def test_a_full_context_is_no_answer(make_runner, lake, answer):
-    """Even where any text is an answer: nobody said the empty one."""
+@pytest.mark.parametrize("empty", ["refused", "a step down"])
+def test_a_full_context_is_no_answer(make_runner, lake, answer, empty):
+    """Even where any text, or none, is an answer: nobody said the empty one."""
     full = Completion(token_ids=(), logprobs=(), finish_reason="context", policy_version=0)
-    env = AnyWords(lake.config)
+    env = (AnyWords if empty == "refused" else EmptyIsDown)(lake.config)
     (episode,) = make_runner(env, lambda request: full, answer=answer).play()
     assert (episode.terminated, episode.truncated) == (False, True)
     assert (episode.error.kind, episode.turns[0].action) == ("context", None)
@@ -109,6 +110,13 @@ class AnyWords(FrozenLake):
 
     def observe(self, state, role):
         return replace(super().observe(state, role), legal=())
+
+
+class EmptyIsDown(AnyWords):
+    """The same; who says nothing goes down."""
+
+    def step(self, state, role, action, noise):
+        return super().step(state, role, action or "DOWN", noise)
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,29 @@ def test_whose_answer_is_given_says_what_is_read(make_runner, renderer, reads, f
     assert (found.followed, found.kept, found.again) == (followed, kept, 1.0)
 
 
+def test_a_thought_that_fills_the_reply_leaves_room_for_one_token(make_runner, renderer):
+    """The reply goes on for what the thought leaves of `max_tokens`."""
+    asked = []
+
+    def script(request):
+        asked.append(request)
+        return thinker(renderer, "thought")(request)
+
+    env = FrozenLake(FrozenLakeConfig(start="random", steps=1))
+    maker = make_runner(env, script)
+    episodes = evaluate(maker.runner, GeneratedTasks(env, "test", seed=0).take(40), greedy=True)
+    (end, *others) = {
+        span.end for e in episodes.episodes for t in e.turns for span in t.spans
+        if span.name == "think"
+    }  # fmt: skip
+    assert not others
+    for most, left in ((end - 1, 1), (end, 1), (end + 1, 1), (end + 7, 7)):
+        asked.clear()
+        agent = AgentConfig(max_tokens=most)
+        swap_thoughts(episodes.episodes, agent, renderer, maker.engine, seed=0)
+        assert {request.sampling.max_tokens for request in asked} == {left}
+
+
 def test_answers_are_words_however_they_are_written(make_runner, renderer):
     """A model may write what its policy's env reads as DOWN in small letters."""
 
