@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from turnwise.agents import AgentConfig
 from turnwise.engines import Completion, ScriptedEngine
 from turnwise.envs import FrozenLake, FrozenLakeConfig, Step
 from turnwise.envs.base import MAX_TURNS, Settlement
-from turnwise.errors import EngineError
+from turnwise.errors import EngineError, RewardError
 from turnwise.rollout import Play, Runner
 from turnwise.types import Failure, Message
 from turnwise.workflows import solo
@@ -404,6 +405,14 @@ class Endless(FrozenLake):
 
     def score(self, state):
         return state.steps / 10
+
+
+def test_rewards_that_no_python_code_refuses_are_named_too(make_runner, lake, says):
+    class Divides(FrozenLake):
+        settle = operator.truediv
+
+    with pytest.raises(RewardError, match=r"raised TypeError: .* \(in no line of Python\)"):
+        make_runner(Divides(lake.config), says(["DOWN"] * 8)).play()
 
 
 def test_an_episode_that_reaches_the_cap_is_truncated_and_counted(make_runner, says):

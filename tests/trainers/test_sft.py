@@ -6,6 +6,7 @@ import csv
 import itertools
 import json
 import re
+import resource
 from collections import Counter
 
 import numpy as np
@@ -293,3 +294,13 @@ def test_a_skipped_step_is_recorded(make_recipe, make_session):
     (record,) = read_metrics(session.run.metrics)
     assert record["optim/skipped"] == 1
     assert session.policy.digest() == before
+
+
+def test_a_record_has_the_peak_of_memory_in_megabytes(make_session, make_recipe):
+    session = make_session(make_recipe())
+    for step in (1, 2):  # the first one loads modules after it has measured
+        session.record("warmup", step, {}, 0.0)
+    session.metrics.sync()
+    record = read_metrics(session.metrics.path)[-1]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB on Linux
+    assert record["mem/peak_mb"] == pytest.approx(peak / 1024, rel=5e-4)
