@@ -118,6 +118,21 @@ result = total if total > 1 << 20 else 'nothing'
 """,
     ),
     (
+        "room beyond the end of files",
+        "value",
+        _MAPPED
+        + """
+taken = 0
+for keep in (1, 3, 0x11, 0x41):
+    for _ in range(4):
+        descriptor = os.open('x', os.O_CREAT | os.O_RDWR)
+        os.unlink('x')
+        libc.fallocate(descriptor, keep, ctypes.c_long(0), ctypes.c_long(8 << 20))
+        taken += os.fstat(descriptor).st_blocks * 512
+result = taken if taken > 1 << 20 else 'nothing'
+""",
+    ),
+    (
         "hints and leases on files of the host",
         "value",
         """
@@ -145,6 +160,17 @@ result = found or 'nothing'
 ]
 
 HONEST = [
+    (
+        "honest: room for a file, and files opened anew",
+        "value",
+        """
+import os
+with open('x', 'w+b') as file: os.posix_fallocate(file.fileno(), 0, 4096)
+size = os.stat('x').st_size
+for mode in ('w', 'w+', 'a', 'r+'): open('x', mode).close()
+result = 'nothing' if (size, os.stat('x').st_size) == (4096, 0) else size
+""",
+    ),
     (
         "honest: maps of files and memory",
         "value",
