@@ -199,6 +199,8 @@ HONEST = [
     ("deque([1, 2])", [1, 2]),
     ("range(3)", [0, 1, 2]),
     ("{'a': 1}.keys()", {"a"}),
+    ("{'a': 1}.items()", {("a", 1)}),
+    ("ChainMap({'a': 1}, {'a': 2, 'b': 3})", {"a": 1, "b": 3}),
     ("array('i', [1, 2])", [1, 2]),
     ("Color.RED", 1),
     ("Word.RED", "red"),
@@ -295,11 +297,29 @@ def test_long_arrays_that_differ_in_the_middle_are_two_inputs(isolated):
     assert passes_tests([program] * 2, tests, limits=[{"cpu": 20, "memory": 1024}] * 2) == [1, 1]
 
 
+def nested(levels):
+    value = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def test_values_are_nested_as_deep_as_they_come_back(isolated):
+    program = "def f(n):\n    x = 1\n    for _ in range(n): x = [x]\n    return x"
+    tests = [[{"call": "f", "inputs": [63], "expected": nested(63)}]]
+    assert passes_tests([program], tests) == [1.0]
+
+
 @pytest.mark.parametrize(
     ("test", "words"),
     [
         ({"expected": object()}, "expected: got a object, which no program can return"),
         ({"expected": math.nan}, "nan equals no value"),
+        ({"expected": [10**4300]}, "an int of more than 4300 digits, which no program can return"),
+        ({"expected": nested(64)}, "nested to 64 levels, which no program can return"),
+        ({"expected": nested(900)}, "nested to 64 levels, which no program can return"),
+        ({"inputs": [10**5000], "expected": 1}, "a test of row 0: "),
+        ({"inputs": [nested(900)], "expected": 1}, "a test of row 0: "),
         ({"inputs": "abc", "expected": 1}, "inputs = 'abc': give a list"),
         ({"inputs": {1: 2}, "expected": 1}, "give a list, arguments by position, or an object"),
         ({"inputs": [object()], "expected": 1}, "a test of row 0: inputs of a program: a object"),

@@ -232,14 +232,14 @@ class _Runs:
             program=answer.program, inputs=test.inputs, limits=answer.limits, call=test.call,
             stdin=test.stdin,
         )  # fmt: skip
-        key = repr((replace(job, inputs=()), answer.after, _told(test.inputs)))
-        if key not in self.known:
-            asked, token = wrapped(job, answer.after) if answer.after else (job, "")
-            try:
+        try:
+            key = repr((replace(job, inputs=()), answer.after, _told(test.inputs)))
+            if key not in self.known:
+                asked, token = wrapped(job, answer.after) if answer.after else (job, "")
                 future = shared().submit(asked)
-            except (TypeError, ValueError) as cause:
-                raise RewardError(f"a test of row {answer.place}: {cause}") from None
-            self.known[key] = _Run(job=job, token=token, future=future)
+                self.known[key] = _Run(job=job, token=token, future=future)
+        except (TypeError, ValueError, RecursionError) as cause:
+            raise RewardError(f"a test of row {answer.place}: {cause}") from None
         return self.known[key]
 
     def finish(self) -> None:
