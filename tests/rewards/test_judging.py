@@ -46,6 +46,14 @@ NOTHING = [{"expected": None}]
         (np.float64(0.3), 0.1 + 0.2, True),
         (np.bool_(True), True, True),
         (np.array([True]), [1], False),
+        (np.zeros((2, 0)), [[], []], True),
+        (np.zeros((2, 0)), [[]], False),
+        (np.zeros((2**60, 0), "int8"), [], False),
+        (np.zeros((2**60, 0), "int8"), 9, False),
+        (np.array([[[1, 2]], [[3, 4]]]), [[[1, 2]], [[3, 4.0]]], True),
+        (np.array([[[1, 2]], [[3, 4]]]), [[[1, 2]], [[3, 5]]], False),
+        (np.array([[True]]), [[1]], False),
+        (np.array([[1]]), {1: 1}, False),
         (4, np.int64(4), True),
         (1e9, np.int64(1000000007), False),
         (1 + 1e-9j, 1 + 0j, True),
@@ -239,6 +247,15 @@ def test_numpys_values_come_back(isolated):
     tests = [[{"call": "f", "expected": each}] for each in expected]
     limits = [{"cpu": 20.0, "memory": 1024}] * len(values)
     assert solves([head + each for each in values], tests, limits=limits) == [1.0] * len(values)
+
+
+def test_empty_arrays_of_many_rows_do_not_pass(isolated):
+    program = "import numpy as np\ndef f(): return np.zeros((2**60, 0), 'int8')"
+    limits = [{"cpu": 20.0, "memory": 1024}]
+    for expected in (9, [], [[]]):
+        assert passes_tests([program], [[{"call": "f", "expected": expected}]], limits=limits) == [
+            0
+        ]
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,18 @@ def test_any_bytes_are_a_value_or_refused(data):
         load(data, numpy)
 
 
+def test_empty_arrays_have_few_parts():
+    """(2**40, 0) takes no bytes; as lists it would take all that there are."""
+    for shape in ((0, 3), (3, 0), (0,), (2, 3, 0, 5), (1 << 20, 0)):
+        assert load(dump(np.zeros(shape), 1000), numpy).shape == shape
+    for shape in ((2**21, 0), (0, 2**31), (2**60, 0), (2**11, 2**11, 0)):
+        with pytest.raises(NotPlainError, match="empty array of shape"):
+            dump(np.zeros(shape, "int8"), 1000)
+        sides = struct.pack(f"<{len(shape)}Q", *shape)
+        with pytest.raises(NotPlainError):
+            load(b"a\x01" + bytes([len(shape)]) + sides, numpy)
+
+
 def mutated(draw, data):
     """Change, cut, repeat or join bytes at random, as a fuzzer does."""
     data = bytearray(data)

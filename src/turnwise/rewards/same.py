@@ -79,10 +79,10 @@ def is_same(value: Any, expected: Any, tolerance: Tolerance = EXACT) -> bool:
         >>> is_same(0.30000000000000004, 0.3), is_same(float("nan"), float("nan"))
         (True, False)
     """
-    value, expected = _unpacked(value), _unpacked(expected)
+    value, expected = _parted(value), _unpacked(expected)
     if isinstance(expected, list | tuple):
         return (
-            isinstance(value, list | tuple)
+            isinstance(value, list | tuple | np.ndarray)
             and len(value) == len(expected)
             and all(is_same(v, e, tolerance) for v, e in zip(value, expected, strict=True))
         )
@@ -145,6 +145,15 @@ def as_plain(value: Any, where: str, depth: int = 0) -> Any:
 def _unpacked(value: Any) -> Any:
     """Return arrays as lists and numpy's numbers as Python's."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def _parted(value: Any) -> Any:
+    """Return an array of one dimension as a list, and numpy's numbers as Python's.
+
+    Other arrays are compared part by part, as far as the expected value goes: an empty one may
+    have more rows than there is memory for lists, and one of many dimensions more lists than bytes.
+    """
+    return value if isinstance(value, np.ndarray) and value.ndim > 1 else _unpacked(value)
 
 
 def _same_complex(value: Any, expected: complex, tolerance: Tolerance) -> bool:
