@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter, OrderedDict
 from decimal import Decimal
 from fractions import Fraction
@@ -337,6 +338,7 @@ def test_values_are_nested_as_deep_as_they_come_back(isolated):
         ({"expected": nested(900)}, "nested to 64 levels, which no program can return"),
         ({"inputs": [10**5000], "expected": 1}, "a test of row 0: "),
         ({"inputs": [nested(900)], "expected": 1}, "a test of row 0: "),
+        ({"inputs": [array("i")], "expected": 1}, "a test of row 0: inputs of a program: a array"),
         ({"inputs": "abc", "expected": 1}, "inputs = 'abc': give a list"),
         ({"inputs": {1: 2}, "expected": 1}, "give a list, arguments by position, or an object"),
         ({"inputs": [object()], "expected": 1}, "a test of row 0: inputs of a program: a object"),

@@ -11,6 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from turnwise.errors import ConfigError, RewardError, SandboxError
@@ -257,7 +258,7 @@ def _told(value: Any) -> Any:
         return [(_told(key), _told(part)) for key, part in value.items()]
     if isinstance(value, list | tuple):
         return type(value).__name__, [_told(part) for part in value]
-    if hasattr(value, "tobytes"):
+    if isinstance(value, np.ndarray | np.generic):
         return str(value.dtype), value.shape, value.tobytes()
     return value
 
