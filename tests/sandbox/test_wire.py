@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from turnwise.sandbox.inside.wire import DTYPES, NotPlainError, TooLargeError, dump, load
@@ -54,6 +54,7 @@ def integer(value):
     return dump(value, 1 << 20)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a busy machine
 @given(VALUES)
 def test_values_come_back_as_they_were(value):
     assert same(load(dump(value, 1 << 24)), value)
