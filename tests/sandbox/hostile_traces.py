@@ -16,6 +16,32 @@ def MAPPED(size, flags, descriptor=-1):
 
 TRACES = [
     (
+        "end that never comes",
+        "cpu",
+        """
+import atexit
+def again():
+    while True: pass
+atexit.register(again)
+""",
+    ),
+    ("end of its process at its end", "crash", "import atexit, os\natexit.register(os._exit, 0)"),
+    (
+        "end that begins again",
+        "value",
+        """
+import atexit, os, threading
+def again():
+    threading._shutdown = lambda: 1 / 0
+    atexit.register(lambda: 1 / 0)
+    raise SystemExit
+atexit.register(again)
+threading.Thread(target=again, daemon=True).start()
+result = 'nothing' if threading.active_count() else 0
+import time; time.sleep(0.05)
+""",
+    ),
+    (
         "folders that resist removal, many",
         "value output",
         """
