@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter, OrderedDict
 from decimal import Decimal
 from fractions import Fraction
@@ -46,6 +47,14 @@ NOTHING = [{"expected": None}]
         (np.float64(0.3), 0.1 + 0.2, True),
         (np.bool_(True), True, True),
         (np.array([True]), [1], False),
+        (np.zeros((2, 0)), [[], []], True),
+        (np.zeros((2, 0)), [[]], False),
+        (np.zeros((2**60, 0), "int8"), [], False),
+        (np.zeros((2**60, 0), "int8"), 9, False),
+        (np.array([[[1, 2]], [[3, 4]]]), [[[1, 2]], [[3, 4.0]]], True),
+        (np.array([[[1, 2]], [[3, 4]]]), [[[1, 2]], [[3, 5]]], False),
+        (np.array([[True]]), [[1]], False),
+        (np.array([[1]]), {1: 1}, False),
         (4, np.int64(4), True),
         (1e9, np.int64(1000000007), False),
         (1 + 1e-9j, 1 + 0j, True),
@@ -199,6 +208,8 @@ HONEST = [
     ("deque([1, 2])", [1, 2]),
     ("range(3)", [0, 1, 2]),
     ("{'a': 1}.keys()", {"a"}),
+    ("{'a': 1}.items()", {("a", 1)}),
+    ("ChainMap({'a': 1}, {'a': 2, 'b': 3})", {"a": 1, "b": 3}),
     ("array('i', [1, 2])", [1, 2]),
     ("Color.RED", 1),
     ("Word.RED", "red"),
@@ -237,6 +248,15 @@ def test_numpys_values_come_back(isolated):
     tests = [[{"call": "f", "expected": each}] for each in expected]
     limits = [{"cpu": 20.0, "memory": 1024}] * len(values)
     assert solves([head + each for each in values], tests, limits=limits) == [1.0] * len(values)
+
+
+def test_empty_arrays_of_many_rows_do_not_pass(isolated):
+    program = "import numpy as np\ndef f(): return np.zeros((2**60, 0), 'int8')"
+    limits = [{"cpu": 20.0, "memory": 1024}]
+    for expected in (9, [], [[]]):
+        assert passes_tests([program], [[{"call": "f", "expected": expected}]], limits=limits) == [
+            0
+        ]
 
 
 @pytest.mark.parametrize(
@@ -295,11 +315,30 @@ def test_long_arrays_that_differ_in_the_middle_are_two_inputs(isolated):
     assert passes_tests([program] * 2, tests, limits=[{"cpu": 20, "memory": 1024}] * 2) == [1, 1]
 
 
+def nested(levels):
+    value = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def test_values_are_nested_as_deep_as_they_come_back(isolated):
+    program = "def f(n):\n    x = 1\n    for _ in range(n): x = [x]\n    return x"
+    tests = [[{"call": "f", "inputs": [63], "expected": nested(63)}]]
+    assert passes_tests([program], tests) == [1.0]
+
+
 @pytest.mark.parametrize(
     ("test", "words"),
     [
         ({"expected": object()}, "expected: got a object, which no program can return"),
         ({"expected": math.nan}, "nan equals no value"),
+        ({"expected": [10**4300]}, "an int of more than 4300 digits, which no program can return"),
+        ({"expected": nested(64)}, "nested to 64 levels, which no program can return"),
+        ({"expected": nested(900)}, "nested to 64 levels, which no program can return"),
+        ({"inputs": [10**5000], "expected": 1}, "a test of row 0: "),
+        ({"inputs": [nested(900)], "expected": 1}, "a test of row 0: "),
+        ({"inputs": [array("i")], "expected": 1}, "a test of row 0: inputs of a program: a array"),
         ({"inputs": "abc", "expected": 1}, "inputs = 'abc': give a list"),
         ({"inputs": {1: 2}, "expected": 1}, "give a list, arguments by position, or an object"),
         ({"inputs": [object()], "expected": 1}, "a test of row 0: inputs of a program: a object"),

@@ -16,6 +16,32 @@ def MAPPED(size, flags, descriptor=-1):
 
 TRACES = [
     (
+        "end that never comes",
+        "cpu",
+        """
+import atexit
+def again():
+    while True: pass
+atexit.register(again)
+""",
+    ),
+    ("end of its process at its end", "crash", "import atexit, os\natexit.register(os._exit, 0)"),
+    (
+        "end that begins again",
+        "value",
+        """
+import atexit, os, threading
+def again():
+    threading._shutdown = lambda: 1 / 0
+    atexit.register(lambda: 1 / 0)
+    raise SystemExit
+atexit.register(again)
+threading.Thread(target=again, daemon=True).start()
+result = 'nothing' if threading.active_count() else 0
+import time; time.sleep(0.05)
+""",
+    ),
+    (
         "folders that resist removal, many",
         "value output",
         """
@@ -118,6 +144,21 @@ result = total if total > 1 << 20 else 'nothing'
 """,
     ),
     (
+        "room beyond the end of files",
+        "value",
+        _MAPPED
+        + """
+taken = 0
+for keep in (1, 3, 0x11, 0x41):
+    for _ in range(4):
+        descriptor = os.open('x', os.O_CREAT | os.O_RDWR)
+        os.unlink('x')
+        libc.fallocate(descriptor, keep, ctypes.c_long(0), ctypes.c_long(8 << 20))
+        taken += os.fstat(descriptor).st_blocks * 512
+result = taken if taken > 1 << 20 else 'nothing'
+""",
+    ),
+    (
         "hints and leases on files of the host",
         "value",
         """
@@ -145,6 +186,17 @@ result = found or 'nothing'
 ]
 
 HONEST = [
+    (
+        "honest: room for a file, and files opened anew",
+        "value",
+        """
+import os
+with open('x', 'w+b') as file: os.posix_fallocate(file.fileno(), 0, 4096)
+size = os.stat('x').st_size
+for mode in ('w', 'w+', 'a', 'r+'): open('x', mode).close()
+result = 'nothing' if (size, os.stat('x').st_size) == (4096, 0) else size
+""",
+    ),
     (
         "honest: maps of files and memory",
         "value",

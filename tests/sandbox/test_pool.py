@@ -243,6 +243,28 @@ except SandboxError as refused:
         assert words in done.stdout
 
 
+def test_without_walls_around_files_none_is_cut_by_opening_it_to_read(isolated, tmp_path):
+    """The first versions of Landlock do not guard it."""
+    program = f"""
+import os
+from turnwise.sandbox.inside import kernel
+from turnwise.sandbox.inside.filters import Filter, Guard
+kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+guard = Guard(modes=False, times=False, nameless=False, maps=True)
+path, found = {str(tmp_path / "kept")!r}, []
+Filter(guard, tools=False, network=False).put_on(os.getpid())
+for flags in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR, os.O_RDWR | os.O_WRONLY):
+    for kind in (0, os.O_APPEND, os.O_CLOEXEC | os.O_NONBLOCK):
+        with open(path, "w") as file: file.write("kept")
+        try: os.open(path, flags | kind | os.O_TRUNC)
+        except PermissionError: assert os.stat(path).st_size == 4
+        else: found.append(flags)
+print(found)
+"""
+    done = run_apart(program)
+    assert done.stdout.split("\n")[0] == str([os.O_WRONLY] * 3 + [os.O_RDWR] * 3), done.stderr
+
+
 def test_modules_that_are_not_there_are_named():
     with pytest.raises(SandboxError, match="No module named 'nump'"):
         Sandbox(workers=1, preload=("nump",)).start()

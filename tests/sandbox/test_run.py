@@ -178,3 +178,44 @@ def test_coroutines_wait_side_by_side():
         sandbox.run_batch([Job(program="import time\ntime.sleep(0.2)")] * 4)  # both are there
         values, seconds = asyncio.run(ask(sandbox))
     assert values == [1, 1, 2, 2, 2] and seconds < 1.9
+
+
+SCRIPTS = {
+    "a thread that nobody joins": (
+        "import threading, time\n"
+        "threading.Thread(target=lambda: (time.sleep(0.05), print(7))).start()"
+    ),
+    "a timer": "import threading\nthreading.Timer(0.02, print, [7]).start()",
+    "a thread after an exit": "import sys, threading\n"
+    "threading.Timer(0.02, print, [7]).start()\nsys.exit()",
+    "what is called at the end": "import atexit\natexit.register(print, 7)",
+    "what is called when an object ends": "import weakref\nclass A: pass\na = A()\n"
+    "weakref.finalize(a, print, 7)",
+    "a pool that is not shut down": "from concurrent.futures import ThreadPoolExecutor\n"
+    "pool = ThreadPoolExecutor(2)\nprint(pool.submit(int, '7').result())",
+    "threads that wait for ever": "import threading\n"
+    "threading.Thread(target=threading.Event().wait, daemon=True).start()\nprint(7)",
+    "a reader that asks for modes": "import sys\nimport os\n"
+    "fast = [file for file in (sys.stdin, sys.stdout) if 'r' not in file.mode]\n"
+    "assert sys.stdin.name == '<stdin>'\nos.write(fast[0].fileno(), b'7')",
+    "files named or standard input": "import fileinput\nprint(*fileinput.input())",
+    "no arguments": "import argparse, sys\nparser = argparse.ArgumentParser()\n"
+    "parser.add_argument('--n', default=7)\nprint(parser.parse_args().n)\n"
+    "assert not any('/' in word for word in sys.argv + sys.orig_argv[1:])",
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_begins_and_ends_as_in_python(isolated, name):
+    result = isolated.run(SCRIPTS[name], stdin="7")
+    assert (result.failure, result.stdout.strip()) == (None, "7"), result.message
+
+
+def test_a_script_waits_for_its_threads_and_a_call_does_not(isolated):
+    program = """
+import threading, time
+def f(): threading.Thread(target=time.sleep, args=(60,)).start(); return 7
+"""
+    limits = Limits(wall=2.0)
+    assert isolated.run(program, (), limits, call="f").value == 7
+    assert isolated.run(program + "result = f()", (), limits).failure == "timeout"

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from turnwise.sandbox.inside.wire import DTYPES, NotPlainError, TooLargeError, dump, load
@@ -54,6 +54,7 @@ def integer(value):
     return dump(value, 1 << 20)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a busy machine
 @given(VALUES)
 def test_values_come_back_as_they_were(value):
     assert same(load(dump(value, 1 << 24)), value)
@@ -63,6 +64,18 @@ def test_values_come_back_as_they_were(value):
 def test_any_bytes_are_a_value_or_refused(data):
     with contextlib.suppress(NotPlainError):
         load(data, numpy)
+
+
+def test_empty_arrays_have_few_parts():
+    """(2**40, 0) takes no bytes; as lists it would take all that there are."""
+    for shape in ((0, 3), (3, 0), (0,), (2, 3, 0, 5), (1 << 20, 0)):
+        assert load(dump(np.zeros(shape), 1000), numpy).shape == shape
+    for shape in ((2**21, 0), (0, 2**31), (2**60, 0), (2**11, 2**11, 0)):
+        with pytest.raises(NotPlainError, match="empty array of shape"):
+            dump(np.zeros(shape, "int8"), 1000)
+        sides = struct.pack(f"<{len(shape)}Q", *shape)
+        with pytest.raises(NotPlainError):
+            load(b"a\x01" + bytes([len(shape)]) + sides, numpy)
 
 
 def mutated(draw, data):

@@ -75,7 +75,7 @@ def _plain(value, depth):
         return kind([_plain(part, depth + 1) for part in value])
     if isinstance(value, (collections.UserDict, collections.UserList, collections.UserString)):
         return _plain(value.data, depth)
-    if isinstance(value, types.MappingProxyType):
+    if isinstance(value, (types.MappingProxyType, collections.ChainMap)):
         value = dict(value)
     if isinstance(value, dict):
         return {_plain(k, depth + 1): _plain(v, depth + 1) for k, v in dict.items(value)}
@@ -84,7 +84,7 @@ def _plain(value, depth):
     for base in (tuple, frozenset, set):
         if isinstance(value, base):
             return base([_plain(part, depth + 1) for part in value])
-    if isinstance(value, type({}.keys())):
+    if isinstance(value, (type({}.keys()), type({}.items()))):
         return {_plain(part, depth + 1) for part in value}
     if isinstance(value, (decimal.Decimal, fractions.Fraction)):
         number = float(value)

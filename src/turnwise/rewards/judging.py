@@ -11,6 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from turnwise.errors import ConfigError, RewardError, SandboxError
@@ -232,14 +233,14 @@ class _Runs:
             program=answer.program, inputs=test.inputs, limits=answer.limits, call=test.call,
             stdin=test.stdin,
         )  # fmt: skip
-        key = repr((replace(job, inputs=()), answer.after, _told(test.inputs)))
-        if key not in self.known:
-            asked, token = wrapped(job, answer.after) if answer.after else (job, "")
-            try:
+        try:
+            key = repr((replace(job, inputs=()), answer.after, _told(test.inputs)))
+            if key not in self.known:
+                asked, token = wrapped(job, answer.after) if answer.after else (job, "")
                 future = shared().submit(asked)
-            except (TypeError, ValueError) as cause:
-                raise RewardError(f"a test of row {answer.place}: {cause}") from None
-            self.known[key] = _Run(job=job, token=token, future=future)
+                self.known[key] = _Run(job=job, token=token, future=future)
+        except (TypeError, ValueError, RecursionError) as cause:
+            raise RewardError(f"a test of row {answer.place}: {cause}") from None
         return self.known[key]
 
     def finish(self) -> None:
@@ -257,7 +258,7 @@ def _told(value: Any) -> Any:
         return [(_told(key), _told(part)) for key, part in value.items()]
     if isinstance(value, list | tuple):
         return type(value).__name__, [_told(part) for part in value]
-    if hasattr(value, "tobytes"):
+    if isinstance(value, np.ndarray | np.generic):
         return str(value.dtype), value.shape, value.tobytes()
     return value
 

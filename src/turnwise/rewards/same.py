@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from turnwise.errors import RewardError
+from turnwise.sandbox.inside.wire import DEEPEST, LARGEST_INTEGER
 
 CLOSE = 1e-6
 """Relative distance up to which a number is the expected float."""
@@ -78,10 +79,10 @@ def is_same(value: Any, expected: Any, tolerance: Tolerance = EXACT) -> bool:
         >>> is_same(0.30000000000000004, 0.3), is_same(float("nan"), float("nan"))
         (True, False)
     """
-    value, expected = _unpacked(value), _unpacked(expected)
+    value, expected = _parted(value), _unpacked(expected)
     if isinstance(expected, list | tuple):
         return (
-            isinstance(value, list | tuple)
+            isinstance(value, list | tuple | np.ndarray)
             and len(value) == len(expected)
             and all(is_same(v, e, tolerance) for v, e in zip(value, expected, strict=True))
         )
@@ -102,30 +103,36 @@ def is_same(value: Any, expected: Any, tolerance: Tolerance = EXACT) -> bool:
     return type(value) is type(expected) and value == expected
 
 
-def as_plain(value: Any, where: str) -> Any:
+def as_plain(value: Any, where: str, depth: int = 0) -> Any:
     """Return what a test expects as the plain value that a program's is compared with.
 
     numpy's numbers become Python's, a Decimal or Fraction an int where it is whole and else a
     float, a Counter or defaultdict a dict, a deque or range a list: as what programs return does.
 
     Raises:
-        RewardError: for any other type, and for nan, which no value equals.
+        RewardError: for any other type, for nan, which no value equals, and for what is nested too
+            deep or too large to come back.
     """
     value = _unpacked(value)
+    if depth >= DEEPEST:
+        raise RewardError(f"{where}: nested to {DEEPEST} levels, which no program can return")
     if isinstance(value, Decimal | Fraction):
         finite = not isinstance(value, Decimal) or value.is_finite()
         value = int(value) if finite and value == int(value) else float(value)
+    if isinstance(value, int) and not -LARGEST_INTEGER < value < LARGEST_INTEGER:
+        raise RewardError(f"{where}: an int of more than 4300 digits, which no program can return")
     if isinstance(value, float | complex) and value != value:
         raise RewardError(f"{where}: nan equals no value: test for it with `after`, math.isnan")
     if value is None or type(value) in (bool, int, float, complex, str, bytes):
         return value
+    below = depth + 1
     if isinstance(value, Mapping):
-        return {as_plain(k, where): as_plain(v, where) for k, v in value.items()}
+        return {as_plain(k, where, below): as_plain(v, where, below) for k, v in value.items()}
     if isinstance(value, list | deque | range):
-        return [as_plain(part, where) for part in value]
+        return [as_plain(part, where, below) for part in value]
     for kind in (tuple, frozenset, set):
         if isinstance(value, kind):
-            return kind(as_plain(part, where) for part in value)
+            return kind(as_plain(part, where, below) for part in value)
     for kind, read in _READ:
         if isinstance(value, kind):
             return read(value)
@@ -138,6 +145,15 @@ def as_plain(value: Any, where: str) -> Any:
 def _unpacked(value: Any) -> Any:
     """Return arrays as lists and numpy's numbers as Python's."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def _parted(value: Any) -> Any:
+    """Return an array of one dimension as a list, and numpy's numbers as Python's.
+
+    Other arrays are compared part by part, as far as the expected value goes: an empty one may
+    have more rows than there is memory for lists, and one of many dimensions more lists than bytes.
+    """
+    return value if isinstance(value, np.ndarray) and value.ndim > 1 else _unpacked(value)
 
 
 def _same_complex(value: Any, expected: complex, tolerance: Tolerance) -> bool:

@@ -7,6 +7,8 @@ change all of it: nothing here is trusted once it has begun.
 
 from __future__ import annotations
 
+import _thread
+import atexit
 import builtins
 import errno
 import fcntl
@@ -196,9 +198,11 @@ def make_streams() -> None:
         kept = os.dup(descriptor)
         os.dup2(ends[mode == "w"], descriptor)
         raw = io.FileIO(descriptor, mode, closefd=False)
+        vars(raw)["name"] = f"<{name}>"
         buffer = io.BufferedReader(raw) if mode == "r" else io.BufferedWriter(raw)
         errors = "surrogateescape" if mode == "r" else "backslashreplace"
         stream = io.TextIOWrapper(buffer, encoding="utf-8", errors=errors)
+        vars(stream)["mode"] = mode  # as Python's own have it, which fast readers ask for
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
         os.dup2(kept, descriptor)
@@ -221,12 +225,24 @@ def _value_of(code: types.CodeType, call: str, inputs: list[bytes], steps: int) 
         except SystemExit as left:
             if left.code not in (None, 0):
                 raise
-        if not call:
-            return module.__dict__.get("result")
-        if call not in module.__dict__:
+        if call and call not in module.__dict__:
             raise NameError(f"the program defines no {call!r}")
-        entry = module.__dict__[call]
-        return entry(**given) if isinstance(given, dict) else entry(*given)
+        if call:
+            entry = module.__dict__[call]
+            return entry(**given) if isinstance(given, dict) else entry(*given)
+    _end_script()
+    return module.__dict__.get("result")
+
+
+def _end_script() -> None:
+    """Do what Python does at the end of a script: wait for its threads, call what it registered.
+
+    So what these print is there. Nothing is done where there are none, as in most programs.
+    """
+    if _thread._count():
+        threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
+    if atexit._ncallbacks():
+        atexit._run_exitfuncs()
 
 
 def rehearse() -> None:

@@ -23,7 +23,7 @@ close_range:436:436 stat:4:- fstat:5:80 lstat:6:- newfstatat:262:79 statx:332:29
 fstatfs:138:44 access:21:- faccessat:269:48 faccessat2:439:439 readlink:89:- readlinkat:267:78
 getcwd:79:17 chdir:80:49 fchdir:81:50 getdents:78:- getdents64:217:61 mkdir:83:- mkdirat:258:34
 rmdir:84:- unlink:87:- unlinkat:263:35 rename:82:- renameat:264:38 renameat2:316:276 link:86:-
-linkat:265:37 symlink:88:- symlinkat:266:36 ftruncate:77:46 fallocate:285:47
+linkat:265:37 symlink:88:- symlinkat:266:36 ftruncate:77:46
 fadvise64:221:223 sendfile:40:71 copy_file_range:326:285
 umask:95:166 dup:32:23 dup2:33:- dup3:292:24 pipe:22:- pipe2:293:59 poll:7:-
 ppoll:271:73 select:23:- pselect6:270:72 epoll_create:213:- epoll_create1:291:20 epoll_ctl:233:21
@@ -109,12 +109,13 @@ landlock_create_ruleset:444:444 landlock_add_rule:445:445 landlock_restrict_self
 _SPECIAL = """
 fcntl:72:25 socket:41:198 socketpair:53:199 sendto:44:206 setsockopt:54:208 clone:56:220 kill:62:129
 tgkill:234:131 prctl:157:167 ioctl:16:29 prlimit64:302:261 mmap:9:222
-open:2:- openat:257:56
+open:2:- openat:257:56 fallocate:285:47
 """
 """Calls that are judged by their arguments."""
 
 _KILL, _ALLOW, _ERRNO = 0x80000000, 0x7FFF0000, 0x00050000
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _JUMP, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x05, 0x06
+_AND = 0x54
 _FARTHEST = 255
 """Instructions over which a condition can jump."""
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -136,6 +137,8 @@ _UNIX, _STREAM, _TYPE_FLAGS = 1, 1, (0, 0x800, 0x80000, 0x80800)
 stream that is connected takes no address."""
 _SHARED, _ANONYMOUS, _GROWS_DOWN, _NO_NAME = 1, 0x20, 0x100, 0x400000
 """Of MAP_SHARED, MAP_ANONYMOUS, MAP_GROWSDOWN and O_TMPFILE the bits that are no others'."""
+_CUT, _ACCESS = 0x200, 3
+"""O_TRUNC; O_ACCMODE, of which 1 and 2 mean to write."""
 _PROTOCOLS, _SOCKET = (0, 6, 41), 1
 """IPPROTO_IP, IPPROTO_TCP, IPPROTO_IPV6; SOL_SOCKET."""
 _OPTIONS = (2, 6, 7, 8, 9, 13, 15, 20, 21)
@@ -161,7 +164,7 @@ class Guard:
     """What the walls around a program leave to the filter, or do not.
 
     `modes` allows to change owners and modes of files, `times` their times, `nameless` to open
-    files without a name, `maps` to map files shared.
+    files without a name and to keep room beyond the end of one, `maps` to map files shared.
 
     Example:
         >>> Guard(modes=True, times=False, nameless=True, maps=True).times
@@ -217,6 +220,11 @@ class Filter:
             if name in special:
                 named = [_ALLOWED_ALWAYS] if guard.nameless else _named_only(position)
                 verdicts[special[name]] = named
+        sized = [
+            *_only(1, 0, errno.EOPNOTSUPP),
+            _ALLOWED_ALWAYS,
+        ]  # or the size is not what it takes
+        verdicts[special["fallocate"]] = [_ALLOWED_ALWAYS] if guard.nameless else sized
         self._program, self._code, self._places = _assembled(verdicts)
 
     def put_on(self, pid: int) -> None:
@@ -338,9 +346,10 @@ def _null_only(position: int) -> list[Code]:
     return [*tests, _ALLOWED_ALWAYS]
 
 
-def _only(position: int, value: int) -> list[Code]:
+def _only(position: int, value: int, otherwise: int = errno.EPERM) -> list[Code]:
     """Return the begin of a verdict that refuses all but one value of an argument."""
-    return [(_LOAD, 0, 0, _ARGUMENTS + 8 * position), (_EQUAL, 1, 0, value), _EPERM]
+    refusal = (_RETURN, 0, 0, _ERRNO | otherwise)
+    return [(_LOAD, 0, 0, _ARGUMENTS + 8 * position), (_EQUAL, 1, 0, value), refusal]
 
 
 def _counted_only(files: bool) -> list[Code]:
@@ -361,10 +370,16 @@ def _counted_only(files: bool) -> list[Code]:
 
 
 def _named_only(position: int) -> list[Code]:
-    """Return a verdict on opening files that refuses those without a name: nobody counts them."""
+    """Return a verdict on opening files that refuses those without a name: nobody counts them.
+
+    And it refuses to cut one short without opening it to write, which the first versions of
+    Landlock take for reading.
+    """
     flags = (_LOAD, 0, 0, _ARGUMENTS + 8 * position)
     refusal = (_RETURN, 0, 0, _ERRNO | errno.EOPNOTSUPP)
-    return [flags, (_ANY_BIT, 0, 1, _NO_NAME), refusal, _ALLOWED_ALWAYS]
+    cut = [(_EQUAL, 0, 1, _CUT), _EPERM, (_EQUAL, 0, 1, _CUT | _ACCESS), _EPERM]
+    named = [(_AND, 0, 0, _CUT | _ACCESS), *cut, _ALLOWED_ALWAYS]
+    return [flags, (_ANY_BIT, 0, 1, _NO_NAME), refusal, *named]
 
 
 def _options() -> list[Code]:

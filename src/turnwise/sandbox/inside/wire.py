@@ -8,10 +8,11 @@ before anything is built, takes time linear in the bytes, and every error is a `
 
 from __future__ import annotations
 
+import math
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 DEEPEST = 64
@@ -31,6 +32,8 @@ _ITEM_SIZES = (1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 8, 16)
 LARGEST_INTEGER = 10**4300
 """Integers from here on have more digits than Python writes, and are refused."""
 _MOST_DIMENSIONS = 32
+MOST_EMPTY = 1 << 20
+"""Parts that an empty array may have: (2**40, 0) takes no bytes, and as lists all memory."""
 _INT, _FLOAT, _COMPLEX = struct.Struct("<q"), struct.Struct("<d"), struct.Struct("<dd")
 _SIZE = struct.Struct("<I")
 _DIMENSION = struct.Struct("<Q")
@@ -155,6 +158,8 @@ class _Writer:
             native = value.dtype.newbyteorder("=")
             if native.name not in DTYPES or value.ndim > _MOST_DIMENSIONS:
                 raise NotPlainError(f"an array of {value.dtype} does not pass")
+            if not value.size and _parts(value.shape) > MOST_EMPTY:
+                raise NotPlainError(f"an empty array of shape {value.shape} does not pass")
             if value.nbytes > self.left:
                 raise TooLargeError(f"more than {self.most} bytes")
             self.put(b"a", bytes((DTYPES.index(native.name), value.ndim)))
@@ -165,6 +170,11 @@ class _Writer:
             self.write(value.item(), depth)
             return
         raise NotPlainError(f"a {kind.__name__} does not pass")
+
+
+def _parts(shape: Sequence[int]) -> int:
+    """Return in how many parts an array of a shape falls, were its empty dimensions of one."""
+    return math.prod(max(extent, 1) for extent in shape)
 
 
 _CONTAINERS: dict[type, bytes] = {list: b"l", tuple: b"t", set: b"S", frozenset: b"z", dict: b"d"}
@@ -310,7 +320,7 @@ class _Reader:
         size = _ITEM_SIZES[number]
         for extent in shape:
             size *= extent
-        if size > len(self.data) - self.place or any(extent > 1 << 31 for extent in shape):
+        if size > len(self.data) - self.place or (not size and _parts(shape) > MOST_EMPTY):
             raise NotPlainError("no plain value: it ends too early")
         module = self.numpy()
         name = DTYPES[number]

@@ -9,6 +9,7 @@ calls without any capability.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -21,7 +22,7 @@ from contextlib import suppress
 from typing import Any
 
 from . import files, filters, frames, kernel
-from .child import CONTROL, Setting, Sheet, live, make_streams, rehearse, seed_generators
+from .child import CONTROL, FILE, Setting, Sheet, live, make_streams, rehearse, seed_generators
 from .frames import CPU, FILES, NONE, STDERR, STDOUT, THREADS, TIMEOUT, Order, Report
 from .plan import Plan
 from .processes import Clock, contents, end_all_below, end_all_others, threads_of
@@ -347,6 +348,8 @@ def _prepared(asked: dict[str, Any]) -> Worker:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     worker = Worker(walls, asked["network"])
     make_streams()
+    sys.argv, sys.orig_argv = [FILE], [sys.executable, FILE]  # not the host's paths
+    atexit._clear()  # children call what programs registered
     if walls.filtered:
         kernel.drop_capabilities(bounding=True)
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
