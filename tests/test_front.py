@@ -271,8 +271,12 @@ def test_a_recipe_says_it_all(tmp_path):
         tw.train(__import__("torch").nn.Linear(1, 1), ROWS, reward=len)
     with pytest.raises(ConfigError, match=r"settings = \['seed=1'\]: expected a dict, such as"):
         tw.train(NANO, ROWS, reward=len, settings=["seed=1"])
+    with pytest.raises(ConfigError, match="progress = 'yes': expected True, False or a turnwise"):
+        tw.train(NANO, ROWS, reward=len, progress="yes")
     with pytest.raises(RunError, match="there is no run folder at"):
         tw.resume("nowhere")
+    with pytest.raises(RunError, match="there is no run folder at"):
+        tw.evaluate_run("nowhere")
 
 
 def test_a_script_that_trains_when_it_is_imported_is_refused(tmp_path):
