@@ -10,10 +10,11 @@ from typer.testing import CliRunner
 
 import turnwise as tw
 from turnwise import imports
+from turnwise.api import _how_to_go_on
 from turnwise.cli.main import app
 from turnwise.errors import ConfigError, DataError, RewardError, RunError
 from turnwise.policies import NanoConfig, PolicyConfig
-from turnwise.runs import read_episodes, read_metrics
+from turnwise.runs import Run, read_episodes, read_metrics
 
 TINY = NanoConfig(
     hidden=32, layers=2, heads=2, kv_heads=1, head_dim=16, intermediate=64, context=128
@@ -142,6 +143,8 @@ def test_a_function_without_a_file_goes_on_from_python_only(tmp_path):
     assert [n for n in watcher.notes if n.startswith("warning: ")] == [
         f"warning: {sentence}" for sentence in first.warnings
     ]
+    said = f"go on from Python, with turnwise.resume('{first.run}')"
+    assert _how_to_go_on(Run(first.run), resumed=True) == said
     imports._HANDED.clear()  # as in another process
     with pytest.raises(ConfigError, match=r"give it again, as turnwise\.resume"):
         tw.resume(first.run, progress=False)
@@ -242,6 +245,7 @@ def test_rows_come_from_files_and_any_iterable(tmp_path, judge):
         ({"rows": None}, ConfigError, "got a model, 'nano', and no rows: give rows and a reward"),
         ({"reward": None}, ConfigError, "and no reward: give rows and a reward, or an env"),
         ({"reward_weights": [1.0, 2.0]}, ConfigError, "has 2 weights for 1 rewards"),
+        ({"reward_weights": 1.0}, ConfigError, "reward_weights = 1.0: expected a list of numbers"),
         ({"rows": []}, DataError, "rows is empty"),
         ({"rows": {"train": []}}, DataError, "one split of a dataset"),
         ({"rows": ["a"]}, DataError, r"rows\[0\] is str: expected a dict"),
@@ -265,8 +269,14 @@ def test_a_recipe_says_it_all(tmp_path):
         tw.train(tw.load_recipe("frozen-lake"), reward=len)
     with pytest.raises(ConfigError, match="model is Linear: expected a directory"):
         tw.train(__import__("torch").nn.Linear(1, 1), ROWS, reward=len)
+    with pytest.raises(ConfigError, match=r"settings = \['seed=1'\]: expected a dict, such as"):
+        tw.train(NANO, ROWS, reward=len, settings=["seed=1"])
+    with pytest.raises(ConfigError, match="progress = 'yes': expected True, False or a turnwise"):
+        tw.train(NANO, ROWS, reward=len, progress="yes")
     with pytest.raises(RunError, match="there is no run folder at"):
         tw.resume("nowhere")
+    with pytest.raises(RunError, match="there is no run folder at"):
+        tw.evaluate_run("nowhere")
 
 
 def test_a_script_that_trains_when_it_is_imported_is_refused(tmp_path):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 import pytest
 
+from turnwise import imports
 from turnwise.errors import ConfigError
-from turnwise.imports import load_object
+from turnwise.imports import import_name, load_object
 
 
 @pytest.fixture(autouse=True)
@@ -67,3 +69,24 @@ def test_a_module_that_is_nowhere_says_where_it_is_looked_for(tmp_path):
     write(tmp_path, tw_env="import tw_absent")
     with pytest.raises(ConfigError, match=r"'tw_absent' \(tw_env\.py:1\): install it, or put it"):
         load_object(f"{tmp_path}/tw_env.py:f")
+
+
+def test_a_module_beside_a_script_is_named_by_its_file(tmp_path, monkeypatch):
+    """Its module's name is known to the script alone: `turnwise resume` would not find it."""
+    write(tmp_path, tw_world="class World: ...")
+    with monkeypatch.context() as script:
+        script.syspath_prepend(tmp_path)
+        world = importlib.import_module("tw_world").World
+        name = import_name(world)
+        assert name == f"{tmp_path}/tw_world.py:World"
+        assert load_object(name) is world  # not a second copy of the module
+    del sys.modules["tw_world"]
+    imports._module_of_file.cache_clear()
+    assert load_object(name).__name__ == "World"
+    assert import_name(imports.load_object) == "turnwise.imports:load_object"
+    assert import_name(pytest.raises).startswith("_pytest")
+
+
+def test_a_package_that_is_not_found_names_the_cure():
+    with pytest.raises(ConfigError, match=r"No module named 'tw_none' .*: install it, or name the"):
+        load_object("tw_none.worlds:World")

@@ -105,6 +105,11 @@ def test_an_override_without_key_or_value_is_refused(override):
         load_recipe(LAKE, [override])
 
 
+def test_overrides_that_are_one_text_are_refused():
+    with pytest.raises(ConfigError, match=r"overrides = 'seed=1': expected a list, as in"):
+        load_recipe(LAKE, "seed=1")
+
+
 @given(st.integers() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False))
 def test_any_plain_value_is_read_as_itself(value):
     text = str(value).lower() if isinstance(value, bool) else repr(value)

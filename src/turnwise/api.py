@@ -176,6 +176,8 @@ def _stopped(
 def _how_to_go_on(folder: Run, *, resumed: bool) -> str:
     if folder.is_empty and not resumed:
         return "begin again, as nothing was recorded yet"
+    if folder.needs_python:
+        return f"go on from Python, with turnwise.resume('{folder.path}')"
     return f"go on with `{resume_command(folder.path)}`"
 
 

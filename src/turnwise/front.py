@@ -220,6 +220,11 @@ def _check_call(model: Any, given: Mapping[str, Any]) -> None:
             f"{extra[0]} does not go with a recipe, which says it all: change the recipe, or give "
             "a model instead"
         )
+    settings = given["settings"]
+    if settings is not None and not isinstance(settings, Mapping):
+        raise ConfigError(
+            f"settings = {settings!r:.80}: expected a dict, such as {{'trainer.iterations': 30}}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

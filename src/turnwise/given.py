@@ -94,6 +94,11 @@ def weights_of(
         return dict.fromkeys(names, 1.0)
     if isinstance(weights, Mapping):
         return {name: float(weight) for name, weight in weights.items()}
+    if isinstance(weights, str) or not isinstance(weights, Sequence):
+        raise ConfigError(
+            f"reward_weights = {weights!r}: expected a list of numbers, one for each of "
+            f"{', '.join(names)}, or a dict by name"
+        )
     if len(weights) != len(names):
         raise ConfigError(
             f"reward_weights has {len(weights)} weights for {len(names)} rewards "

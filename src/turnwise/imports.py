@@ -15,6 +15,7 @@ import ast
 import importlib
 import importlib.util
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -104,7 +105,9 @@ def names_in(source: str, base: type) -> list[str]:
 def import_name(thing: Callable[..., Any]) -> str | None:
     """Return the name under which `load_object` finds a class or function; None if under none.
 
-    None for what is made inside a function, is a lambda, or was typed into a session.
+    None for what is made inside a function, is a lambda, or was typed into a session. A module that
+    is a file of the user's is named by that file: its name is known only where the file's folder
+    is on `sys.path`, as it is for a script beside it and not for `turnwise resume`.
 
     Example:
         >>> import_name(unknown_name)
@@ -116,7 +119,7 @@ def import_name(thing: Callable[..., Any]) -> str | None:
     module = sys.modules.get(title)
     if not attribute.isidentifier() or module is None or vars(module).get(attribute) is not thing:
         return None
-    if title == "__main__" or title.startswith(_FILE):
+    if title == "__main__" or title.startswith(_FILE) or _is_user_file(module):
         file = vars(module).get("__file__")
         return None if file is None else f"{Path(file).resolve()}:{attribute}"
     return f"{title}:{attribute}"
@@ -162,6 +165,8 @@ def _module_of(source: str, name: str) -> ModuleType:
         cure = ""
         if isinstance(cause, ModuleNotFoundError) and source.endswith(".py"):
             cure = f": install it, or put it into '{Path(source).resolve().parent}'"
+        elif isinstance(cause, ModuleNotFoundError) and source.startswith(str(cause.name)):
+            cure = ": install it, or name the folder that holds it in PYTHONPATH"
         raise ConfigError(
             f"{name!r}: importing it raised {type(cause).__name__}: {cause} "
             f"({_line_of(cause)}){cure}"
@@ -172,10 +177,10 @@ def _module_of(source: str, name: str) -> ModuleType:
 def _module_of_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise ConfigError(f"no file at '{path}': give a .py file that exists")
-    main = sys.modules.get("__main__")
-    own = vars(main).get("__file__") if main else None
-    if main is not None and own is not None and Path(own).resolve() == path:
-        return main  # the running script: a second import would run it again
+    for loaded in map(sys.modules.get, ("__main__", path.stem)):
+        own = vars(loaded).get("__file__") if loaded else None
+        if loaded is not None and own is not None and Path(own).resolve() == path:
+            return loaded  # the running script, or its module: an import would run it again
     title = f"{_FILE}{abs(hash(path)):x}"
     spec = importlib.util.spec_from_file_location(title, path)
     assert spec is not None and spec.loader is not None, "a .py file has a loader"
@@ -253,6 +258,15 @@ def _imported_by(file: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found.add(node.module.partition(".")[0])
     return found
+
+
+def _is_user_file(module: ModuleType) -> bool:
+    """Whether a module is a single file, outside of packages and of what is installed."""
+    file = vars(module).get("__file__")
+    if file is None or Path(file).name != f"{module.__name__}.py":
+        return False
+    installed = (sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib"))
+    return not any(Path(file).resolve().is_relative_to(Path(path).resolve()) for path in installed)
 
 
 def _is_neighbour(module: ModuleType, folder: Path) -> bool:

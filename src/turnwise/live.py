@@ -20,6 +20,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from turnwise.errors import ConfigError
 from turnwise.output import LastingConsole
 from turnwise.runs.diagnosis import plain
 from turnwise.trainers.progress import Progress, Silent
@@ -226,8 +227,13 @@ def watching(progress: Progress | bool | None) -> Iterator[Progress]:
         console = LastingConsole(file=file, force_jupyter=False, width=width)
         with LiveProgress(console, "rewritten" if notebook else None) as live:
             yield live
-    else:
+    elif all(hasattr(progress, name) for name in ("begin", "advance", "note")):
         yield progress
+    else:
+        raise ConfigError(
+            f"progress = {progress!r}: expected True, False or a turnwise.Progress, which has "
+            "begin, advance and note"
+        )
 
 
 def fitted(parts: Sequence[str], width: int, gap: str = "  ") -> str:

@@ -263,6 +263,8 @@ def load_recipe(
         isinstance(p, Mapping) for p in presets.values()
     ):
         raise ConfigError(f"recipe {name_or_path!r}: write presets as tables: [presets.NAME]")
+    if isinstance(overrides, str):
+        raise ConfigError(f"overrides = {overrides!r}: expected a list, as in [{overrides!r}]")
     mapping = isinstance(overrides, Mapping)
     pairs = list(overrides.items()) if mapping else [parse_override(each) for each in overrides]
     for _, preset in (pair for pair in pairs if pair[0] == "preset"):

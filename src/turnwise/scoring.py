@@ -41,7 +41,7 @@ from turnwise.types import Decoding, Episode, Split, Task
 
 
 @kept_threads()
-def play_run(run: Path, env: Env[Any], task: Task, *, seed: int = 0) -> Episode:
+def play_run(run: str | Path, env: Env[Any], task: Task, *, seed: int = 0) -> Episode:
     """Let a run's best policy play one task and return the episode.
 
     It plays as it is tested: greedily, or by draws at the training temperature.
@@ -87,13 +87,15 @@ class LoadedRun:
         self.engine.hand_over(self.policy.name)
 
 
-def load_run(run: Path, *, overrides: Sequence[str] = (), seed: int | None = None) -> LoadedRun:
+def load_run(
+    run: str | Path, *, overrides: Sequence[str] = (), seed: int | None = None
+) -> LoadedRun:
     """Read a run back with its best checkpoint, or its latest where none was validated.
 
     Raises:
         RunError: if there is no run, it has no checkpoint yet, or the chosen one is damaged.
     """
-    folder = Run.open(run)
+    folder = Run.open(Path(run))
     recipe = load_recipe(str(folder.recipe), overrides)
     checkpoints = Checkpoints(folder.checkpoints, keep=recipe.checkpoint.keep)
     chosen = checkpoints.best() or checkpoints.latest().checkpoint
@@ -116,7 +118,7 @@ def load_run(run: Path, *, overrides: Sequence[str] = (), seed: int | None = Non
 
 @kept_threads()
 def evaluate_run(
-    run: Path,
+    run: str | Path,
     *,
     tasks: int = 500,
     seed: int = 0,

@@ -211,7 +211,7 @@ class GoesOn(FrozenLake):
         (TakesAnything, "step takes an illegal action: raise IllegalActionError"),
         (KeyErrors, "an illegal action raises KeyError: raise IllegalActionError"),
         (TupleStep, "step returns tuple of 5 values: return a Step.*make_env"),
-        (NumpyFlag, "terminated is .* of type bool.*: return a bool"),
+        (NumpyFlag, r"terminated is .* of type numpy\.bool: return a bool"),
         (UndeclaredReward, "reward 'gaol' is not a declared component .*: declare it"),
         (InfiniteReward, "reward 'goal' is nan: return a finite float"),
         (OwnChance, "twice with equal noise gives different results: keep nothing"),

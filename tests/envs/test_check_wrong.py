@@ -278,6 +278,10 @@ MISTAKES = {
     "no such reward": (env_with(end=ending(rewards={"hti": 1.0})), "'hti' is not a declared comp"),
     "terminated a number": (env_with(end=ending(terminated=1)), "terminated is 1 of type int"),
     "truncated none": (env_with(end=ending(truncated=None)), "truncated is None of type NoneType"),
+    "listed as a generator": (
+        env_with(listed=lambda self, split: (task for task in ())),
+        "listed returns generator: return a list, not a generator",
+    ),
     "terminated numpy's": (env_with(end=ending(terminated=np.True_)), "write bool(...) around"),
     "no next state": (env_with(end=ending(state=None)), "step returns no state: return Step("),
     "info a text": (env_with(end=ending(info="x")), "info = 'x': give a dict, or leave it out"),

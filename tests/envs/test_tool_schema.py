@@ -238,6 +238,18 @@ def no_state(self):
     """Look."""
 
 
+def state_forgotten(self, item: str):
+    """Look.
+
+    Args:
+        item: What.
+    """
+
+
+async def awaited(self, state):
+    """Look."""
+
+
 @pytest.mark.parametrize(
     ("method", "sentence"),
     [
@@ -250,6 +262,11 @@ def no_state(self):
         (many, "has the parameter *items"),
         (choices, "names its choices in the docstring: write the type Literal[...] instead"),
         (no_state, "takes no state: begin it as `def no_state(self, state, ...)`"),
+        (
+            state_forgotten,
+            "takes 'item' where the state comes: begin it as `def state_f",
+        ),
+        (awaited, "tool Shop.awaited is async: write def; with waits = True"),
     ],
 )
 def test_a_method_that_no_model_could_call_is_refused_when_the_env_is_made(method, sentence):

@@ -202,8 +202,14 @@ def test_chance_is_the_worlds():
 
 def test_what_a_tool_may_not_return_is_the_envs_fault():
     env, state = start()
-    with pytest.raises(EnvError, match="shop: a tool returned {1}"):
+    with pytest.raises(EnvError, match="shop: the tool broken returned {1}"):
         say(env, state, call_text("broken"))
+
+
+def test_most_calls_is_a_whole_number():
+    env, _ = start()
+    with pytest.raises(ConfigError, match=r"most_calls = '3': give a whole number from 0 on"):
+        type("Few", (type(env),), {"most_calls": "3"})()
 
 
 DEEP = "[" * 50_000 + "]" * 50_000

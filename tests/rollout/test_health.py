@@ -109,6 +109,7 @@ def test_the_watch_warns_once_until_replies_recover():
     assert said.startswith("WARNING: iteration 2: 60% of the episodes ended in a reply that is no")
     assert "The model said 'x' (no answer). If it stays so" in said
     assert "lower optimizer.lr" in said
+    assert "(`turnwise docs why-is-it-not-learning`)" in said  # a wheel has no folder docs
     assert watch.warning(failing(0.8), 3) == "" and watch.failing
     verdict = watch.verdict()
     assert "80% of the episodes of the last iteration" in verdict

@@ -49,9 +49,12 @@ class Calls:
 
     def __call__(self, method: str, *args: Any) -> Any:
         """Return what a method returns."""
-        found = self.made(method, getattr(self.env, method), *args)
+        maker = getattr(self.env, method)
+        found = self.made(method, maker, *args)
         if inspect.isawaitable(found) or inspect.isgenerator(found):
             cure = f"write def {method}, without async and yield"
+            if inspect.isgenerator(found) and not inspect.isgeneratorfunction(maker):
+                cure = "return a list, not a generator"
             fail(self.env, f"{method} returns {type(found).__name__}", cure, method)
         return found
 
@@ -214,7 +217,9 @@ class Calls:
             fail(env, f"step returns {_told(step)}", _step_cure(step), "step")
         for name, value in (("terminated", step.terminated), ("truncated", step.truncated)):
             if type(value) is not bool:
-                what = f"{name} is {value!r:.80} of type {type(value).__name__}"
+                kind = type(value)
+                known = f"{kind.__module__}.{kind.__name__}".removeprefix("builtins.")
+                what = f"{name} is {value!r:.80} of type {known}"
                 fail(env, what, "return a bool; write bool(...) around numpy's", "step")
         if step.state is None:
             fail(env, "step returns no state", "return Step(state=...) with the next state", "step")

@@ -90,13 +90,12 @@ def make_tool(method: Callable[..., Any], owner: str) -> Tool:
         owner: the class, for messages.
 
     Raises:
-        ConfigError: if it takes no state, or a parameter has no type hint, one that JSON has not,
-            or no description, or the method has none.
+        ConfigError: if it takes no state or is async, or a parameter has no type hint, one that
+            JSON has not, or no description, or the method has none.
     """
     name, where = method.__name__, f"{owner}.{method.__name__}"
     parameters = list(inspect.signature(method).parameters.values())
-    if len(parameters) < 2:
-        _refuse(where, "takes no state", f"begin it as `def {name}(self, state, ...)`")
+    _check_state(method, where)
     own = [p for p in parameters[2:] if p.name != NOISE]
     hints = _hints(method, where)
     _check_noise(method, where)
@@ -234,6 +233,20 @@ def _hints(method: Callable[..., Any], where: str) -> dict[str, Any]:
         return typing.get_type_hints(plain, globalns=method.__globals__)
     except (NameError, TypeError) as error:
         _refuse(where, f"has a type hint that cannot be read ({error})", "import what it names")
+
+
+def _check_state(method: Callable[..., Any], where: str) -> None:
+    """Refuse a method that takes no state first, or that must be awaited."""
+    cure = f"begin it as `def {method.__name__}(self, state, ...)`"
+    first = list(inspect.signature(method).parameters)[1:2]
+    if not first:
+        _refuse(where, "takes no state", cure)
+    hint = method.__annotations__.get(first[0])
+    if hint in PLAIN or hint in {kind.__name__ for kind in PLAIN}:
+        _refuse(where, f"takes {first[0]!r} where the state comes", cure)
+    if inspect.iscoroutinefunction(method):
+        cure = "write def; with waits = True on the env, steps of episodes wait side by side"
+        _refuse(where, "is async", cure)
 
 
 def _check_noise(method: Callable[..., Any], where: str) -> None:

@@ -125,6 +125,11 @@ class ToolEnv(Env[S]):
             raise ConfigError(
                 f"{type(self).__name__} has no tools: mark a method with @tool, or derive from Env"
             )
+        most: Any = self.most_calls
+        if type(most) is not int or most < 0:
+            raise ConfigError(
+                f"{type(self).__name__}: most_calls = {most!r}: give a whole number from 0 on"
+            )
         if self.max_turns is None:
             self.max_turns = max(MAX_TURNS, self.most_calls + 1)
         self._schemas = tuple(each.text for each in self.tools.values())
@@ -191,7 +196,7 @@ class ToolEnv(Env[S]):
             except IllegalActionError as refusal:
                 told.append(Told(call=call, result=f"error: {refusal}"))
                 continue
-            told.append(Told(call=call, result=self._text(result.value)))
+            told.append(Told(call=call, result=self._text(call, result.value)))
             state = state if result.state is None else result.state
             for name, value in result.rewards.items():
                 rewards[name] = rewards.get(name, 0.0) + value
@@ -209,15 +214,15 @@ class ToolEnv(Env[S]):
         result = chosen.method(self, state, **arguments)
         return result if isinstance(result, ToolResult) else ToolResult(value=result)
 
-    def _text(self, value: Any) -> str:
+    def _text(self, call: str, value: Any) -> str:
         if isinstance(value, str):
             return value
         try:
             return json.dumps(value, ensure_ascii=False, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise EnvError(
-                f"{self.name}: a tool returned {value!r:.80} ({error}): return text, a JSON value "
-                "or a ToolResult"
+                f"{self.name}: the tool {read_call(call).name} returned {value!r:.80} ({error}): "
+                "return text, a JSON value or a ToolResult"
             ) from None
 
     def random_action(self, state: S, role: str, rng: np.random.Generator) -> str:

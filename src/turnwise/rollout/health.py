@@ -160,7 +160,7 @@ class ReplyWatch:
 
 CURES = (
     "lower optimizer.lr, lengthen the warm-up, rehearse it ([rehearsal]), or give "
-    "credit.rewards.invalid a larger negative weight (docs/why-is-it-not-learning.md)"
+    "credit.rewards.invalid a larger negative weight (`turnwise docs why-is-it-not-learning`)"
 )
 
 

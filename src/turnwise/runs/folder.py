@@ -18,6 +18,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from turnwise.errors import RunError
+from turnwise.imports import SESSION
 from turnwise.runs.files import write_atomically
 from turnwise.runs.trouble import CURES, DiskTrouble
 from turnwise.stuck import before_the_end
@@ -193,6 +194,13 @@ class Run:
         logged = self.metrics.is_file() and self.metrics.stat().st_size > 0
         kept = any(any(p.iterdir()) for p in (self.episodes, self.checkpoints) if p.is_dir())
         return not logged and not kept
+
+    @property
+    def needs_python(self) -> bool:
+        """Whether its env or a reward was handed over in Python, and is in no file."""
+        with suppress(OSError):
+            return f'"{SESSION}:' in self.recipe.read_text(encoding="utf-8")
+        return False
 
     def clear(self) -> None:
         """Delete all that is in the folder."""
