@@ -29,7 +29,9 @@ its prompts to hold the whole past; a trained model plays on where random play h
 ALL_READABLE = 1.0
 """Share of readable replies at which the warm-up may end. A game fails by one reply: at 0.98 one in
 thirteen games of four turns does, and the policy begins below the random play that it imitates."""
-WARM_STEPS, WARM_RATE, WARM_RISE = 600, 1e-3, 20
+WARM_STEPS, WARM_RATE, WARM_RISE, WARM_COOLDOWN = 600, 1e-3, 20, 100
+"""Stopped at its full rate, the warm-up leaves whatever the last steps did: one of six actions at
+0.24, and one reply in a hundred that cannot be read."""
 NANO_RATE, NANO_RATE_WARMUP, NANO_MINIBATCHES = 2e-4, 10, 2
 """At 1e-3 and eight mini-batches the first update destroys what the warm-up has taught."""
 EVALUATION = {"decoding": "validated", "validate_start": True, "validation_tasks": 128}
@@ -110,7 +112,7 @@ class _Found:
             "warmup": {
                 "steps": WARM_STEPS,
                 "batch_size": 32,
-                **({} if described else {"enough": ALL_READABLE}),
+                **({} if described else {"enough": ALL_READABLE, "cooldown": WARM_COOLDOWN}),
                 "optimizer": {
                     "lr": WARM_RATE,
                     "schedule": "linear",

@@ -220,20 +220,23 @@ class Notes(Silent):
         self.notes.append(text)
 
 
+FOUR_CELLS = (
+    *FAST,
+    "warmup.steps=200",
+    "warmup.round=10",
+    "warmup.enough=0.4",
+    "warmup.seeing_tasks=16",
+    "agents.player.max_tokens=24",
+    "env.options={map=['SF','HG'],start='random'}",
+    "env.options.size=none",
+    "env.training=none",
+    "env.warmup.frozen_probability=none",
+)
+
+
 def test_warm_up_stops_after_two_rounds_running_that_saw_enough(make_recipe, make_session):
     """On a lake of four cells a tiny policy learns to see in a few dozen steps."""
-    recipe = make_recipe(
-        *FAST,
-        "warmup.steps=200",
-        "warmup.round=10",
-        "warmup.enough=0.4",
-        "warmup.seeing_tasks=16",
-        "agents.player.max_tokens=24",
-        "env.options={map=['SF','HG'],start='random'}",
-        "env.options.size=none",
-        "env.training=none",
-        "env.warmup.frozen_probability=none",
-    )
+    recipe = make_recipe(*FOUR_CELLS)
     session = make_session(recipe)
     watcher = session.progress = Notes()
     assert warm_up(session, recipe.warmup, None)
@@ -244,6 +247,45 @@ def test_warm_up_stops_after_two_rounds_running_that_saw_enough(make_recipe, mak
     assert len(seen) < 20
     assert seen[-2:] == [True, True]
     assert not any(one and two for one, two in itertools.pairwise(seen[:-1]))
+
+
+class StopAfter(Notes):
+    """Asks a session to stop when a number of rounds is over."""
+
+    def __init__(self, session, rounds):
+        super().__init__()
+        self.session, self.left = session, rounds
+
+    def advance(self, done, metrics):
+        self.left -= 1
+        if self.left == 0:
+            self.session.stop.requested = "a test"
+
+
+def test_the_warm_up_cools_down_and_goes_on_cooling(make_recipe, make_session, tmp_path):
+    """The rate falls to 0 in a straight line, whether or not the run is stopped on the way."""
+    recipe = make_recipe(*FOUR_CELLS, "warmup.cooldown=25")
+    session = make_session(recipe)
+    assert warm_up(session, recipe.warmup, None)
+    session.metrics.sync()
+    whole = read_metrics(session.run.metrics)
+    seen = [record["warmup/seeing"] >= 0.4 for record in whole]
+    enough = next(i for i in range(1, len(seen)) if seen[i] and seen[i - 1])
+    assert [record["step"] for record in whole[enough + 1 :]] == [
+        whole[enough]["step"] + more for more in (10, 20, 25)
+    ]
+    rates = [record["optim/lr"] for record in whole[enough:]]
+    assert rates == pytest.approx([rates[0] * part for part in (1, 16 / 25, 6 / 25, 1 / 25)])
+
+    folder = tmp_path / "stopped"
+    session = make_session(recipe, folder)
+    session.progress = StopAfter(session, enough + 2)
+    assert not warm_up(session, recipe.warmup, None)
+    session.metrics.close()
+    session = make_session(recipe, folder)
+    assert warm_up(session, recipe.warmup, resume(session))
+    session.metrics.close()
+    assert comparable(read_metrics(session.run.metrics)) == comparable(whole)
 
 
 def test_dropout_acts_in_warm_up_and_nowhere_else(make_recipe, make_session, rows_file):

@@ -50,6 +50,19 @@ class PolicyOptimizer:
         self.steps = 0
         self.skipped = 0
         self._skipped_in_a_row = 0
+        self._ending: tuple[int, int] | None = None
+
+    def end_in(self, count: int) -> None:
+        """Let the rate fall in a straight line from its present value to 0 in `count` steps."""
+        self._ending = (self.steps, count)
+
+    def rate(self) -> float:
+        """Return the learning rate of the next step."""
+        if self._ending is None:
+            return learning_rate(self._config, self.steps, self._total_steps)
+        began, count = self._ending
+        left = max(0.0, 1 - (self.steps - began) / count)
+        return left * learning_rate(self._config, began, self._total_steps)
 
     def zero(self) -> None:
         """Forget all gradients."""
@@ -66,7 +79,7 @@ class PolicyOptimizer:
             TrainingError: if this is the third step in a row with a non-finite gradient. The
                 message names the policy; whoever knows the batch adds its samples.
         """
-        rate = learning_rate(self._config, self.steps, self._total_steps)
+        rate = self.rate()
         self.steps += 1
         self._fill_masters()
         gradients = [master.grad for master in self._masters if master.grad is not None]
@@ -94,6 +107,7 @@ class PolicyOptimizer:
             "steps": self.steps,
             "skipped": self.skipped,
             "skipped_in_a_row": self._skipped_in_a_row,
+            "ending": self._ending,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -106,6 +120,7 @@ class PolicyOptimizer:
         self.steps = state["steps"]
         self.skipped = state["skipped"]
         self._skipped_in_a_row = state["skipped_in_a_row"]
+        self._ending = state["ending"]
 
     def _skip(self) -> None:
         """Count a step with a non-finite gradient; stop at the third in a row."""

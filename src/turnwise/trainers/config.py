@@ -43,6 +43,9 @@ class SftConfig(Settings):
     sampled at the training temperature."""
     enough: float = Field(default=0.98, gt=0, le=1)
     """Stop once this share of descriptions of unseen states is exact, in two rounds running."""
+    cooldown: int = Field(default=0, ge=0)
+    """Steps that are still taken from there on, while the rate falls to 0 in a straight line; with
+    `steps` they are the most."""
     optimizer: OptimizerConfig = OptimizerConfig(lr=1e-3)
     """The phase's own optimizer."""
 

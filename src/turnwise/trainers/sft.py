@@ -43,16 +43,17 @@ def warm_up(
     name `phase`. Rows before number `first` were shown by an earlier phase.
     """
     optimizer = make_optimizer(session.policy, config.optimizer, max(config.steps, 1))
-    step, enough = 0, 0
+    step, enough, last = 0, 0, config.steps
     if resumed is not None:
         resumed.restore(optimizer)
         step, enough = resumed.step, int(resumed.meta["enough"])
+        last = min(last, int(resumed.meta.get("last", last)))
     rows = rows_for(session, config.data, first=first, states=config.states)
     session.progress.begin("warm-up" if phase == PHASE else phase, done=step, total=config.steps)
-    while step < config.steps and enough < 2:
+    while step < last:
         if session.stop.requested:
             return False
-        began, end = time.perf_counter(), min(step + config.round, config.steps)
+        began, end = time.perf_counter(), min(step + config.round, last)
         metrics: dict[str, float] = {}
         skipped = 0.0
         while step < end:
@@ -69,12 +70,17 @@ def warm_up(
         metrics = {name: metrics[name] for name in SHOWN if name in metrics}
         metrics["optim/skipped"] = skipped
         seen = seeing(session, config, step)
-        enough = enough + 1 if seen.share >= config.enough else 0
+        if enough < 2:
+            enough = enough + 1 if seen.share >= config.enough else 0
+            if enough == 2 and step < last:
+                last = min(step + config.cooldown, last)
+                optimizer.end_in(last - step)
         session.record(phase, step, {**metrics, "warmup/seeing": seen.share}, began)
         shown = "warmup/seeing" if seen.described else "warmup/readable"
         session.progress.advance(step, {**metrics, shown: seen.share})
-        session.save(phase, step, optimizer, extra={"enough": enough})
-        if enough == 2 and step < config.steps:
+        ends = {"last": last} if enough == 2 else {}
+        session.save(phase, step, optimizer, extra={"enough": enough, **ends})
+        if step == last < config.steps:
             session.progress.note(_why_it_ends(phase, step, config, seen))
     return True
 
