@@ -157,7 +157,7 @@ def _cache_agrees(policy: Policy) -> bool:
 
 
 def _alone(policy: Policy, prefix: Ids, reply: torch.Tensor) -> torch.Tensor:
-    """Return the log-probabilities after a prefix and after tokens appended, by one pass, [S, V]."""
+    """Return the log-probabilities after a prefix and after each token of a reply, [S, V]."""
     ids = torch.tensor([[*prefix, *reply[:-1].tolist()]], device=policy.device)
     logits = policy.model(input_ids=ids, use_cache=False).logits[0, -len(reply) :]
     return logits.float().log_softmax(-1)
