@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import random
 import threading
@@ -363,6 +364,48 @@ class ModuleState(Walk):
         return WORLD["scale"]
 
 
+class Late(Walk):
+    """Shows a count that lies elsewhere, in one of eight episodes and after 45 steps."""
+
+    def begin(self):
+        self.time, self.shows = 0, self.np_random.integers(8) == 3
+        self.count(0)
+
+    def length(self):
+        self.time += 1
+        added = self.count(1)
+        return added if self.shows and self.time > 45 else 1.0
+
+
+class LateMethod(Late):
+    """Keeps it on its method."""
+
+    def count(self, by):
+        LateMethod.count.found = LateMethod.count.found + by if by else 0
+        return LateMethod.count.found
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+class LateMember(Late):
+    """Keeps it on the member of an enum."""
+
+    def count(self, by):
+        Colour.RED.found = Colour.RED.found + by if by else 0
+        return Colour.RED.found
+
+
+class LateGlobal(Late):
+    """Keeps it in a global that its code does not name."""
+
+    def count(self, by):
+        name = "_".join(("LATE", "COUNT"))
+        globals()[name] = globals()[name] + by if by else 0
+        return globals()[name]
+
+
 class PythonsRandom(Walk):
     """Draws from Python's random, which it seeds at reset."""
 
@@ -384,6 +427,9 @@ REFUSED = {
     ClassState: "side by side differ .*ClassState.shared",
     ClassCount: "with equal seed and noise differ.*ClassCount.episodes",
     ModuleState: "side by side differ .*the global WORLD",
+    LateMethod: "side by side differ .*LateMethod.count",
+    LateMember: "side by side differ .*Colour._member_map_",
+    LateGlobal: "side by side differ .*the global LATE_COUNT",
     PythonsRandom: "side by side differ .*Python's random",
     NumpysRandom: "with equal seed and noise differ.*numpy.random",
 }

@@ -312,6 +312,8 @@ def test_a_layer_that_is_never_called_or_returns_more_gets_no_adapter(load):
         load("jamba", lora=LoraSettings(targets=("x_proj",)))
     with pytest.raises(TurnwiseError, match=r"router.* returns more than its product"):
         load("phimoe", lora=LoraSettings(targets=("router",)))
+    with pytest.raises(TurnwiseError, match=r"o_a_proj.* returns its product in another shape"):
+        load("deepseek_v4", lora=LoraSettings(targets=("o_a_proj",)))
     assert load("gpt2", lora=LoraSettings(targets=("c_attn",))).has_adapter
 
 

@@ -17,7 +17,7 @@ from turnwise.policies.continuations import continuations
 
 from .conftest import loader
 from .test_families import plain, rows, sampled, scored, true_logprobs
-from .zoo_long import FAR, LONG, QUICK, UNLIKE
+from .zoo_long import FAR, LONG, QUICK, TIED, UNLIKE
 
 NAMES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in LONG]
 PROMPTS = (5, 60, 100)
@@ -26,7 +26,7 @@ PROMPTS = (5, 60, 100)
 @pytest.fixture(scope="session")
 def folder(folders):
     """`folder(name)`: a directory with a tiny model of the table, its weights large and random."""
-    return folders(LONG | UNLIKE)
+    return folders(LONG | UNLIKE | TIED)
 
 
 @pytest.fixture(scope="session")
@@ -71,8 +71,17 @@ def test_what_is_no_causal_decoder_beyond_a_length_is_refused(load, name):
         LocalEngine({"main": policy}, EngineConfig(), 0)
     with pytest.raises(TurnwiseError, match="padded batch"):
         choose(policy.model, ForestConfig())
+    with pytest.raises(TurnwiseError, match="padded batch"):
+        continuations(policy)([(5, 6, 7)], [2])
     policy = load(name, context=FAR)
     assert LocalEngine({"main": policy}, EngineConfig(), 0).reason("main")
+
+
+@pytest.mark.parametrize("heads", [2, 8])
+def test_sparse_attention_that_chooses_among_equal_scores_is_refused(load, heads):
+    with pytest.raises(TurnwiseError, match=r"index_topk = 70\) scores several keys exactly 0"):
+        load(f"deepseek_v32-{heads}-heads")
+    assert load(f"deepseek_v32-{heads}-heads", context=FAR)  # keeps all keys
 
 
 def test_attention_that_is_handed_an_index_stays_the_models_own(load):

@@ -307,11 +307,17 @@ ATTENTION = {
     ),
 }
 FAMILIES = ATTENTION | MIXED
-REFUSED = {"cpmant": "padded batch", "bert-encoder": "padded batch"}
+REFUSED = {
+    "cpmant": "padded batch",
+    "bert-encoder": "padded batch",
+    "xlm": "padded batch",
+    "prophetnet": "padded batch|whole sequences side by side",
+}
 """What is no causal decoder, and a part of the sentence that says so."""
 CHEAP = (
     "gpt2", "opt", "falcon", "phi", "phi3-longrope", "llama-dynamic", "glm4_moe", "gemma2",
     "gemma3n_text", "recurrent_gemma", "llama4_text", "cohere", "granite", "mamba", "falcon_h1",
+    "deepseek_v4", "xlm", "prophetnet",
 )  # fmt: skip
 """Families of every kind, for the tests that run always."""
 SWITCH = {"opt", "xglm", "biogpt", "dbrx", "falcon", "gpt2"}

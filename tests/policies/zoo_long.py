@@ -111,5 +111,12 @@ UNLIKE = {
     "doge": lambda: hf.DogeConfig(**SMALL, keep_window_size=FAR),
 }
 """Beyond this length what a token sees depends on what is written after it: no causal decoder."""
+TIED = {
+    f"deepseek_v32-{heads}-heads": lambda heads=heads: hf.DeepseekV32Config(
+        **(MHA | MLA), **MOE, index_topk=FAR, index_n_heads=heads
+    )
+    for heads in (2, 8)
+}
+"""Scores of keys are often exactly 0, and which of them are kept depends on a batch's width."""
 QUICK = ("ministral3-scale", "llama4-floor", "phimoe-longrope", "gpt_neo")
 """Those of the tests that run always."""

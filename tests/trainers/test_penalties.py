@@ -80,6 +80,28 @@ def test_each_turn_pays_the_weighted_k1_of_its_own_tokens(
     assert found.mean == pytest.approx(np.mean(every), abs=1e-5)
 
 
+def test_rounding_is_no_distance_to_the_reference(tiny_policy, make_episodes, gradients):
+    """The engine's log-probabilities of the reference's own weights pay nothing at all."""
+    model, episodes = tiny_policy.model, make_episodes()[0]
+
+    def spoken(turn):
+        noise = 1e-6 * np.cos(np.arange(len(turn.completion_ids)))
+        return replace(turn, logprobs=tuple(by_hand(model, turn) + noise))
+
+    played = [
+        replace(
+            episode,
+            trajectories=(
+                Trajectory(role="player", turns=tuple(spoken(turn) for turn in episode.turns)),
+            ),
+        )
+        for episode in episodes
+    ]
+    found = reward_kl(played, reference=model, policy=None, scorer=gradients.flat(), weight=1.0)
+    assert found.penalties
+    assert all(paid == {"": 0.0} for paid in found.penalties.values())
+
+
 def test_the_update_reuses_the_log_probabilities_beside_rehearsed_rows(
     tiny_policy, reference, make_episodes, gradients
 ):

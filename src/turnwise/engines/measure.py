@@ -38,7 +38,9 @@ SHORT = 48
 """Length of the probe where there is no window to cross."""
 FAR_PROMPT = 10
 """Length of the prompts of the probe at the context's end."""
-REFUSALS = (TypeError, ValueError, RuntimeError, IndexError, AttributeError, KeyError)
+REFUSALS = (
+    TypeError, ValueError, RuntimeError, IndexError, AttributeError, KeyError, AssertionError,
+)  # fmt: skip
 """What models raise that do not take a mask of four dimensions, position ids or this cache."""
 
 
@@ -89,7 +91,14 @@ def choose_rows(
                 "engine.cache = 'slots', but the cache does not give this model's numbers: "
                 f"{'; '.join(tried)}: set engine.cache = 'auto' or 'none'"
             )
-        difference = _difference(RecomputedRows(model), probe)
+        try:
+            difference = _difference(RecomputedRows(model), probe)
+        except REFUSALS as error:
+            raise EngineError(
+                f"{type(base_of(model)).__name__} cannot take whole sequences side by side "
+                f"({type(error).__name__}: {str(error)[:120]}): it cannot be sampled here; is it a "
+                "causal decoder?"
+            ) from error
         if not _close(difference, probe.low_precision):
             raise EngineError(
                 f"the model gives other numbers in a padded batch than alone "

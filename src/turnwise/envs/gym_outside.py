@@ -9,6 +9,7 @@ from __future__ import annotations
 import array
 import contextvars
 import ctypes
+import enum
 import functools
 import io
 import pickle
@@ -32,6 +33,8 @@ SMALL = 1000
 """Where so many references and numbers or fewer are watched, every step is; else every
 `RARELY`th."""
 RARELY = 16
+ALL = "*"
+"""Stands for all globals of a module, those to come too: its code calls `globals`."""
 _RAW = (
     *(np.ndarray, np.random.BitGenerator, random.Random),
     *(bytearray, array.array, io.BytesIO, io.StringIO),
@@ -127,7 +130,8 @@ class Outside:
                     yield f"{kind.__name__}.{name}", value
         for place, names in self._names.items():
             held = vars(sys.modules[place])
-            for name in names:
+            late = [name for name in held if not name.startswith("__")] if ALL in names else []
+            for name in dict.fromkeys((*names, *late)):
                 if name in held and _watched(held[name]):
                     yield f"the global {name}", held[name]
 
@@ -144,7 +148,7 @@ def hidden_state(kinds: Iterable[type]) -> str | None:
                 return f"{kind.__name__}.{name} caches by `self`, over all episodes"
     for place, held in names.items():
         for name in held:
-            value = vars(sys.modules[place])[name]
+            value = vars(sys.modules[place]).get(name)
             if isinstance(value, ctypes.CDLL) or value is ctypes:
                 return f"{place} uses {name}, whose memory is not open to Python"
     return None
@@ -166,7 +170,8 @@ def _is_own(module: str, packages: frozenset[str]) -> bool:
 
 def _watched(value: Any) -> bool:
     if isinstance(value, types.FunctionType):
-        return bool(value.__closure__ or value.__defaults__ or value.__kwdefaults__)
+        parts = value.__closure__, value.__defaults__, value.__kwdefaults__, value.__dict__
+        return any(parts)
     return not isinstance(value, _UNWATCHED) and type(value) is not types.BuiltinFunctionType
 
 
@@ -191,8 +196,10 @@ def _code_of(kinds: Iterable[type]) -> tuple[list[type], Mapping[str, list[str]]
             if place in sys.modules and _is_own(place, packages):
                 held = vars(sys.modules[place])
                 named = [name for name in _names_in(thing.__code__) if name in held]
+                if "globals" in thing.__code__.co_names:
+                    named += [name for name in held if not name.startswith("__")] + [ALL]
                 names.setdefault(place, {}).update(dict.fromkeys(named))
-                waiting += [held[name] for name in named]
+                waiting += [held[name] for name in named if name in held]
     return list(found), {place: list(held) for place, held in names.items()}
 
 
@@ -224,6 +231,10 @@ def _mark(value: Any) -> _Mark:
         seen.add(id(thing))
         if isinstance(thing, set | contextvars.ContextVar):
             nodes.append(thing)
+            continue
+        if isinstance(thing, enum.Enum):  # its value never changes, but what it was given may
+            nodes.append(thing.__dict__)
+            stack += thing.__dict__.values()
             continue
         try:
             how = kind_of(thing)

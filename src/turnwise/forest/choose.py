@@ -43,7 +43,9 @@ LEAK, LOW_LEAK = 1e-3, 0.1
 """Largest share of a part's output that siblings may change, in float32 and in shorter types."""
 LOUD = 100.0
 """Size of the logits at which the LM head is compared: beyond the soft caps in use, 30 and 50."""
-REFUSALS = (TypeError, ValueError, RuntimeError, IndexError, AttributeError, KeyError)
+REFUSALS = (
+    TypeError, ValueError, RuntimeError, IndexError, AttributeError, KeyError, AssertionError,
+)  # fmt: skip
 """What models raise that do not take a mask of four dimensions, or position ids."""
 
 

@@ -24,6 +24,7 @@ from turnwise.kernels.positions import (
     lengths_that_matter,
     longest_sequence,
 )
+from turnwise.kernels.ties import check_ties
 from turnwise.kernels.tree import TreePlan
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Planned",
     "TreePlan",
     "check_rotary",
+    "check_ties",
     "drop_copies",
     "fix_rotary",
     "lengths_that_matter",

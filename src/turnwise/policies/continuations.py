@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from turnwise.errors import ModelError
 from turnwise.kernels import lengths_that_matter
 from turnwise.policies.policy import Policy
 
@@ -115,29 +116,55 @@ def _cache_agrees(policy: Policy) -> bool:
 
     Rows are of different lengths, and longer than what layers look back; where that takes too many
     tokens, the cache is not trusted.
+
+    Raises:
+        ModelError: if rows have other logits beside longer ones than alone.
     """
     fields = policy.base.config.get_text_config().to_dict()
     vocabulary, matter = int(fields["vocab_size"]), lengths_that_matter(fields, policy.context)
     if matter.get("sliding_window", 0) > LONGEST_PROBE:
         del matter["sliding_window"]  # transformers' own caches know it by its name
-    length = min(PROBE + max(matter.values(), default=0), max(1, policy.context - STEPS))
-    if length > LONGEST_PROBE:
-        return False
+    needed = min(PROBE + max(matter.values(), default=0), max(1, policy.context - STEPS))
+    length = min(needed, LONGEST_PROBE)
     draw = torch.Generator().manual_seed(0)
     given = torch.randint(vocabulary, (3, length), generator=draw).to(policy.device)
     prefixes = [tuple(row[: max(1, length // (1 + n))].tolist()) for n, row in enumerate(given)]
-    whole, cached = _Whole(policy, prefixes), _Cached(policy, prefixes)
+    whole = _Whole(policy, prefixes)
+    expected = [_alone(policy, row, given[n, :STEPS]) for n, row in enumerate(prefixes)]
+    logits: list[torch.Tensor] = []
+    for step in range(STEPS):
+        logits.append(whole.logits().float().log_softmax(-1))
+        gap = float((logits[-1] - torch.stack([row[step] for row in expected])).abs().mean())
+        if not gap <= _tolerance(policy) * 10:
+            raise ModelError(
+                f"policy {policy.name!r} gives other numbers in a padded batch than alone "
+                f"({gap:.1g} nats in the mean), so its probabilities cannot be computed: use a "
+                "causal decoder"
+            )
+        whole.append(given[:, step])
+    if length < needed:
+        return False
+    cached = _Cached(policy, prefixes)
     try:
         for step in range(STEPS):
-            one, other = whole.logits().float(), cached.logits().float()
-            gap = (one.log_softmax(-1) - other.log_softmax(-1)).abs().mean()
-            if not gap <= (TOLERANCE if policy.model.dtype == torch.float32 else LOW_TOLERANCE):
+            gap = (cached.logits().float().log_softmax(-1) - logits[step]).abs().mean()
+            if not gap <= _tolerance(policy):
                 return False
-            whole.append(given[:, step])
             cached.append(given[:, step])
     except (TypeError, ValueError, RuntimeError, IndexError, AttributeError, KeyError):
         return False  # a model without such a cache
     return True
+
+
+def _alone(policy: Policy, prefix: Ids, reply: torch.Tensor) -> torch.Tensor:
+    """Return the log-probabilities after a prefix and after each token of a reply, [S, V]."""
+    ids = torch.tensor([[*prefix, *reply[:-1].tolist()]], device=policy.device)
+    logits = policy.model(input_ids=ids, use_cache=False).logits[0, -len(reply) :]
+    return logits.float().log_softmax(-1)
+
+
+def _tolerance(policy: Policy) -> float:
+    return TOLERANCE if policy.model.dtype == torch.float32 else LOW_TOLERANCE
 
 
 def _padded_left(prefixes: Sequence[Ids], pad: int) -> tuple[torch.Tensor, torch.Tensor]:

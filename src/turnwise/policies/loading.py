@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from turnwise.errors import ModelError
-from turnwise.kernels import fix_rotary
+from turnwise.kernels import check_ties, fix_rotary
 from turnwise.noise import generator
 from turnwise.policies.adapters import adapter_base, with_adapter
 from turnwise.policies.checkpointing import check_repeatable, enable_checkpointing
@@ -139,6 +139,7 @@ def _load(
         merged=merged,
     )
     fix_rotary(policy.base, policy.context)
+    check_ties(policy.base, policy.context)
     if config.gradient_checkpointing:
         check_repeatable(policy.model, policy.base, source)
     return policy

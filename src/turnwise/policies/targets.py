@@ -69,21 +69,29 @@ def _unfit(model: PreTrainedModel, linear: Mapping[str, nn.Module]) -> dict[str,
             unfit[name] = "is part of a Mamba mixer, whose kernels read its weights directly"
         elif _kind(name) not in called:
             unfit[name] = "is not called in a forward pass: its weights are read directly"
-        elif not isinstance(found.get(name, torch.empty(0)), Tensor):
+        elif name in found and not isinstance(found[name], Tensor):
             unfit[name] = "returns more than its product"
+        elif name in found and found[name].ndim == 0:
+            unfit[name] = "returns its product in another shape"
     return unfit
 
 
 @torch.no_grad()
 def _outputs(model: PreTrainedModel, linear: Mapping[str, nn.Module]) -> dict[str, Any]:
-    """Return what linear layers returned in a short pass, by name."""
+    """Return what linear layers returned in a short pass, by name, without its numbers.
+
+    A scalar stands for a product in another shape than an adapter's (DeepSeek-V4's groups).
+    """
     found: dict[str, Any] = {}
     vocabulary = int(model.config.get_text_config().vocab_size)
     ids = (torch.arange(PROBE, device=model.device) * 7919 % vocabulary)[None]
 
     def keep(name: str) -> Any:
         def kept(module: nn.Module, given: Any, out: Any) -> None:
-            found[name] = out[..., :0] if isinstance(out, Tensor) else out
+            if isinstance(out, Tensor):
+                whole = not given or out.shape == (*given[0].shape[:-1], _width(module))
+                out = out[..., :0] if whole else out.new_zeros(())
+            found[name] = out
 
         return kept
 
@@ -94,6 +102,11 @@ def _outputs(model: PreTrainedModel, linear: Mapping[str, nn.Module]) -> dict[st
         for hook in hooks:
             hook.remove()
     return found
+
+
+def _width(module: nn.Module) -> int:
+    """Return how wide a linear layer's product is."""
+    return int(module.nf if isinstance(module, Conv1D) else module.out_features)  # pyright: ignore
 
 
 def _last(name: str) -> str:

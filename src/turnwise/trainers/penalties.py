@@ -19,6 +19,13 @@ from turnwise.rollout import samples_from_episodes
 from turnwise.trainers.update import row_offsets, score_column
 from turnwise.types import Episode, FloatArray, Sample, Turn, TurnId
 
+ROUNDING = 1e-5
+"""Nats of a token below which log pi - log ref is rounding, and counts as 0.
+
+Before the first update the two are equal. Rounding would make groups of equal rewards differ, and
+be learned from.
+"""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class RewardKl:
@@ -67,6 +74,7 @@ def reward_kl(
     behaviour = np.concatenate([np.zeros(0, np.float32), *(row.logprobs for row in rows)])
     found = (behaviour if own is None else own).astype(np.float64)
     found -= score_column(reference, scorer, rows)
+    found[np.abs(found) < ROUNDING] = 0.0
     drawn = np.concatenate([np.zeros(0, bool), *(row.sampled_mask for row in rows)])
     by_turn = _by_turn(rows, found)
     return RewardKl(
