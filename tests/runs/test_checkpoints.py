@@ -67,7 +67,10 @@ def test_without_scores_there_is_no_best(tmp_path):
         (lambda path: (path / "weights.bin").write_bytes(b"\x07" * 4096), "another checksum"),
         (lambda path: (path / "weights.bin").write_bytes(b"\x02" * 9), "9 bytes instead of 4096"),
         (lambda path: (path / "adapter" / "config.json").unlink(), "config.json is missing"),
-        (lambda path: (path / "manifest.json").write_text("{"), "manifest.json cannot be read"),
+        *(
+            (lambda path, text=text: (path / "manifest.json").write_text(text), "cannot be read")
+            for text in ("{", "[]", "{}", "null", "[" * 100_000, '{"files": {}}')
+        ),
     ],
 )
 def test_a_damaged_newest_checkpoint_falls_back_and_says_so(tmp_path, harm, words):
