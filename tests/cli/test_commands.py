@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from typer.testing import CliRunner
@@ -133,6 +134,27 @@ def test_resuming_a_finished_run_trains_no_further(turnwise, smoke_run):
     result = turnwise("resume", smoke_run, "--json")
     assert result.exit_code == 0, result.output
     assert (smoke_run / "metrics.jsonl").read_text() == before
+
+
+def test_a_finished_run_refuses_what_would_change_nothing(turnwise, sets, smoke_run, tmp_path):
+    run = shutil.copytree(smoke_run, tmp_path / "run")
+    before = (run / "recipe.toml").read_text()
+    result = turnwise("resume", run, *sets("credit.scheme=grpo"))
+    assert result.exit_code == 2
+    assert "credit.scheme would change nothing, as the run has finished its 2" in result.stderr
+    assert (run / "recipe.toml").read_text() == before
+
+
+def test_a_change_that_cannot_be_is_not_kept(turnwise, sets, smoke_run, tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    run = shutil.copytree(smoke_run, tmp_path / "run")
+    recipe, scores = (run / "recipe.toml").read_text(), (run / "eval.json").read_text()
+    change = sets("policies.main.device=cuda", "trainer.iterations=3")
+    result = turnwise("resume", run, *change)
+    assert result.exit_code == 2
+    assert "device = 'cuda' is not available here" in result.stderr
+    assert (run / "recipe.toml").read_text() == recipe
+    assert (run / "eval.json").read_text() == scores
 
 
 def test_report_is_written_again(turnwise, smoke_run):

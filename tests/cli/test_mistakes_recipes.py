@@ -56,6 +56,10 @@ SETS = {
     "a place of TRL's": ("output_dir=x", "which is the run folder: --run DIR"),
     "a ratio of TRL's": ("warmup_ratio=0.1", "which is optimizer.warmup_steps"),
     "a name of TRL's without a like": ("top_p=0.9", "'top_p', not offered: what is sampled is"),
+    "a seed that torch does not take": (f"seed={2**64}", "input should be less than 9223372036854"),
+    "a name above the root": ("name=../../x", "'../../x' can begin no folder's name"),
+    "an empty name": ("name=", "name = '' can begin no folder's name"),
+    "rows of a warm-up that are not there": ("warmup.data=no.jsonl", "no file at 'no.jsonl'"),
     "a rate that rises too long": ("optimizer.warmup_steps=9999", "outlasts the"),
 }
 
