@@ -213,10 +213,13 @@ def _blake2b() -> Any:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """Return a checkpoint's manifest, or None if it is missing or no manifest."""
+    """Return a checkpoint's manifest, or None if it is missing or no manifest.
+
+    One that may not be read is an error: it is no damage, for which newer checkpoints are deleted.
+    """
     try:
         facts = json_object((path / MANIFEST).read_bytes())
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     return facts if facts is not None and _is_manifest(facts) else None
 
