@@ -203,9 +203,12 @@ def init_model(recipe: Recipe, size: str, directory: Path) -> int:
     """Make a nano model for the recipe's env in `directory`; return its number of parameters."""
     if directory.exists():
         raise ModelError(f"'{directory}' exists: give a directory that does not")
+    from turnwise.policies import nano_preset
+
+    preset = nano_preset(size)  # a size that is none is named before torch is imported
     from turnwise.assembly import transcripts_of
-    from turnwise.policies import PolicyConfig, load_policy, make_nano, nano_preset
+    from turnwise.policies import PolicyConfig, load_policy, make_nano
 
     words = recipe.env.make("evaluation").words()
-    make_nano(directory, transcripts_of(recipe), words, nano_preset(size), recipe.seed)
+    make_nano(directory, transcripts_of(recipe), words, preset, recipe.seed)
     return load_policy("model", PolicyConfig(model=str(directory), device="cpu")).parameters

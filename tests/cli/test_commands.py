@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -170,6 +173,22 @@ def test_recipes_are_listed(turnwise):
     assert all("smoke" in recipe["presets"] for recipe in listed)
     table = turnwise("recipes").stdout
     assert "gigpo" in table
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("arguments", [["recipes"], ["recipes", "--json"], ["envs"]])
+def test_output_to_a_full_disk_is_one_sentence(arguments):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "turnwise", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == (
+        "error: the output cannot be written (no space left on device): send it elsewhere\n"
+    )
 
 
 def test_envs_are_listed_with_every_option(turnwise):
