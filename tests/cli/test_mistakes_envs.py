@@ -171,11 +171,13 @@ class Capped(Guess):
 """
 
 
-def test_play_does_not_wait_for_a_cap_that_hangs(turnwise, is_one_sentence, own):
+def test_no_command_waits_for_a_cap_that_hangs(turnwise, is_one_sentence, own):
     with (own / "own.py").open("a") as file:
         file.write(CAPPED)
     play = ("play", "own.py:Capped", "--baseline", "random", "--timeout", "0.2")
     result = turnwise(*play, "--set", "harm=turn_cap:hang")
+    is_one_sentence(result, "Capped.turn_cap did not return within 0.2 s")
+    result = turnwise("check", "own.py:Capped", "--timeout", "0.2", "--set", "harm=turn_cap:hang")
     is_one_sentence(result, "Capped.turn_cap did not return within 0.2 s")
 
 
