@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from turnwise.datafiles import read_numbered
 from turnwise.errors import Interrupted, ModelError
 from turnwise.recipe import Recipe, load_recipe
-from turnwise.resuming import changed_recipe, write_change
+from turnwise.resuming import Change, changed_recipe, write_change
 from turnwise.runs import (
     DiskTrouble,
     Run,
@@ -30,6 +31,10 @@ from turnwise.runs import (
 )
 from turnwise.stuck import before_the_end
 from turnwise.trainers import Progress, Silent
+from turnwise.trainers.config import DEMONSTRATIONS
+
+if TYPE_CHECKING:
+    from turnwise.trainers import Session
 
 RUNS = Path("runs")
 
@@ -80,13 +85,16 @@ def train(
         TurnwiseError: for anything the user can mend; the message says how.
     """
     check_installed(recipe.metrics.sinks)
+    for phase in (recipe.pretrain, recipe.warmup):
+        if phase is not None and phase.data != DEMONSTRATIONS:
+            read_numbered(phase.data)  # it is read when its turn comes, which is late for a typo
     with Run.begun(root, recipe.name, toml or recipe.to_toml(), run, files) as folder:
         if toml is not None:
             recipe = load_recipe(str(folder.recipe))
         if announce is not None:
             announce(folder)
         with DiskTrouble(partial(_how_to_go_on, folder, resumed=False)), folder.lock():
-            return _run(recipe, folder, progress or Silent(), resumed=False)
+            return _run(recipe, folder, progress or Silent())
 
 
 def resume(
@@ -116,13 +124,21 @@ def resume(
     change = changed_recipe(folder, settings, watcher.note)
     check_installed(change.recipe.metrics.sinks)
     with DiskTrouble(partial(_how_to_go_on, folder, resumed=True)), folder.lock():
-        write_change(folder, change, watcher.note)
-        return _run(change.recipe, folder, watcher, resumed=True)
+        return _run(change.recipe, folder, watcher, change)
 
 
-def _run(recipe: Recipe, folder: Run, watcher: Progress, *, resumed: bool) -> Outcome:
-    """Run what is left of a run whose folder is locked."""
-    stop = StopSignal(watcher.note)
+def _run(recipe: Recipe, folder: Run, watcher: Progress, change: Change | None = None) -> Outcome:
+    """Run what is left of a run whose folder is locked; `change` is what it is resumed with.
+
+    The change is written once the parts are there: one that cannot be leaves the run as it was.
+    """
+    stop, resumed = StopSignal(watcher.note), change is not None
+
+    @cache
+    def write() -> None:
+        if change is not None:
+            write_change(folder, change, watcher.note)
+
     try:
         with ExitStack() as stack:
             stack.enter_context(stop)
@@ -132,7 +148,11 @@ def _run(recipe: Recipe, folder: Run, watcher: Progress, *, resumed: bool) -> Ou
             from turnwise.scoring import evaluate_run
             from turnwise.stages import make_base, run_phases
 
-            parts = partial(assemble, folder=folder, stop=stop, progress=watcher)
+            def parts(recipe: Recipe) -> Session:
+                session = assemble(recipe, folder=folder, stop=stop, progress=watcher)
+                write()
+                return session
+
             stack.enter_context(before_the_end(partial(_how_to_go_on, folder, resumed=resumed)))
             stack.enter_context(kept_threads())
             if not make_base(recipe, folder, parts, resumed=resumed):
@@ -185,9 +205,12 @@ def init_model(recipe: Recipe, size: str, directory: Path) -> int:
     """Make a nano model for the recipe's env in `directory`; return its number of parameters."""
     if directory.exists():
         raise ModelError(f"'{directory}' exists: give a directory that does not")
+    from turnwise.policies import nano_preset
+
+    preset = nano_preset(size)  # a size that is none is named before torch is imported
     from turnwise.assembly import transcripts_of
-    from turnwise.policies import PolicyConfig, load_policy, make_nano, nano_preset
+    from turnwise.policies import PolicyConfig, load_policy, make_nano
 
     words = recipe.env.make("evaluation").words()
-    make_nano(directory, transcripts_of(recipe), words, nano_preset(size), recipe.seed)
+    make_nano(directory, transcripts_of(recipe), words, preset, recipe.seed)
     return load_policy("model", PolicyConfig(model=str(directory), device="cpu")).parameters

@@ -91,6 +91,8 @@ def unknown_name(kind: str, given: str, known: Iterable[str]) -> UnknownNameErro
         "unknown recipe 'frozen-lak': did you mean 'frozen-lake'? Known: frozen-lake, rows"
     """
     names = sorted(known)
-    nearest = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    lower = {name.lower(): name for name in names}
+    found = difflib.get_close_matches(given.lower(), lower, n=1, cutoff=0.5)
+    nearest = [lower[name] for name in found]
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""
     return UnknownNameError(f"unknown {kind} {given!r}: {hint}Known: {', '.join(names) or 'none'}")

@@ -40,10 +40,11 @@ def parse_override(override: str) -> tuple[str, Any]:
     if text.strip() == "none":
         return key.strip(), None
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip()
-    return key.strip(), value
+        table = tomllib.loads(f"value = {text}")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        table = {}
+    # more than one key: a line break in the text, after which another value stands
+    return key.strip(), table["value"] if list(table) == ["value"] else text.strip()
 
 
 def nest(key: str, value: Any) -> Data:
@@ -125,10 +126,14 @@ class _Fit:
         before = self.get(path, self.base)
         return (default if before is None else before) != (self.get(path) or default)
 
+    def table(self, path: str) -> Mapping[str, Any]:
+        """Return the table at `path`; empty if there is none."""
+        table = self.get(path)
+        return table if isinstance(table, Mapping) else {}
+
     def keys(self, path: str) -> list[str]:
         """Return the keys of the table at `path`."""
-        table = self.get(path)
-        return list(table) if isinstance(table, Mapping) else []
+        return list(self.table(path))
 
     def drop(self, reason: str, *paths: str) -> None:
         """Leave out what the recipe alone sets at `paths`, and say so."""
@@ -179,7 +184,7 @@ def _env(fit: _Fit) -> None:
             weights = dict.fromkeys(kind.components, 1.0)
             fit.merged = merge(fit.merged, nest("credit.rewards", weights))
             fit.notes.append(f"{reason}: credit.rewards = {weights}")
-        spans = fit.get("credit.segments") or {}
+        spans = fit.table("credit.segments")
         others = [key for key, part in spans.items() if part != RETURN and part not in known]
         fit.drop(reason, *(f"credit.segments.{key}" for key in others))
         fit.drop(reason, "evaluation.exact", "evaluation.validation", "evaluation.target")
@@ -222,7 +227,7 @@ def _makes(data: Data, name: str) -> bool:
 
 def _scheme(fit: _Fit) -> None:
     """Leave out what belongs to another credit scheme."""
-    name = fit.get("credit.scheme")
+    name = fit.get("credit.scheme") or "grpo"
     if not fit.switched("credit.scheme", "grpo") or name not in SCHEMES:
         return
     reason = f"credit.scheme = {name!r}"
@@ -231,7 +236,7 @@ def _scheme(fit: _Fit) -> None:
         fit.drop(reason, "credit.filter_zero_variance")
         fit.drop(reason, "trainer.dynamic_sampling", "trainer.max_refills")
     if name == "maxrl":
-        weights = fit.get("credit.rewards") or {}
+        weights = fit.table("credit.rewards")
         below = [key for key, weight in weights.items() if _is_number(weight) and weight < 0]
         fit.drop(reason, *(f"credit.rewards.{key}" for key in below))
 
@@ -241,7 +246,7 @@ def _std_floor(fit: _Fit) -> None:
     name = fit.get("credit.scheme") or "grpo"
     if not fit.set_by_user("credit") or name not in SCHEMES:
         return
-    segments = fit.get("credit.segments") or {}
+    segments = fit.table("credit.segments")
     own = any(part != RETURN for part in segments.values())
     std = fit.get("credit.std") or SCHEMES[name].std[0]
     if std == "none" and not own:

@@ -45,7 +45,7 @@ class Recipe(Settings):
 
     name: str
     """The recipe's name; run folders begin with it."""
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
     """Decides weights, tasks, tokens and the world's chance."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where policies live that do not say otherwise."""
@@ -93,6 +93,8 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> Recipe:
+        if not self.name.strip() or not self.name.isprintable() or set(self.name) & set("/\\"):
+            raise ValueError(f"name = {self.name!r} can begin no folder's name: give letters")
         env = self.env.make("training")
         if set(self.agents) != set(env.roles):
             raise ValueError(

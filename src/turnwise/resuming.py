@@ -40,6 +40,8 @@ MAY_CHANGE = (
     "trainer",
 )
 """Settings that take effect from the next iteration on. The rest decided what is behind the run."""
+OF_TRAINING = ("credit", "forest", "loss", "optimizer", "trainer")
+"""Sections of those that change nothing in a run that trains no further."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,6 +91,12 @@ def changed_recipe(
         raise ConfigError(
             f"trainer.iterations = {recipe.trainer.iterations}, but the run has finished "
             f"{change.iterations} already: give more"
+        )
+    idle = [key for key in keys if key.split(".")[0] in OF_TRAINING]
+    if idle and change.iterations and recipe.trainer.iterations == change.iterations:
+        raise ConfigError(
+            f"{idle[0]} would change nothing, as the run has finished its {change.iterations} "
+            f"iterations: give more by --set trainer.iterations=..., or leave it out"
         )
     target, score = recipe.evaluation.target, latest.score if latest else None
     more = recipe.trainer.iterations > before.trainer.iterations

@@ -43,7 +43,8 @@ def parse(
         model: the config class.
         data: plain values, as read from TOML.
         what: what the data are, for the message ("recipe 'frozen-lake'").
-        aliases: other names of keys, such as another library's -> the full key, for the message.
+        aliases: other names of keys, such as another library's -> the full key, for the message; or
+            why there is none, which begins with "not".
 
     Raises:
         ConfigError: if a key is unknown, a type is wrong or a combination is refused.
@@ -60,26 +61,46 @@ def parse(
         # TOML has JSON's types and dates: read as JSON, a list may be a tuple, but true is not 1.
         return model.model_validate_json(json.dumps(data, default=str), strict=True)
     except ValidationError as error:
-        problems = error.errors()
-        sentences = [_sentence(model, problem, data, aliases or {}) for problem in problems]
-        raise ConfigError(f"{what}: " + "; ".join(dict.fromkeys(sentences))) from None
+        sentences: dict[str, list[str]] = {}  # what is given -> what each alternative expects
+        for problem in error.errors():
+            given, expected = _sentence(model, problem, data, aliases or {})
+            sentences.setdefault(given, []).append(expected)
+        said = [given + " or ".join(dict.fromkeys(each)) for given, each in sentences.items()]
+        raise ConfigError(f"{what}: " + "; ".join(said)) from None
 
 
 def _sentence(
     model: type[BaseModel], problem: Any, data: Mapping[str, Any], aliases: Mapping[str, str]
-) -> str:
-    path = [str(part) for part in problem["loc"]]
+) -> tuple[str, str]:
+    """Return what is given and what is expected; together they are a sentence."""
+    path = _path(model, problem["loc"])
     key = ".".join(path)
     if problem["type"] == "extra_forbidden":
-        return f"unknown key {key!r}, {_cure(model, path, data, aliases)}"
+        return f"unknown key {key!r}, ", _cure(model, path, data, aliases)
     if problem["type"] == "missing":
-        return f"{key!r} is missing"
+        return f"{key!r} is missing", ""
+    if problem["type"] == "json_invalid":
+        return "a value is not UTF-8 text: write it as such", ""
     if problem["type"] == "model_type":
-        return f"{key} = {problem['input']!r}: expected a table, {_example(model, path, problem)}"
+        given = f"{key} = {problem['input']!r}: "
+        return given, f"expected a table, {_example(model, path, problem)}"
     message = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "value_error":
-        return f"{key}: {message}" if key else message
-    return f"{key} = {problem['input']!r}: {message[0].lower()}{message[1:]}"
+        return f"{key}: {message}" if key else message, ""
+    return f"{key} = {problem['input']!r}: ", f"{message[0].lower()}{message[1:]}"
+
+
+def _path(model: Any, place: Sequence[Any]) -> list[str]:
+    """Return the keys of a place; pydantic names the alternatives of a union among them."""
+    path: list[str] = []
+    for part in place:
+        members = [m for m in _members(model) if m is not type(None)]
+        below = _below(model, str(part))
+        if len(members) > 1 and isinstance(part, str) and below is None:
+            continue
+        path.append(str(part))
+        model = below
+    return path
 
 
 def _example(model: type[BaseModel], path: Sequence[str], problem: Any) -> str:
@@ -101,8 +122,9 @@ def _cure(
     model: type[BaseModel], path: list[str], data: Mapping[str, Any], aliases: Mapping[str, str]
 ) -> str:
     """Return which key may be meant: by a like name beside it, or by its last part elsewhere."""
-    last, beside = path[-1], _keys_at(model, path[:-1])
-    near = difflib.get_close_matches(last, beside, n=1, cutoff=0.8)
+    last, beside = path[-1].lower(), _keys_at(model, path[:-1])
+    is_table = isinstance(_value(data, path), Mapping)  # no single setting can be meant then
+    near = difflib.get_close_matches(last, beside, n=1, cutoff=0.6 if is_table else 0.8)
     if near:
         return f"did you mean {'.'.join([*path[:-1], near[0]])!r}?"
     full = list(_full_keys(model, data))
@@ -111,14 +133,22 @@ def _cure(
         if meant:
             return f"did you mean {' or '.join(map(repr, meant[:3]))}?"
         if name in aliases:
-            return f"which is {aliases[name]} here"
-    near = difflib.get_close_matches(last, aliases, n=1, cutoff=0.8)
+            own = aliases[name]
+            return own if own.startswith("not ") else f"which is {own} here"
+    known = [name for name, own in aliases.items() if not own.startswith("not ")]
+    near = difflib.get_close_matches(last, known, n=1, cutoff=0.8)
     if near:
         return f"did you mean {aliases[near[0]]}?"
     near = difflib.get_close_matches(last, beside, n=1, cutoff=0.5)
     if near:
         return f"did you mean {'.'.join([*path[:-1], near[0]])!r}?"
     return f"known: {', '.join(sorted(beside)) or 'none'}"
+
+
+def _value(data: Any, path: Sequence[str]) -> Any:
+    for part in path:
+        data = data.get(part) if isinstance(data, Mapping) else None
+    return data
 
 
 def _full_keys(

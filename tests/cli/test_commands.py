@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -135,6 +139,27 @@ def test_resuming_a_finished_run_trains_no_further(turnwise, smoke_run):
     assert (smoke_run / "metrics.jsonl").read_text() == before
 
 
+def test_a_finished_run_refuses_what_would_change_nothing(turnwise, sets, smoke_run, tmp_path):
+    run = shutil.copytree(smoke_run, tmp_path / "run")
+    before = (run / "recipe.toml").read_text()
+    result = turnwise("resume", run, *sets("credit.scheme=grpo"))
+    assert result.exit_code == 2
+    assert "credit.scheme would change nothing, as the run has finished its 2" in result.stderr
+    assert (run / "recipe.toml").read_text() == before
+
+
+def test_a_change_that_cannot_be_is_not_kept(turnwise, sets, smoke_run, tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    run = shutil.copytree(smoke_run, tmp_path / "run")
+    recipe, scores = (run / "recipe.toml").read_text(), (run / "eval.json").read_text()
+    change = sets("policies.main.device=cuda", "trainer.iterations=3")
+    result = turnwise("resume", run, *change)
+    assert result.exit_code == 2
+    assert "device = 'cuda' is not available here" in result.stderr
+    assert (run / "recipe.toml").read_text() == recipe
+    assert (run / "eval.json").read_text() == scores
+
+
 def test_report_is_written_again(turnwise, smoke_run):
     (smoke_run / "report.md").unlink()
     result = turnwise("report", smoke_run)
@@ -148,6 +173,22 @@ def test_recipes_are_listed(turnwise):
     assert all("smoke" in recipe["presets"] for recipe in listed)
     table = turnwise("recipes").stdout
     assert "gigpo" in table
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("arguments", [["recipes"], ["recipes", "--json"], ["envs"]])
+def test_output_to_a_full_disk_is_one_sentence(arguments):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "turnwise", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == (
+        "error: the output cannot be written (no space left on device): send it elsewhere\n"
+    )
 
 
 def test_envs_are_listed_with_every_option(turnwise):

@@ -160,6 +160,27 @@ def test_check_says_which_call_hangs(turnwise, is_one_sentence, own, place):
     assert "checking: what the env declares" in result.stderr
 
 
+CAPPED = """
+
+class Capped(Guess):
+    def turn_cap(self):
+        return self.harm("turn_cap", 3)
+
+    def baselines(self):
+        return {"random": lambda state, rng: str(rng.integers(10))}
+"""
+
+
+def test_no_command_waits_for_a_cap_that_hangs(turnwise, is_one_sentence, own):
+    with (own / "own.py").open("a") as file:
+        file.write(CAPPED)
+    play = ("play", "own.py:Capped", "--baseline", "random", "--timeout", "0.2")
+    result = turnwise(*play, "--set", "harm=turn_cap:hang")
+    is_one_sentence(result, "Capped.turn_cap did not return within 0.2 s")
+    result = turnwise("check", "own.py:Capped", "--timeout", "0.2", "--set", "harm=turn_cap:hang")
+    is_one_sentence(result, "Capped.turn_cap did not return within 0.2 s")
+
+
 ENDLESS = """
 
 class Endless(Guess):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from turnwise.envs.deadline import within
+from turnwise.recipe import load_recipe
+
 FILES = {
     "a TOML error": (b"name = \n", "recipe 'x.toml' is not valid TOML: Invalid value (at line 1"),
     "a table twice": (b"[env]\n[env]\n", "is not valid TOML: Cannot declare ('env',) twice"),
@@ -37,6 +40,26 @@ SETS = {
     "minibatches beyond the groups": ("trainer.minibatches=99", "exceeds tasks_per_iteration"),
     "refills without refilling": ("trainer.max_refills=3", "needs dynamic_sampling = true"),
     "a phase of no steps": ("trainer.iterations=0", "trains nothing: give iterations or"),
+    "spans that are a number": ("credit.segments=3", "credit.segments = 3: input should be"),
+    "brackets without an end": ("env.options.map=" + "[" * 3000, "map = '[[["),
+    "a second value in a second line": ("trainer.iterations=3\nx=4", "iterations = '3\\nx=4'"),
+    "text that is not UTF-8": ("name=\udcff", "a value is not UTF-8 text"),
+    "a rate without an end": ("optimizer.lr=inf", "lr = inf: input should be a finite number"),
+    "a moment that grows": ("optimizer.betas=[2, 3]", "betas.0 = 2: input should be less than 1"),
+    "none of several kinds": (
+        "trainer.stop_if_failed=2",
+        "trainer.stop_if_failed = 2: input should be less than or equal to 1 or input should be",
+    ),
+    "a name in capitals": ("credit.scheme=GIGPO", "did you mean 'gigpo'"),
+    "a key in capitals": ("TRAINER.ITERATIONS=3", "did you mean 'trainer'"),
+    "a misspelt table": ("policy.main.model=pico", "unknown key 'policy', did you mean 'policies'"),
+    "a place of TRL's": ("output_dir=x", "which is the run folder: --run DIR"),
+    "a ratio of TRL's": ("warmup_ratio=0.1", "which is optimizer.warmup_steps"),
+    "a name of TRL's without a like": ("top_p=0.9", "'top_p', not offered: what is sampled is"),
+    "a seed that torch does not take": (f"seed={2**64}", "input should be less than 9223372036854"),
+    "a name above the root": ("name=../../x", "'../../x' can begin no folder's name"),
+    "an empty name": ("name=", "name = '' can begin no folder's name"),
+    "rows of a warm-up that are not there": ("warmup.data=no.jsonl", "no file at 'no.jsonl'"),
     "a rate that rises too long": ("optimizer.warmup_steps=9999", "outlasts the"),
 }
 
@@ -57,6 +80,19 @@ def test_a_setting_that_cannot_be(turnwise, is_one_sentence, sets, tmp_path, mon
     more = ["warmup.steps=0"] if case == "a phase of no steps" else []
     is_one_sentence(turnwise("train", "frozen-lake", *sets(override, *more)), words)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_limit_of_ages_is_no_fault_of_the_env():
+    long = load_recipe("frozen-lake", ["preset=smoke", "env.timeout=1e300"])
+    assert long.env.timeout == 1e300
+    assert within(1e300, max, 3, 4) == 4
+
+
+def test_a_scheme_that_is_taken_out_takes_its_options_along():
+    notes = []
+    recipe = load_recipe("frozen-lake", ["credit.scheme=none"], notes.append)
+    assert recipe.credit.scheme == "grpo"
+    assert "left out the recipe's credit.gamma = 0.5" in notes[0]
 
 
 def test_a_recipe_that_is_a_folder(turnwise, is_one_sentence, tmp_path, monkeypatch):

@@ -1,3 +1,4 @@
+import errno
 import json
 import multiprocessing
 import time
@@ -67,7 +68,10 @@ def test_without_scores_there_is_no_best(tmp_path):
         (lambda path: (path / "weights.bin").write_bytes(b"\x07" * 4096), "another checksum"),
         (lambda path: (path / "weights.bin").write_bytes(b"\x02" * 9), "9 bytes instead of 4096"),
         (lambda path: (path / "adapter" / "config.json").unlink(), "config.json is missing"),
-        (lambda path: (path / "manifest.json").write_text("{"), "manifest.json cannot be read"),
+        *(
+            (lambda path, text=text: (path / "manifest.json").write_text(text), "cannot be read")
+            for text in ("{", "[]", "{}", "null", "[" * 100_000, '{"files": {}}')
+        ),
     ],
 )
 def test_a_damaged_newest_checkpoint_falls_back_and_says_so(tmp_path, harm, words):
@@ -77,6 +81,22 @@ def test_a_damaged_newest_checkpoint_falls_back_and_says_so(tmp_path, harm, word
     found = store.latest()
     assert found.checkpoint is not None and found.checkpoint.step == 1
     assert words in found.note and "going on from 000001-train-1" in found.note
+
+
+def test_a_checkpoint_that_may_not_be_read_is_not_damaged(tmp_path, monkeypatch):
+    store = Checkpoints(tmp_path)
+    save(store, 1, 0.1)
+    newest = save(store, 2, 0.9).path / "manifest.json"
+    read = Path.read_bytes
+
+    def refuse(path):
+        if path == newest:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(PermissionError):
+        store.latest()
 
 
 def test_what_follows_the_resumed_checkpoint_is_discarded_with_its_score(tmp_path):

@@ -54,7 +54,15 @@ def test_a_torn_last_line_is_not_read_and_is_cut_before_the_next_record(tmp_path
 def test_damage_before_the_end_is_an_error_that_names_the_line(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"phase": "train", "step": 0}\n{"phase": "tr\n{"phase": "train", "step": 2}\n')
-    with pytest.raises(RunError, match="line 2 is not JSON"):
+    with pytest.raises(RunError, match="line 2 is no JSON object"):
+        read_metrics(path)
+
+
+@pytest.mark.parametrize("line", ["3", "[]", "null", '"x"', "[" * 100_000, "{}", '{"phase": 3}'])
+def test_a_line_that_is_no_record_is_damage(tmp_path, line):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f'{{"phase": "train", "step": 0}}\n{line}\n')
+    with pytest.raises(RunError, match="line 2 (is no JSON object|names no phase and step)"):
         read_metrics(path)
 
 
@@ -79,6 +87,17 @@ def test_a_resumed_log_is_cut_to_the_checkpoint_and_equals_an_uninterrupted_one(
 def test_a_log_shorter_than_its_checkpoint_is_refused(tmp_path):
     with pytest.raises(RunError, match="expects at least 99"):
         MetricsLog(tmp_path / "metrics.jsonl").truncate_to(99)
+
+
+def test_a_log_with_no_line_that_ends_at_its_checkpoint_is_refused(tmp_path):
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    log.append("train", 0, {"a/b": 1.0})
+    offset = log.sync()
+    log.append("train", 1, {"a/b": 2.0})
+    log.close()
+    log.path.write_bytes(b"\xef\xbb\xbf" + log.path.read_bytes())  # as some editors do
+    with pytest.raises(RunError, match="the log was edited; restore it or start a new run"):
+        MetricsLog(log.path).truncate_to(offset)
 
 
 def test_tensorboard_mirrors_finite_values_and_forgets_what_a_resumed_phase_repeats(tmp_path):

@@ -120,9 +120,10 @@ def test_scores_survive_the_file_and_a_wrong_file_is_refused(tmp_path):
     path.write_text(json.dumps(scores().model_dump() | {"scor": 1}))
     with pytest.raises(ConfigError, match="unknown key 'scor', did you mean 'score'"):
         read_scores(path)
-    path.write_text("{")
-    with pytest.raises(RunError, match="is not JSON"):
-        read_scores(path)
+    for text in ("{", "[]", "[" * 100_000):
+        path.write_text(text)
+        with pytest.raises(RunError, match="is no JSON object"):
+            read_scores(path)
 
 
 def test_a_healthy_run_has_no_warnings():

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from string import ascii_lowercase
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from peft import LoraConfig, get_peft_model
-from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 
 from turnwise.noise import generator
 from turnwise.policies import NanoConfig, nano_preset
-from turnwise.policies.nano import make_nano, make_tokenizer
+
+if TYPE_CHECKING:  # the table is read before what is slow is imported
+    from transformers import Qwen3Config
 
 CONTEXT = 4096
 WORDS = ["".join(letters) for letters in product(ascii_lowercase[:16], repeat=2)]
@@ -132,6 +132,12 @@ def make_model(work: Work, folder: Path) -> Path:
 
     That is a directory of weights, or of an adapter that names its base.
     """
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3ForCausalLM
+
+    from turnwise.policies.nano import make_nano, make_tokenizer
+
     texts = [" ".join(WORDS)]
     torch.manual_seed(0)
     if work.model == "qwen3-0.6b":
@@ -156,6 +162,8 @@ def make_model(work: Work, folder: Path) -> Path:
 
 def _qwen3() -> Qwen3Config:
     """Return the shape of Qwen3-0.6B."""
+    from transformers import Qwen3Config
+
     return Qwen3Config(
         vocab_size=151_936,
         hidden_size=1024,
@@ -179,6 +187,8 @@ class Words:
 
 def count_words(work: Work, model: Path) -> Words:
     """Return the words that fill a work's prompts and observations beside the template's tokens."""
+    from transformers import AutoTokenizer
+
     tokenizer = AutoTokenizer.from_pretrained(model)
 
     def tokens(messages: list[dict[str, str]]) -> int:

@@ -85,12 +85,13 @@ def step(
     as_json: AsJson = False,
 ) -> None:
     """Time whole GRPO steps, turn about with TRL at equal mathematics."""
-    from turnwise.bench.step import alone, compare
-
     note = _noter(as_json)
     found: list[dict[str, Any]] = []
     with one_sentence():
-        for work in _chosen(works or ["nano-short"]):
+        chosen = _chosen(works or ["nano-short"])
+        from turnwise.bench.step import alone, compare
+
+        for work in chosen:
             if against is Against.TRL:
                 result = compare(
                     work, pairs=steps, threads=threads, checkpointing=checkpointing, note=note
@@ -120,13 +121,13 @@ def roofline(
     """Measure what the machine can do, and the share of it that a step uses."""
     from dataclasses import asdict
 
-    from turnwise.bench.roofline import measure
-    from turnwise.bench.step import alone
-
     note = _noter(as_json)
     with one_sentence():
-        peaks = measure("cpu", threads)
         chosen = _chosen(works or ["nano-short", "small"])
+        from turnwise.bench.roofline import measure
+        from turnwise.bench.step import alone
+
+        peaks = measure("cpu", threads)
         found = [
             alone(work, steps=steps, threads=threads, checkpointing=False, note=note)
             for work in chosen
@@ -156,12 +157,13 @@ def growth(
     """Measure how the time of a token grows with group size, prompt and turns."""
     from dataclasses import asdict
 
-    from turnwise.bench.growth import grow
     from turnwise.policies import nano_preset
 
     note = _noter(as_json)
     with one_sentence():
         nano_preset(model)
+        from turnwise.bench.growth import grow
+
         found = [
             row
             for series in along or list(Along)

@@ -18,8 +18,10 @@ from turnwise.cli.options import (
     STOPPED,
     console,
     draw_table,
+    look_at_run,
     one_sentence,
     print_json,
+    print_styled,
     problems,
     say,
 )
@@ -135,6 +137,7 @@ def evaluate(
 ) -> None:
     """Score a run's best checkpoint and every baseline on tasks of the test split."""
     with one_sentence():
+        look_at_run(run, sets or [])
         from turnwise.scoring import evaluate_run
 
         scores = evaluate_run(run, tasks=tasks, seed=seed, overrides=sets or [])
@@ -210,7 +213,7 @@ def envs(as_json: AsJson = False) -> None:
         return
     for item in found:
         rewards = ", ".join(item["rewards"])
-        console.print(f"[bold]{item['name']}[/]  roles: {', '.join(item['roles'])}; {rewards}")
+        print_styled(f"[bold]{item['name']}[/]  roles: {', '.join(item['roles'])}; {rewards}")
         draw_table(
             ("option", "default", "meaning"),
             [

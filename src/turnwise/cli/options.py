@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -28,14 +29,46 @@ console = LastingConsole()
 problems = LastingConsole(stderr=True)
 
 
+@contextmanager
+def _written() -> Iterator[None]:
+    """Turn an error of writing to standard output, such as a full disk, into one sentence."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # whoever read has ended: typer's own affair
+    except OSError as error:
+        said = (error.strerror or str(error)).lower()
+        fail(f"the output cannot be written ({said}): send it elsewhere")
+
+
 def print_json(value: Any) -> None:
     """Write `value` as one JSON object on standard output, and nothing else."""
-    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+    with _written():
+        sys.stdout.write(json.dumps(value, indent=2) + "\n")
+        sys.stdout.flush()
 
 
 def say(text: str) -> None:
     """Write a line as it is: no markup, no colours, not broken at the terminal's edge."""
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    print_styled(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def look_at_run(run: Path, sets: Sequence[str]) -> None:
+    """Refuse a folder or settings that cannot be, before what is slow is imported.
+
+    Raises:
+        TurnwiseError: if there is no run at `run`, or its recipe does not take `sets`.
+    """
+    from turnwise.recipe import load_recipe
+    from turnwise.runs import Run
+
+    load_recipe(str(Run.open(run).recipe), sets, lambda text: None)
+
+
+def print_styled(*args: Any, **styles: Any) -> None:
+    """Print as rich's console does."""
+    with _written():
+        console.print(*args, **styles)
 
 
 def draw_table(
@@ -70,7 +103,7 @@ def draw_table(
         table.add_column(column, justify=align, no_wrap=column != wraps)
     for row in rows:
         table.add_row(*map(escape, row), style="bold" if bold(row) else "")
-    console.print(table)
+    print_styled(table)
 
 
 def _draw_entries(
@@ -81,10 +114,10 @@ def _draw_entries(
 ) -> None:
     """Print each row as its name and, below it, the other columns, wrapped between them."""
     if title is not None:
-        console.print(title, style="italic", markup=False, soft_wrap=True)
+        print_styled(title, style="italic", markup=False, soft_wrap=True)
     for row in rows:
         style = "bold" if bold(row) else "cyan"
-        console.print(row[0], style=style, highlight=False, markup=False, soft_wrap=True)
+        print_styled(row[0], style=style, highlight=False, markup=False, soft_wrap=True)
         cells = zip(columns[1:], row[1:], strict=True)
         parts = [f"{column} {text}" for column, text in cells if text]
         for line in _wrapped(parts, console.width - 2):

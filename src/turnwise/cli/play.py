@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.markup import escape
 
-from turnwise.cli.options import console, say
+from turnwise.cli.options import look_at_run, print_styled, say
 from turnwise.envs import make_env
 from turnwise.envs.base import Env, Observation
 from turnwise.envs.calls import call_env
@@ -43,6 +43,8 @@ def play_env(
     """Play one episode of a random task of the test split and show every step."""
     if baseline is not None and run is not None:
         raise ConfigError("give --baseline or --run, not both: one of them plays")
+    if run is not None:
+        look_at_run(run, ())
     env = guarded(env_with(name, sets, timeout=timeout), timeout)
     task = GeneratedTasks(env, "test", seed).task(0)
     if run is not None:
@@ -94,7 +96,7 @@ def _ask(observation: Observation) -> str | None:
     tools = [json.loads(tool)["function"]["name"] for tool in observation.tools]
     offered = [*(f'{name} {{"argument": ...}}' for name in tools), *(legal or ("any text",))]
     while True:
-        console.print(f"[bold]{escape(' / '.join(offered))}[/] (or quit): ", end="")
+        print_styled(f"[bold]{escape(' / '.join(offered))}[/] (or quit): ", end="")
         try:
             said = input().strip()
         except EOFError:

@@ -192,7 +192,7 @@ class _Played:
 
     def __init__(self, calls: Calls, seed: int, most_steps: int | None) -> None:
         self.calls, self.env, self.seed = calls, calls.env, seed
-        self.most_steps = most_steps or self.env.turn_cap()
+        self.most_steps = most_steps or calls("turn_cap")
         self.cuts = most_steps is None and self.env.max_turns is not None
         self.players: Mapping[str, Baseline] = calls("baselines") or {
             "random": lambda state, rng: self.env.random_action(state, self.env.roles[0], rng)
@@ -326,7 +326,7 @@ class _Episode:
 
     def __init__(self, calls: Calls, task: Task, seed: int, turns: int) -> None:
         self._calls, self._task, self._seed = calls, task, seed
-        self._most = min(turns, calls.env.turn_cap())
+        self._most = min(turns, calls("turn_cap"))
         self._state: Any = None
         self._number = 0
         self.shown: Shown = []

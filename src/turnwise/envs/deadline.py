@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 AGAIN = 1.0
 """Seconds after which the alarm rings again, where the call swallowed the first one."""
+LONGEST = 1e9
+"""Seconds of the longest limit that the alarm clock takes, some 30 years."""
 SOON = 1e-3
 """Seconds left to a clock that somebody else set and that ran out meanwhile."""
 LOOK = 0.05
@@ -108,7 +110,7 @@ class Alarm:
         self._began = time.monotonic()
         _WATCH.look_after(threading.get_ident(), self._seconds, self._stuck, interrupts=False)
         _Clock.rings, _Clock.insists, _Clock.armed = 0, self._insists, True
-        self._left = signal.setitimer(signal.ITIMER_REAL, self._seconds, AGAIN)
+        self._left = signal.setitimer(signal.ITIMER_REAL, min(self._seconds, LONGEST), AGAIN)
 
     def __exit__(
         self,

@@ -100,7 +100,7 @@ def _look(calls: Calls, seed: int) -> None:
 def _play(calls: Calls, task: Task, seed: int) -> None:
     """Play a task at random, each step twice."""
     env, state = calls.env, calls.reset(task)
-    for number, role in zip(range(min(ALONE, env.turn_cap())), cycle(env.roles), strict=False):
+    for number, role in zip(range(min(ALONE, calls("turn_cap"))), cycle(env.roles), strict=False):
         rng = generator(seed, "first look", task.id, number)
         action = calls("random_action", state, role, rng)
         try:

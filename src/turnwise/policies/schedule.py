@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from turnwise.settings import Settings
 
 Schedule = Literal["constant", "linear", "cosine"]
+Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
 class OptimizerConfig(Settings):
     """AdamW (Loshchilov & Hutter 2017, arXiv:1711.05101) and its schedule."""
 
-    lr: float = Field(default=1e-4, gt=0)
+    lr: float = Field(default=1e-4, gt=0, allow_inf_nan=False)
     """Peak learning rate."""
-    betas: tuple[float, float] = (0.9, 0.95)
+    betas: tuple[Decay, Decay] = (0.9, 0.95)
     """Decay of the two running moments."""
-    eps: float = Field(default=1e-8, gt=0)
+    eps: float = Field(default=1e-8, gt=0, allow_inf_nan=False)
     """Added to the root of the second moment."""
-    weight_decay: float = Field(default=0.0, ge=0)
+    weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Decoupled decay of matrices; norms, embeddings and biases are never decayed."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     """The gradient is scaled down to this norm if it is longer; infinity for never."""

@@ -186,6 +186,11 @@ class _Guard(Env[Any]):
     def render(self, state: Any) -> str:
         return _text(self, "render", _call(self, "render", super().render, state))
 
+    def turn_cap(self) -> int:
+        cap = _call(self, "turn_cap", super().turn_cap)
+        is_count = isinstance(cap, int) and cap >= 1
+        return cap if is_count else _wrong(self, "turn_cap", cap, "a whole number from 1")
+
     def baselines(self) -> Mapping[str, Baseline]:
         players = _call(self, "baselines", super().baselines)
         return {name: self._guarded_player(name, player) for name, player in players.items()}

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.errors import RunError
-from turnwise.runs.files import sync_directory, write_atomically
+from turnwise.runs.files import json_object, sync_directory, write_atomically
 
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"(\d{6,})-([a-z][a-z0-9_]*)-(\d+)")
@@ -213,11 +213,29 @@ def _blake2b() -> Any:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """Return a checkpoint's manifest, or None if it is missing or not JSON."""
+    """Return a checkpoint's manifest, or None if it is missing or no manifest.
+
+    One that may not be read is an error: it is no damage, for which newer checkpoints are deleted.
+    """
     try:
-        return json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        facts = json_object((path / MANIFEST).read_bytes())
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
+    return facts if facts is not None and _is_manifest(facts) else None
+
+
+def _is_manifest(facts: Mapping[str, Any]) -> bool:
+    files = facts.get("files")
+    return (
+        isinstance(facts.get("phase"), str)
+        and isinstance(facts.get("step"), int)
+        and isinstance(facts.get("score", ""), int | float | None)
+        and isinstance(facts.get("meta"), dict)
+        and isinstance(files, dict)
+        and all(
+            isinstance(each, dict) and {"bytes", "blake2b"} <= set(each) for each in files.values()
+        )
+    )
 
 
 def _manifest(path: Path) -> Checkpoint:
@@ -245,6 +263,6 @@ def _damage(path: Path) -> str:
         if file.stat().st_size != expected["bytes"]:
             return f"{name} has {file.stat().st_size} bytes instead of {expected['bytes']}"
         with file.open("rb") as stream:
-            if hashlib.file_digest(stream, _blake2b).hexdigest() != expected["blake2b"]:
+            if hashlib.file_digest(stream, _blake2b).hexdigest() != expected.get("blake2b"):
                 return f"{name} has another checksum"
     return ""

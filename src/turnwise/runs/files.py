@@ -43,18 +43,27 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
     """Return the complete lines of a log of JSON objects; a torn last line is left out.
 
     Raises:
-        RunError: if a line that is not the last one is not JSON: that is damage, not a kill.
+        RunError: if a line that is not the last one is no JSON object: that is damage, not a kill.
     """
     records = []
     for number, line in _complete_lines(path):
-        try:
-            records.append(json.loads(line))
-        except ValueError:
+        record = json_object(line)
+        if record is None:
             raise RunError(
-                f"{path}, line {number} is not JSON: the log was edited or damaged; restore it or "
-                "remove the line"
-            ) from None
+                f"{path}, line {number} is no JSON object: the log was edited or damaged; restore "
+                "it or remove the line"
+            )
+        records.append(record)
     return records
+
+
+def json_object(text: str | bytes) -> dict[str, Any] | None:
+    """Return the JSON object that `text` is; None if it is anything else."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _complete_lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -90,7 +99,7 @@ class LineLog:
         """Cut the log to the `offset` that a checkpoint remembers.
 
         Raises:
-            RunError: if the log is shorter than that.
+            RunError: if the log is shorter than that, or no line ends there.
         """
         size = self.path.stat().st_size
         if size < offset:
@@ -98,6 +107,13 @@ class LineLog:
                 f"{self.path} has {size} bytes, its checkpoint expects at least {offset}: the log "
                 "was cut or replaced; restore it or start a new run"
             )
+        with self.path.open("rb") as file:
+            file.seek(max(0, offset - 1))
+            if offset and file.read(1) != b"\n":
+                raise RunError(
+                    f"{self.path} has no end of a line after {offset} bytes, where its checkpoint "
+                    "expects one: the log was edited; restore it or start a new run"
+                )
         self._cut(offset)
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from turnwise.errors import RunError
 from turnwise.runs.files import LineLog, read_json_lines
 from turnwise.runs.sinks.base import Sink
 
@@ -110,7 +111,14 @@ def read_metrics(path: Path) -> list[Record]:
     Raises:
         RunError: if a line other than the last is damaged.
     """
-    return read_json_lines(path)
+    records = read_json_lines(path)
+    for number, record in enumerate(records, start=1):
+        if not (isinstance(record.get("phase"), str) and isinstance(record.get("step"), int)):
+            raise RunError(
+                f"{path}, line {number} names no phase and step: the log was edited or damaged; "
+                "restore it or remove the line"
+            )
+    return records
 
 
 def comparable(records: Iterable[Record]) -> list[Record]:

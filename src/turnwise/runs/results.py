@@ -11,7 +11,7 @@ from pydantic import Field
 
 from turnwise.envs import ErrorUnit, standard_error
 from turnwise.errors import RunError
-from turnwise.runs.files import write_atomically
+from turnwise.runs.files import json_object, write_atomically
 from turnwise.settings import Settings, parse
 from turnwise.types import Decoding, Split
 
@@ -227,13 +227,12 @@ def read_scores(path: Path) -> RunScores | None:
     """Return the scores in `eval.json`, or None if the run was not tested.
 
     Raises:
-        RunError: if the file is not JSON.
+        RunError: if the file is no JSON object.
         ConfigError: if a key is missing or unknown.
     """
     if not path.is_file():
         return None
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise RunError(f"{path} is not JSON: delete it and run `turnwise eval` again") from None
+    data = json_object(path.read_bytes())
+    if data is None:
+        raise RunError(f"{path} is no JSON object: delete it and run `turnwise eval` again")
     return parse(RunScores, data, str(path))
