@@ -126,3 +126,8 @@ def test_an_env_that_never_ends_is_named_before_the_replies():
     assert cure in said and "optimizer.lr" not in said
     assert cure in watch.verdict()
     assert watch.warning([], 2) == "" and not watch.failing
+
+
+def test_the_share_of_one_reply_is_whole_and_of_none_is_nothing():
+    assert failed_replies([episode(turns=[turn(error=PARSE)])]).share == 1.0
+    assert failed_replies([episode()]).share == 0.0
