@@ -1,4 +1,4 @@
-"""Counter-based chance (MATH 1): every draw is a function of where it happens, not of when.
+"""Counter-based chance (docs/math.md 1): every draw is a function of where it happens, not of when.
 
 Owns the map from (run seed, stream, place) to random numbers. Knows nothing of models or worlds.
 Two run seeds, streams, iterations or visits never share a draw; batching never changes one.

@@ -50,7 +50,7 @@ def test_a_resolved_config_can_be_read_again(scheme):
 
 
 def test_defaults_of_each_scheme():
-    """MATH 5: group mean and batch std, floor 1e-4; GiGPO as published but for own_episode."""
+    """Group mean and batch std, floor 1e-4; GiGPO as published but for own_episode."""
     got = {name: CreditConfig(scheme=name) for name in SCHEMES}
     assert {name: config.std for name, config in got.items()} == {
         "reinforce": "none",

@@ -1,4 +1,4 @@
-"""MATH 2 by enumeration: expected gradients of whole groups against the true gradient.
+"""docs/math.md 2 by enumeration: expected gradients of whole groups against the true gradient.
 
 The game: answer 0 ends the episode with 0.4; answer 1 leads to a second choice, worth 0 or 1. Its
 episodes have one or two turns, so that averaging over turns instead of episodes shows. The policy

@@ -1,4 +1,4 @@
-"""Every scheme of MATH 2 against numbers worked out by hand."""
+"""Every scheme of docs/math.md 2 against numbers worked out by hand."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The invariants of groups in MATH 2; each is a bug found in a published system."""
+"""The invariants of groups in docs/math.md 2; each is a bug found in a published system."""
 
 import pytest
 from hypothesis import given

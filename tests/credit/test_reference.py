@@ -1,4 +1,4 @@
-"""Every scheme, with every option, against the definitions of MATH 2 on random batches.
+"""Every scheme, with every option, against the definitions of docs/math.md 2 on random batches.
 
 The reference is written as sums over pairs of episodes and shares no code with the library. Values
 are multiples of 1/8, so that returns which are equal on paper are equal here.

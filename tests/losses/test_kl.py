@@ -1,4 +1,4 @@
-"""What the KL estimators' gradients are, by enumeration over a small vocabulary (MATH 4)."""
+"""The gradients of the KL estimators by enumeration of a small vocabulary (docs/math.md 3)."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Weights and losses against the definitions of MATH 4 and 5, on random batches.
+"""Weights and losses against the definitions of docs/math.md 3 and 4, on random batches.
 
 The reference is numpy, token by token, with the derivative written out; it shares no code with the
 library.

@@ -1,4 +1,4 @@
-"""The unit of a loss is never the row (MATH 5)."""
+"""The unit of a loss is never the row (docs/math.md 4)."""
 
 import numpy as np
 import pytest

@@ -143,7 +143,7 @@ def first_batch(speaking, make_session):
     "overrides", [(), ("policies.main.lora.rank=4",), ("agents.player.history=full",)]
 )
 def test_the_first_ratio_is_one(first_batch, overrides):
-    """What the local engine drew is what the trainer scores, to 1e-4 in float32 (MATH 4)."""
+    """The trainer scores what the local engine drew, to 1e-4 in float32 (docs/math.md 3)."""
     session, plan, batch = first_batch(*overrides)
     still = make_optimizer(session.policy, OptimizerConfig(lr=1e-30), 1)
     metrics = optimise(session.policy, still, session.scorer, batch, plan.loss)
@@ -219,7 +219,7 @@ def test_a_mismatch_is_found_or_ignored_as_the_recipe_says(first_batch, override
     ],
 )
 def test_the_trainer_scores_for_itself_where_the_engine_is_not_exact(first_batch, overrides, own):
-    """Below float32, for GSPO and for truncated weights: `auto` (MATH 4)."""
+    """Below float32, for GSPO and for truncated weights: `auto` (docs/math.md 3)."""
     _, _, batch = first_batch(*overrides)
     drawn = batch.columns["sampled"] != 0
     same = np.array_equal(batch.columns["proximal"][drawn], batch.columns["logprobs"][drawn])

@@ -1,4 +1,4 @@
-"""From rows to a gradient: nothing about the layout of rows may change it (MATH 5)."""
+"""From rows to a gradient: nothing about the layout of rows may change it (docs/math.md 4)."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_the_layout_of_rows_changes_no_gradient(
 
 
 def shares(episodes, aggregation):
-    """Return each turn's weight a token, written out from MATH 5."""
+    """Return each turn's weight a token, written out from docs/math.md 4."""
     turns = {turn.id: len(turn.completion_ids) for e in episodes for turn in e.turns}
     of_episode = {turn.id: sum(len(t.completion_ids) for t in e.turns)
                   for e in episodes for turn in e.turns}  # fmt: skip

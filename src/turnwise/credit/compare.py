@@ -1,7 +1,7 @@
 """Groups of units become groups with advantages: scaling, equal returns, groups of one.
 
-Owns what every scheme shares around its estimator (MATH 2), and the turn-level part of GiGPO.
-Knows nothing of episodes or spans. Output goes to `credit.assign`.
+Owns what every scheme shares around its estimator (docs/math.md 2), and the turn-level part of
+GiGPO. Knows nothing of episodes or spans. Output goes to `credit.assign`.
 """
 
 from __future__ import annotations

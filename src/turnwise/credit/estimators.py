@@ -1,9 +1,10 @@
 """The estimators: returns of one group in, advantages out, one line of a paper each.
 
-Owns the formulas of MATH 2 and nothing else: no ids, no episodes. Every function takes `returns`
-[members] and returns advantages [members]. The spelling follows the papers so that a reader can
-check line by line. `credit.compare` divides by the standard deviation that the config asks for, and
-gives groups of one and groups of equal returns their advantage of 0 without calling an estimator.
+Owns the formulas of docs/math.md 2 and nothing else: no ids, no episodes. Every function takes
+`returns` [members] and returns advantages [members]. The spelling follows the papers so that a
+reader can check line by line. `credit.compare` divides by the standard deviation that the config
+asks for, and gives groups of one and groups of equal returns their advantage of 0 without calling
+an estimator.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is compared with what: units, keys and the one grouping function of all schemes.
 
-Owns `Unit`, `GroupKey`, `Group` and the invariants of groups (MATH 2), each a bug found in a
-published system. Knows nothing of estimators. Output goes to `credit.assign`.
+Owns `Unit`, `GroupKey`, `Group` and the invariants of groups (docs/math.md 2), each a bug found in
+a published system. Knows nothing of estimators. Output goes to `credit.assign`.
 """
 
 from __future__ import annotations

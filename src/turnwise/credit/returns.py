@@ -46,7 +46,7 @@ def turn_rewards(
 def episode_return(
     trajectory: Trajectory, weights: Mapping[str, float], penalties: Penalties | None = None
 ) -> float:
-    """Return R, the undiscounted sum of one role's mixed rewards less penalties (MATH 2)."""
+    """Return R, the sum of one role's mixed rewards less penalties (docs/math.md 2)."""
     return float(turn_rewards(trajectory, weights, penalties).sum())
 
 

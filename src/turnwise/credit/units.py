@@ -18,7 +18,8 @@ def without_infrastructure_failures(episodes: Iterable[Episode]) -> list[Episode
     """Return the episodes that the policy, and nothing else, decided.
 
     Failures of the engine or the environment leave their group, which shrinks; failures that the
-    policy caused (a reply that does not parse, a full context) stay and are trained (MATH 5).
+    policy caused (a reply that does not parse, a full context) stay and are trained (docs/math.md
+    4).
     """
     return [episode for episode in episodes if not episode.broken]
 

@@ -1,9 +1,9 @@
 """An event loop that lets an engine work exactly when every coroutine waits.
 
 Owns `run`. What is in a batch then depends on what the coroutines asked for and on nothing else, no
-clock and no order of wake-ups, which makes every bit of a run repeatable (MATH 1). A deterministic
-engine waits for calls that are made on threads meanwhile (`aside`), too. Knows nothing of models or
-episodes.
+clock and no order of wake-ups, which makes every bit of a run repeatable (docs/math.md 1). A
+deterministic engine waits for calls that are made on threads meanwhile (`aside`), too. Knows
+nothing of models or episodes.
 """
 
 from __future__ import annotations

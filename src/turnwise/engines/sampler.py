@@ -1,7 +1,7 @@
 """From logits and uniforms to tokens: the inverse of the distribution function, and nothing else.
 
-Owns `draw`. A token is a function of its logits, temperature and uniform alone (MATH 1 and 4), so
-it does not depend on what else is in the batch. Knows nothing of requests, rows or caches.
+Owns `draw`. A token is a function of its logits, temperature and uniform alone (docs/math.md 1 and
+3), so it does not depend on what else is in the batch. Knows nothing of requests, rows or caches.
 
 Shapes: R rows of logits, M draws, P distinct (row, temperature) pairs, V vocabulary.
 """

@@ -1,8 +1,8 @@
 """Whose mean a loss is: every token's weight, from denominators global over the optimizer batch.
 
-Owns the aggregations of MATH 5. The unit is a token, a turn or an episode, never a row: a turn is
-known by its `TurnId`, so cutting rows or micro-batches differently changes no weight. Knows nothing
-of tensors. Output goes to `losses.inputs`.
+Owns the aggregations of docs/math.md 4. The unit is a token, a turn or an episode, never a row: a
+turn is known by its `TurnId`, so cutting rows or micro-batches differently changes no weight. Knows
+nothing of tensors. Output goes to `losses.inputs`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Provides `enable_checkpointing`, called when a model is loaded, and `checkpointed`, which makes
 every decoder layer compute its activations again in the backward pass. transformers checkpoints a
 layer only while `layer.training` is true, and many layers pass that flag to `F.dropout` (OPT, XGLM,
-BioGPT, DBRX, Falcon). RL needs checkpointing without dropout (MATH 4), so here the layers stay in
-eval mode.
+BioGPT, DBRX, Falcon). RL needs checkpointing without dropout (docs/math.md 3), so here the layers
+stay in eval mode.
 """
 
 from __future__ import annotations

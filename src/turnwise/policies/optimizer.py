@@ -16,7 +16,7 @@ from turnwise.policies.policy import Policy
 from turnwise.policies.schedule import OptimizerConfig, learning_rate
 
 MAX_SKIPS = 3
-"""How many steps in a row may have non-finite gradients before training stops (DESIGN 6)."""
+"""How many steps in a row may have non-finite gradients before training stops."""
 
 
 class PolicyOptimizer:

@@ -184,7 +184,7 @@ class Policy:
         self._frozen_digests.clear()
 
     def reference(self) -> Policy:
-        """Return a frozen copy of the policy as it is now, for the KL (MATH 4).
+        """Return a frozen copy of the policy as it is now, for the KL (docs/math.md 3).
 
         Frozen tensors are shared with it, so an adapter's reference costs an adapter's memory, and
         it is the weights at the start of RL, not the bare base.

@@ -1,4 +1,4 @@
-"""Scores of a policy on tasks, by the same rollout core that training uses (MATH 2).
+"""Scores of a policy on tasks, by the same rollout core that training uses (docs/math.md 2).
 
 Owns the score, its error and how they are computed. Evaluation never selects siblings by reward,
 and its chance comes from the evaluation stream alone.

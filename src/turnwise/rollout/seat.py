@@ -68,7 +68,7 @@ class RendererLike(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Where an episode belongs, for identity and for chance (MATH 1)."""
+    """Where an episode belongs, for identity and for chance (docs/math.md 1)."""
 
     seed: int
     stream: Stream

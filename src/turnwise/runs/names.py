@@ -36,4 +36,4 @@ COSTS = {
     "optimizer steps": ("total/optimizer_steps", "total/warmup_optimizer_steps"),
     "seconds": (SECONDS,),
 }
-"""What every comparison prints (MATH 6): row of the table -> the metrics that add up to it."""
+"""What every comparison prints (docs/math.md 5): row of the table -> metrics that add up to it."""

@@ -171,7 +171,7 @@ def _partial(records: Sequence[Record]) -> list[str]:
 
 
 def _costs(records: Sequence[Record]) -> list[str]:
-    """Return the table of MATH 6; totals count from the run's start, so phases are differences."""
+    """Return the table of costs (docs/math.md 5). Totals count from the start of the run."""
     if not records:
         return []
     warmups = [record for record in records if record["phase"] != names.TRAIN]

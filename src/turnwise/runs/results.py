@@ -37,7 +37,7 @@ class Difference(Settings):
         problems: Sequence[str],
         span: float | None = None,
     ) -> Difference:
-        """Return `ours` minus `theirs`, paired by task (MATH 6).
+        """Return `ours` minus `theirs`, paired by task (docs/math.md 5).
 
         Args:
             ours: scores.

@@ -216,7 +216,7 @@ def refill(session: Session, plan: Plan, iteration: int, played: list[Episode]) 
     """Play fresh tasks until enough groups hold a difference, or the cap; return all that's played.
 
     Dynamic sampling (DAPO, arXiv:2503.14476). Refilling with the same task would weigh it by
-    1 / P(mixed), so fresh tasks are drawn (MATH 2).
+    1 / P(mixed), so fresh tasks are drawn (docs/math.md 2).
     """
     wanted = visits = plan.trainer.tasks_per_iteration
     for _ in range(plan.trainer.max_refills or REFILLS):
@@ -262,7 +262,7 @@ def batch_of(
     reference: Policy | None,
     kl: RewardKl | None = None,
 ) -> Batch:
-    """Fix every token's weight, proximal and reference log-probability before any step (MATH 4)."""
+    """Fix weights, proximal and reference log-probabilities before any step (docs/math.md 3)."""
     scorer, proximal = session.scorer, None
     if kl is not None and kl.proximal is not None:
         proximal = kl.proximal_of(samples)
@@ -281,7 +281,10 @@ def batch_of(
 
 
 def recomputes(session: Session, plan: Plan) -> bool:
-    """Whether the trainer's own log-probabilities at batch start replace the engine's (MATH 4)."""
+    """Whether the trainer's log-probabilities at batch start replace the engine's (docs/math.md 3).
+
+    They do below float32, for GSPO, and for truncated weights.
+    """
     inexact = session.low_precision or plan.loss.kind == "gspo" or plan.loss.tis_cap is not None
     rule = plan.trainer.proximal
     return rule == "recompute" or (rule == "auto" and inexact)
@@ -364,7 +367,7 @@ def rehearsed_rows(session: Session, plan: Plan) -> Rehearsal | None:
 
 
 def reference_policy(session: Session, loss: LossConfig) -> Policy | None:
-    """Return the frozen policy of the start of RL, where the loss has a KL part (MATH 4)."""
+    """Return the frozen start policy where the loss has a KL part (docs/math.md 3)."""
     if not loss.needs_reference:
         return None
     reference = session.policy.reference()

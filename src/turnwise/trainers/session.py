@@ -34,7 +34,7 @@ class Session:
 
     `runner` plays training episodes, `judge` evaluation episodes; both use the same engine.
     `validation` tasks are played by `judge`; `validation_states` are unseen tasks of the training
-    env. `totals` count tokens, environment and optimizer steps over the whole run (MATH 6).
+    env. `totals` count tokens, environment and optimizer steps over the whole run (docs/math.md 5).
     """
 
     seed: int

@@ -25,13 +25,12 @@ SAMPLE_STREAMS = ("advantages", "logprobs")
 WEIGHT_STREAMS = ("rl", "ce", "ref_kl", "entropy", "metric")
 LOW_PRECISION_K3, LOW_PRECISION_P999 = 1e-3, 0.5
 """Mean k3 of sampler and trainer below float32, and the 99.9th percentile of their difference in
-nats (MATH 4)."""
+nats (docs/math.md 3)."""
 FP32_MEAN, FP32_LARGEST = 1e-5, 1e-2
 """Mean and largest |difference| of sampler and trainer in float32, in nats.
 
-MATH 4 allows 1e-4 at most for a few tokens. Every token of a batch is checked here, and of 12,000
-a sharp model's least likely ones have reached 1.1e-4 by rounding alone, while weights that are one
-update old differ by more than 1e-3 in the mean.
+Of 12,000 tokens a sharp model's least likely ones have reached 1.1e-4 by rounding alone, while
+weights that are one update old differ by more than 1e-3 in the mean (docs/math.md 3).
 """
 
 
@@ -71,7 +70,7 @@ def make_batch(
     reference: FloatArray | None = None,
     scale: float = 1.0,
 ) -> Batch:
-    """Fix every token's weight before anything is split (MATH 4, 5).
+    """Fix every token's weight before anything is split (docs/math.md 3 and 4).
 
     Args:
         samples: all rows of the batch.
@@ -158,7 +157,7 @@ def _members(samples: Sequence[Sample]) -> str:
 
 
 def check_hand_over(metrics: Mapping[str, float], policy: Policy, *, low_precision: bool) -> None:
-    """Raise if the sampler's log-probabilities are not the trainer's (MATH 4).
+    """Raise if the sampler's log-probabilities are not the trainer's (docs/math.md 3).
 
     Every first mini-batch scores what was sampled by the same weights, so each batch is a check of
     the last hand-over: float32 by the mean and the largest difference, anything shorter by the mean
