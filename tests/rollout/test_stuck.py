@@ -149,7 +149,7 @@ def swallows_and_notes():
 
 @pytest.mark.parametrize("call", [swallows, swallows_and_notes])
 def test_a_loop_that_catches_every_exception_is_left(call, monkeypatch):
-    monkeypatch.setattr(deadline, "AGAIN", 0.05)
+    monkeypatch.setattr(deadline, "REPEAT", 0.05)
     before = sys.gettrace()
     with pytest.raises(Overrun):
         within(0.05, call)

@@ -17,15 +17,15 @@ from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-AGAIN = 1.0
-"""Seconds after which the alarm rings again, where the call swallowed the first one."""
+REPEAT = 1.0
+"""Seconds after which the alarm comes again, where the call swallowed the first one."""
 LONGEST = 1e9
 """Seconds of the longest limit that the alarm clock takes, some 30 years."""
-SOON = 1e-3
+LEAST_LEFT = 1e-3
 """Seconds left to a clock that somebody else set and that ran out meanwhile."""
-LOOK = 0.05
+POLL = 0.05
 """Seconds between two looks of the watching thread."""
-IDLE = 1.0
+IDLE_POLL = 1.0
 """Seconds between two looks of the watching thread while no call has a limit."""
 GRACE = 3.0
 """Seconds after its limit from which on a call counts as one that cannot be interrupted."""
@@ -43,9 +43,9 @@ class Overrun(BaseException):
 
 class _Clock:
     armed = False
-    rings = 0
-    insists = False
-    tracer: tuple[Any, ...] = ()  # the trace function that `_leave` replaced
+    alarms = 0
+    repeats = False
+    tracer: tuple[Any, ...] = ()  # the trace function that `_raise_at_line` replaced
 
 
 def within(seconds: float, call: Callable[..., T], *args: Any, stuck: Stuck | None = None) -> T:
@@ -78,7 +78,7 @@ def within(seconds: float, call: Callable[..., T], *args: Any, stuck: Stuck | No
         return _WATCH.within(seconds, stuck, call, *args)
     if _Clock.armed:
         return call(*args)
-    with Alarm(seconds, stuck, insists=True):
+    with Alarm(seconds, stuck, repeats=True):
         return call(*args)
 
 
@@ -90,13 +90,13 @@ class Alarm:
     Args:
         seconds: the limit.
         stuck: told of a block that cannot be interrupted.
-        insists: whether a block that swallows the `Overrun` is sent another one in its `except`.
+        repeats: whether a block that catches the `Overrun` gets another one in its `except`.
     """
 
     def __init__(
-        self, seconds: float, stuck: Stuck | None = None, *, insists: bool = False
+        self, seconds: float, stuck: Stuck | None = None, *, repeats: bool = False
     ) -> None:
-        self._seconds, self._stuck, self._insists = seconds, stuck, insists
+        self._seconds, self._stuck, self._repeats = seconds, stuck, repeats
         self._entered = False
 
     def __enter__(self) -> None:
@@ -105,12 +105,12 @@ class Alarm:
             return
         self._entered = True
         self._others = signal.getsignal(signal.SIGALRM)
-        if self._others is not _ring:
-            signal.signal(signal.SIGALRM, _ring)
+        if self._others is not _on_alarm:
+            signal.signal(signal.SIGALRM, _on_alarm)
         self._began = time.monotonic()
-        _WATCH.look_after(threading.get_ident(), self._seconds, self._stuck, interrupts=False)
-        _Clock.rings, _Clock.insists, _Clock.armed = 0, self._insists, True
-        self._left = signal.setitimer(signal.ITIMER_REAL, min(self._seconds, LONGEST), AGAIN)
+        _WATCH.watch(threading.get_ident(), self._seconds, self._stuck, interrupts=False)
+        _Clock.alarms, _Clock.repeats, _Clock.armed = 0, self._repeats, True
+        self._left = signal.setitimer(signal.ITIMER_REAL, min(self._seconds, LONGEST), REPEAT)
 
     def __exit__(
         self,
@@ -125,23 +125,23 @@ class Alarm:
         if _Clock.tracer:
             sys.settrace(_Clock.tracer[0])
             _Clock.tracer = ()
-        _WATCH.let_go(threading.get_ident())
+        _WATCH.unwatch(threading.get_ident())
         left, interval = self._left
         if left:
             signal.signal(signal.SIGALRM, self._others)
-            left = max(left - (time.monotonic() - self._began), SOON)
+            left = max(left - (time.monotonic() - self._began), LEAST_LEFT)
             signal.setitimer(signal.ITIMER_REAL, left, interval)
 
 
-def _ring(number: int, frame: FrameType | None) -> None:
+def _on_alarm(number: int, frame: FrameType | None) -> None:
     code = None if frame is None else frame.f_code
     # Python code of this module runs before the call begins and after it has returned. In `within`
     # itself the call is one of C, such as `time.sleep`, which has no frame of its own.
     outside = code is not None and code.co_filename == __file__ and code is not within.__code__
     if not _Clock.armed or outside:
         return
-    _Clock.rings += 1
-    if _Clock.insists and _Clock.rings > 1:
+    _Clock.alarms += 1
+    if _Clock.repeats and _Clock.alarms > 1:
         _trace(frame)
     raise Overrun
 
@@ -151,15 +151,15 @@ def _trace(frame: FrameType | None) -> None:
     if not _Clock.tracer:
         _Clock.tracer = (sys.gettrace(),)
     while frame is not None and frame.f_code.co_filename != __file__:
-        frame.f_trace = _leave
+        frame.f_trace = _raise_at_line
         frame = frame.f_back
-    sys.settrace(_leave)
+    sys.settrace(_raise_at_line)
 
 
-def _leave(frame: FrameType, event: str, argument: Any) -> Any:
+def _raise_at_line(frame: FrameType, event: str, argument: Any) -> Any:
     if event == "line" and _Clock.armed:
         raise Overrun
-    return None if event == "call" else _leave
+    return None if event == "call" else _raise_at_line
 
 
 @dataclass(slots=True)
@@ -173,7 +173,7 @@ class _Limit:
     due: float
     stuck: Stuck | None
     interrupts: bool
-    rings: float = 0.0
+    next_interrupt: float = 0.0
     late: float = 0.0
 
 
@@ -192,17 +192,15 @@ class _Watch:
         thread = threading.get_ident()
         if thread in self._limits:  # inside another limit
             return call(*args)
-        self.look_after(thread, seconds, stuck, interrupts=True)
+        self.watch(thread, seconds, stuck, interrupts=True)
         try:
             return call(*args)
         finally:
             with self._lock:
-                self.let_go(thread)
+                self.unwatch(thread)
                 _interrupt(thread, None)
 
-    def look_after(
-        self, thread: int, seconds: float, stuck: Stuck | None, *, interrupts: bool
-    ) -> None:
+    def watch(self, thread: int, seconds: float, stuck: Stuck | None, *, interrupts: bool) -> None:
         """Watch the call that `thread` is about to make."""
         now = time.monotonic()
         self._limits[thread] = _Limit(now, now + seconds, stuck, interrupts)
@@ -213,32 +211,32 @@ class _Watch:
         if not self._some.is_set():
             self._some.set()
 
-    def let_go(self, thread: int) -> None:
+    def unwatch(self, thread: int) -> None:
         """Watch a thread no longer."""
         self._limits.pop(thread, None)
 
     def _watch(self) -> None:
         while True:
-            self._some.wait(IDLE)
-            time.sleep(LOOK)
+            self._some.wait(IDLE_POLL)
+            time.sleep(POLL)
             over: list[tuple[int, _Limit]] = []
             with self._lock:
                 now, known = time.monotonic(), list(self._limits.items())
                 for thread, limit in known:
                     if now < limit.due:
                         continue
-                    limit.late += LOOK
-                    if limit.interrupts and now >= limit.rings:
+                    limit.late += POLL
+                    if limit.interrupts and now >= limit.next_interrupt:
                         _interrupt(thread, Overrun)
-                        limit.rings = now + AGAIN
+                        limit.next_interrupt = now + REPEAT
                     if limit.late >= GRACE:
                         over.append((thread, limit))
                 if not known:
                     self._some.clear()
             for thread, limit in over:
-                self._tell(thread, limit)
+                self._report(thread, limit)
 
-    def _tell(self, thread: int, limit: _Limit) -> None:
+    def _report(self, thread: int, limit: _Limit) -> None:
         tell, limit.stuck = limit.stuck, None
         if tell is not None and self._limits.get(thread) is limit:
             tell(time.monotonic() - limit.began, sys._current_frames().get(thread))
