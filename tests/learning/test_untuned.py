@@ -27,6 +27,13 @@ def random_less_noise(scores, error):
     return scores.baselines["random"] - 2 * hypot(scores.baselines_stderr["random"], error)
 
 
+def check_greedy(scores, warnings):
+    """Greedy play that is worse than random play is not what is reported, and is warned of."""
+    if scores.score_greedy < random_less_noise(scores, scores.score_greedy_stderr):
+        assert scores.decoding == "sampled"
+        assert any("below random play's" in each for each in warnings)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["nim", "corridor", "phone-book"])
 def test_the_defaults_do_not_end_below_random_play(tmp_path, name):
@@ -36,8 +43,11 @@ def test_the_defaults_do_not_end_below_random_play(tmp_path, name):
     scores = outcome.scores
     assert scores is not None
     assert scores.score_sampled >= random_less_noise(scores, scores.score_sampled_stderr)
-    assert scores.score_greedy >= random_less_noise(scores, scores.score_greedy_stderr)
     assert scores.score >= random_less_noise(scores, scores.stderr)
+    if name == "phone-book":  # near uniform play the most probable reply may be a call each time
+        check_greedy(scores, outcome.warnings)
+    else:
+        assert scores.score_greedy >= random_less_noise(scores, scores.score_greedy_stderr)
 
 
 @pytest.mark.slow
@@ -60,6 +70,4 @@ def test_play_whose_best_constant_is_worse_than_random_play_is_sampled(tmp_path,
     scores = outcome.scores
     assert scores is not None
     assert scores.score >= 0.95 * RANDOM_GUESSES - 2 * scores.stderr
-    below = scores.score_greedy < random_less_noise(scores, scores.score_greedy_stderr)
-    assert not below or scores.decoding == "sampled"
-    assert not below or any("below random play's" in each for each in outcome.warnings)
+    check_greedy(scores, outcome.warnings)

@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from turnwise.errors import TurnwiseError
-from turnwise.output import LastingConsole
+from turnwise.output import LastingConsole, silence
 from turnwise.stuck import ending_process
 
 HELP = {"help_option_names": ["-h", "--help"]}
@@ -38,6 +38,7 @@ def _written() -> Iterator[None]:
         raise  # whoever read has ended: typer's own affair
     except OSError as error:
         said = (error.strerror or str(error)).lower()
+        silence(sys.stdout)  # what is still in its buffer would fail again when Python ends
         fail(f"the output cannot be written ({said}): send it elsewhere")
 
 
