@@ -206,7 +206,7 @@ class _Watch:
         self._limits[thread] = _Limit(now, now + seconds, stuck, interrupts)
         if self._thread is None:
             name = "asyncio_deadline"  # known to `engines.loop` as one that wakes nobody
-            self._thread = threading.Thread(target=self._watch, name=name, daemon=True)
+            self._thread = threading.Thread(target=self._poll, name=name, daemon=True)
             self._thread.start()
         if not self._some.is_set():
             self._some.set()
@@ -215,7 +215,7 @@ class _Watch:
         """Watch a thread no longer."""
         self._limits.pop(thread, None)
 
-    def _watch(self) -> None:
+    def _poll(self) -> None:
         while True:
             self._some.wait(IDLE_POLL)
             time.sleep(POLL)

@@ -1,7 +1,7 @@
 """The optimizer of one policy: AdamW with a schedule, clipping, and guarded steps.
 
-Owns weight-decay groups, the float32 masters of low-precision weights and the
-rule for non-finite gradients. Must not know losses: gradients are there when `step` is called.
+Owns weight-decay groups, the float32 masters of low-precision weights and the rule for non-finite
+gradients. Must not know losses: gradients are there when `step` is called.
 """
 
 from __future__ import annotations
