@@ -1,4 +1,5 @@
-# Everything on a fresh machine: `make quickstart` trains, `make test` tests.
+# Everything on a fresh machine: `make quickstart` trains, `make test` tests, `make docs` builds the
+# site of the documents, `make reference` writes docs/reference.md after a change to an option.
 #
 #   PYTHON=python3.12       the Python that .venv is made from (3.11 or later)
 #   TORCH_INDEX=URL         where torch comes from, for example
@@ -17,7 +18,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 TORCH := $(shell grep '^torch==' constraints.txt)
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 8
 
-.PHONY: .venv quickstart test test-all mutants lint clean
+.PHONY: .venv quickstart test test-all mutants lint reference docs clean
 
 .venv: $(VENV)/.runtime
 
@@ -39,8 +40,15 @@ lint: $(VENV)/.dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
+reference: $(VENV)/.runtime
+	$(BIN)/python .ci/make_reference.py
+
+docs: $(VENV)/.docs
+	$(BIN)/python .ci/make_reference.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) build dist .mutants .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist site .mutants .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Constraints name one torch for those who have none; they must not replace the one that is there.
@@ -61,4 +69,8 @@ $(VENV)/.test: $(VENV)/.runtime
 
 $(VENV)/.dev: $(VENV)/.test
 	$(PIP) install --quiet --constraint $(VENV)/constraints.txt --editable '.[dev]'
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.runtime
+	$(PIP) install --quiet --constraint $(VENV)/constraints.txt --editable '.[docs]'
 	touch $@

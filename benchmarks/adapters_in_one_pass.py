@@ -17,13 +17,13 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
-from turnwise.bench.works import WORDS
+from turnwise.bench.workloads import WORDS
 from turnwise.engines import EngineConfig, LocalEngine, run
 from turnwise.engines.base import Request
 from turnwise.policies import nano_preset
 from turnwise.policies.nano import make_nano
 from turnwise.policies.policy import fork
-from turnwise.types import Sampling, TurnId
+from turnwise.types import EpisodeId, Sampling, TurnId
 
 PROMPTS, PROMPT_TOKENS, COMPLETION_TOKENS, ROUNDS = 4, 60, 48, 5
 
@@ -58,7 +58,9 @@ def sampled(engines, names, rows):
         asked = [
             Request(
                 id=TurnId(
-                    iteration=0, visit=row % PROMPTS, task="t", sample=row, role=name, turn=0
+                    episode=EpisodeId(iteration=0, visit=row % PROMPTS, task="t", member=row),
+                    role=name,
+                    turn=0,
                 ),
                 stream="train",
                 policy=name,
@@ -70,7 +72,7 @@ def sampled(engines, names, rows):
         ]
 
         async def everything(engine=engine, asked=asked):
-            return await asyncio.gather(*(engine.sample(one) for one in asked))
+            return await asyncio.gather(*(engine.generate(one) for one in asked))
 
         run(everything(), engine)
         engine.end_iteration()

@@ -21,7 +21,7 @@ from torch.profiler import ProfilerActivity, profile
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from turnwise.engines import EngineConfig, LocalEngine, Request, run
-from turnwise.types import Sampling, TurnId
+from turnwise.types import EpisodeId, Sampling, TurnId
 
 VOCAB, PROMPT, COMPLETION, GROUP, TURNS, TAIL = 600, 55, 20, 8, 4, 8
 
@@ -57,7 +57,7 @@ def nano(certainty: float) -> Nano:
 
 
 def play(engine: LocalEngine, rows: int, group: int, turns: int) -> None:
-    """Sample `rows` episodes of `turns` turns, `group` episodes to a map."""
+    """TrainingSample `rows` episodes of `turns` turns, `group` episodes to a map."""
     rng = np.random.default_rng(0)
     maps = rng.integers(0, VOCAB, (rows // group, PROMPT)).tolist()
     tails = rng.integers(0, VOCAB, (9, TAIL)).tolist()
@@ -66,16 +66,11 @@ def play(engine: LocalEngine, rows: int, group: int, turns: int) -> None:
         prompt = maps[number // group]
         for turn in range(turns):
             request = Request(
-                id=TurnId(
-                    iteration=0, visit=number // group, task="t", sample=number % group,
-                    role="player", turn=turn,
-                ),
-                stream="train",
-                policy="main",
-                prompt_ids=tuple(prompt),
-                sampling=Sampling(max_tokens=COMPLETION),
+                id=TurnId(episode=EpisodeId(iteration=0, visit=number // group, task="t",
+                member=number % group), role="player", turn=turn), stream="train", policy="main",
+                prompt_ids=tuple(prompt), sampling=Sampling(max_tokens=COMPLETION),
             )  # fmt: skip
-            completion = await engine.sample(request)
+            completion = await engine.generate(request)
             prompt = prompt[:-TAIL] + tails[sum(completion.token_ids) % len(tails)]
 
     async def everything() -> None:

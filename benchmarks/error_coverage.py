@@ -5,7 +5,7 @@
 Prints the table of `docs/standard-errors.md`. Scores are 0 or 1. Problems are drawn by `weights`,
 and a problem's chance of a 1 from a beta distribution with mean `rate`, whose variance is `between`
 times the most that it can be: 0 makes all problems alike, 1 makes them certain. The truth is `rate`
-where `error_unit` says "problems", and the mean of these problems' own chances where it says
+where `error_unit` says "problems", and the mean of these problems' own probabilities where it says
 "episodes". In brackets: what ± 1.96 of the plain cluster-robust error (Liang and Zeger 1986) holds
 of `rate`.
 """
@@ -53,12 +53,12 @@ def coverage(
     rng = np.random.default_rng(seed)
     held = {"plain": 0, "ours": 0, "problems": 0}
     for _ in range(repeats):
-        chances = _chances(rng, rate, between, len(weights))
+        probabilities = _chances(rng, rate, between, len(weights))
         drawn = rng.choice(len(weights), episodes, p=weights)
-        scores = (rng.random(episodes) < chances[drawn]).astype(float)
+        scores = (rng.random(episodes) < probabilities[drawn]).astype(float)
         names = [str(number) for number in drawn]
         apart = error_unit(names) == "problems"
-        truth = rate if apart else float(weights @ chances)
+        truth = rate if apart else float(weights @ probabilities)
         mean, error = scores.mean(), standard_error(scores.tolist(), names, 1.0)
         held["problems"] += apart
         held["ours"] += abs(mean - truth) <= 1.96 * error + 1e-12

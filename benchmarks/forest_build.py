@@ -16,9 +16,9 @@ import transformers
 from turnwise.forest import ForestConfig, build, forest_metrics
 from turnwise.forest.choose import choose
 from turnwise.forest.config import MOST_TOKENS
-from turnwise.losses import LossConfig
+from turnwise.losses import make_loss
 from turnwise.trainers.update import make_batch
-from turnwise.types import Sample, TurnId
+from turnwise.types import EpisodeId, TrainingSample, TurnId
 
 VOCAB = 600
 CHAT_START = [1, 7, 9]
@@ -39,7 +39,7 @@ def nano() -> transformers.PreTrainedModel:
     return transformers.AutoModelForCausalLM.from_config(config).eval()
 
 
-def make_rows(rows: int, prompt: int, completion: int, group: int) -> list[Sample]:
+def make_rows(rows: int, prompt: int, completion: int, group: int) -> list[TrainingSample]:
     """Draw groups of rows that share a prompt; all prompts open with the same few tokens."""
     rng = np.random.default_rng(0)
     made = []
@@ -47,10 +47,12 @@ def make_rows(rows: int, prompt: int, completion: int, group: int) -> list[Sampl
         if index % group == 0:
             start = CHAT_START + rng.integers(10, VOCAB, prompt - len(CHAT_START)).tolist()
         ids = start + rng.integers(10, VOCAB, completion).tolist()
-        turn = TurnId(iteration=0, visit=0, task="t", sample=index, role="player", turn=0)
+        turn = TurnId(
+            episode=EpisodeId(iteration=0, visit=0, task="t", member=index), role="player", turn=0
+        )
         sampled = np.where(np.arange(len(ids)) >= prompt, 0, -1)
         made.append(
-            Sample.of(policy="main", turns=(turn,), token_ids=ids, turn_index=sampled,
+            TrainingSample.of(policy="main", turns=(turn,), token_ids=ids, turn_index=sampled,
                       advantages=rng.normal(size=len(ids)))
         )  # fmt: skip
     return made
@@ -78,7 +80,7 @@ def main() -> None:
     size = sum(parameter.numel() for parameter in model.parameters()) / 1e6
     print(f"{size:.2f} M parameters, {len(samples)} rows, {torch.get_num_threads()} threads")
     print(f"build           {best(lambda: build(samples), 5) * 1e3:8.1f} ms")
-    whole = make_batch(samples, LossConfig())
+    whole = make_batch(samples, make_loss())
     for layout in ("tree", "flat"):
         scorer = choose(model, ForestConfig(layout=layout, token_budget=options.token_budget))
         batches = scorer.batches(samples)

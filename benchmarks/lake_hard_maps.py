@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
+from turnwise.app.loading import load_run
 from turnwise.envs import clustered_stderr
-from turnwise.envs.frozen_lake import FrozenLake
-from turnwise.envs.lake_baselines import reflex_chances
-from turnwise.envs.lake_chain import success_of
-from turnwise.rollout import evaluate
-from turnwise.scoring import load_run
+from turnwise.envs.frozen_lake.baselines import reflex_chances
+from turnwise.envs.frozen_lake.env import FrozenLake
+from turnwise.envs.frozen_lake.exact import success_of
+from turnwise.evaluation import evaluate
 from turnwise.tasks import GeneratedTasks
 from turnwise.types import Task
 
@@ -35,18 +35,18 @@ def main() -> None:
     parser.add_argument("--at-most", type=float, default=0.5)
     arguments = parser.parse_args()
     loaded = load_run(arguments.run, seed=arguments.seed)
-    loaded.use(loaded.checkpoint.path / "policy")
-    env = loaded.recipe.env.make("evaluation")
+    loaded.use_checkpoint()
+    env = loaded.recipe.env.make("evaluation").unwrapped
     if not isinstance(env, FrozenLake):
         parser.error(f"{arguments.run} plays {env.name!r}: this table is of lakes")
     tasks = GeneratedTasks(env, "test", arguments.seed).take(arguments.tasks)
-    chances = [reflex_chance(env, task) for task in tasks]
+    probabilities = [reflex_chance(env, task) for task in tasks]
     scores = evaluate(loaded.judge(env), tasks, greedy=True).scores
     problems = [env.canonical(task.data) for task in tasks]
-    hard = [chance <= arguments.at_most for chance in chances]
+    hard = [chance <= arguments.at_most for chance in probabilities]
     print(f"checkpoint {loaded.checkpoint.path.name}, {arguments.tasks} maps of the test split")
-    print(table_row("all maps", scores, chances, problems, [True] * len(tasks)))
-    print(table_row(f"reflex <= {arguments.at_most}", scores, chances, problems, hard))
+    print(table_row("all maps", scores, probabilities, problems, [True] * len(tasks)))
+    print(table_row(f"reflex <= {arguments.at_most}", scores, probabilities, problems, hard))
 
 
 def reflex_chance(env: FrozenLake, task: Task) -> float:
@@ -59,7 +59,7 @@ def reflex_chance(env: FrozenLake, task: Task) -> float:
 def table_row(
     name: str,
     scores: Sequence[float],
-    chances: Sequence[float],
+    probabilities: Sequence[float],
     problems: Sequence[str],
     chosen: Sequence[bool],
 ) -> str:
@@ -67,7 +67,7 @@ def table_row(
     kept = np.flatnonzero(chosen)
     if not len(kept):
         return f"{name:16s} no map"
-    mine, reflex = np.array(scores)[kept], np.array(chances)[kept]
+    mine, reflex = np.array(scores)[kept], np.array(probabilities)[kept]
     names = [problems[i] for i in kept]
     error, apart = clustered_stderr(list(mine), names), clustered_stderr(list(mine - reflex), names)
     return (

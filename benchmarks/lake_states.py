@@ -17,14 +17,14 @@ from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 
-from turnwise.agents import messages_for, parse_answer
+from turnwise.agents import messages_for
+from turnwise.app.loading import LoadedRun, load_run
 from turnwise.engines import Request, run
-from turnwise.envs.frozen_lake import FrozenLake
-from turnwise.envs.lake_maps import ACTIONS
-from turnwise.envs.lake_state import LakeState
-from turnwise.scoring import LoadedRun, load_run
+from turnwise.envs.frozen_lake.env import FrozenLake
+from turnwise.envs.frozen_lake.maps import ACTIONS
+from turnwise.envs.frozen_lake.state import LakeState
 from turnwise.tasks import GeneratedTasks
-from turnwise.types import TurnId
+from turnwise.types import EpisodeId, Prompt, TurnId
 
 SEED = 7
 
@@ -36,8 +36,8 @@ def main() -> None:
     parser.add_argument("--maps", type=int, default=120)
     arguments = parser.parse_args()
     loaded = load_run(arguments.run)
-    loaded.use(loaded.checkpoint.path / "policy")
-    env = loaded.recipe.env.make("evaluation")
+    loaded.use_checkpoint()
+    env = loaded.recipe.env.make("evaluation").unwrapped
     if not isinstance(env, FrozenLake):
         parser.error(f"{arguments.run} plays {env.name!r}: this table is of lakes")
     states = states_of(env, arguments.maps)
@@ -74,20 +74,24 @@ def states_of(env: FrozenLake, maps: int) -> list[LakeState]:
 def answers(loaded: LoadedRun, env: FrozenLake, states: Sequence[LakeState]) -> list[str]:
     """Return the policy's greedy answers, "" where there is no legal one."""
     agent = loaded.recipe.agents["player"]
-    renderer = loaded.policy.renderer
+    renderer = loaded.policies["main"].renderer
 
     async def answer(number: int, state: LakeState) -> str:
         text = env.observe(state, "player").text
-        identity = TurnId(iteration=0, visit=number, task="state", sample=0, role="player", turn=0)
+        identity = TurnId(
+            episode=EpisodeId(iteration=0, visit=number, task="state", member=0),
+            role="player",
+            turn=0,
+        )
         request = Request(
             id=identity,
             stream="evaluation",
             policy=agent.policy,
-            prompt_ids=renderer.prompt_ids(messages_for(agent, (), text)),
+            prompt_ids=renderer.prompt_ids(Prompt(messages=messages_for(agent, (), text))),
             sampling=agent.sampling(greedy=True),
         )
-        completion = await loaded.engine.sample(request)
-        action = parse_answer(renderer.decode(completion.token_ids), ACTIONS)
+        completion = await loaded.engine.generate(request)
+        action = agent.reply_format.parse(renderer.decode(completion.token_ids), ACTIONS)
         return action if isinstance(action, str) else ""
 
     async def everything() -> list[str]:

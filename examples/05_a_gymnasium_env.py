@@ -14,8 +14,8 @@ SETTINGS = {
     "env.training.steps": 12,
     "trainer": {"iterations": 40, "minibatches": 8},
     "optimizer.lr": 1e-3,  # larger steps than the default's: the format is rehearsed
-    "rehearsal": {"rows": 16, "spans": {"answer": 1.0, "action": 0.3}, "final": {"action": 0.0}},
-    "credit": {"scheme": "gigpo", "gamma": 0.8, "weight": 4.0},
+    "sft_mix": {"rows": 16, "spans": {"answer": 1.0, "action": 0.3}, "final": {"action": 0.0}},
+    "credit": {"scheme": "gigpo", "gamma": 0.8, "state_weight": 4.0},
     "agents.player.max_tokens": 6,
     "evaluation": {"test_tasks": 50, "decoding": "greedy", "validate_start": False},
 }

@@ -55,7 +55,7 @@ class Cups(tw.ToolEnv[State]):
         known = state.told[-1].result if state.told else "closed"
         return tw.Observation(
             text=f"what is under the {state.asked} cup ?",
-            legal=("pea", "coin", "ring", "bean"),
+            legal_actions=("pea", "coin", "ring", "bean"),
             description=f"{state.asked} {known}",  # what it saw last: warm-up teaches to say it
         )
 

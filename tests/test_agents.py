@@ -1,62 +1,15 @@
-"""What an agent is shown, and what its replies parse to: an action or a named failure."""
+"""What an agent is shown, and what it is taught to reply."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from turnwise.agents import AgentConfig, Exchange, demonstration, messages_for, parse_answer
-from turnwise.types import Failure
+from turnwise.agents import AgentConfig, Exchange, demonstration, messages_for, prompt_for
+from turnwise.envs import Observation, call_text
+from turnwise.formats import REPLY_FORMATS
+from turnwise.types import Media, Prompt
 
-LEGAL = ("LEFT", "DOWN", "RIGHT", "UP")
 PAST = [Exchange(observation=f"see {n}", reply=f"say {n}") for n in range(4)]
-
-
-@pytest.mark.parametrize(
-    ("reply", "action"),
-    [
-        ("<answer> DOWN </answer>", "DOWN"),
-        ("<answer>down</answer>", "DOWN"),
-        ("<answer>\n Up\n</answer> and so on", "UP"),
-        ("<answer> DOWN </answer> no, <answer> UP </answer>", "UP"),
-        ("<think> <answer> LEFT </answer> </think> <answer> RIGHT </answer>", "RIGHT"),
-        ("<answer> DOWN </answer> <answer> UP", "DOWN"),
-    ],
-)
-def test_the_last_closed_answer_counts(reply, action):
-    assert parse_answer(reply, LEGAL) == action
-
-
-@pytest.mark.parametrize(
-    ("reply", "kind"),
-    [
-        ("", "parse"),
-        ("DOWN", "parse"),
-        ("<answer> DOWN", "parse"),
-        ("</answer> DOWN <answer>", "parse"),
-        ("<answer></answer>", "illegal_action"),
-        ("<answer> DOWN LEFT </answer>", "illegal_action"),
-        ("<answer> DOWN </answer> <answer> JUMP </answer>", "illegal_action"),
-        ("<ANSWER> DOWN </ANSWER>", "parse"),
-    ],
-)
-def test_anything_else_is_a_named_failure(reply, kind):
-    found = parse_answer(reply, LEGAL)
-    assert isinstance(found, Failure)
-    assert found.kind == kind
-
-
-@given(st.text() | st.text(alphabet="<answer>/ DOWN"))
-def test_no_reply_crashes_the_parser_or_gives_an_illegal_action(text):
-    found = parse_answer(text, LEGAL)
-    assert isinstance(found, Failure) or found in LEGAL
-
-
-def test_a_failure_quotes_at_most_a_few_words():
-    failure = parse_answer(f"<answer>{'x' * 9999}</answer>", LEGAL)
-    assert isinstance(failure, Failure)
-    assert len(failure.message) < 120
 
 
 @pytest.mark.parametrize(
@@ -83,7 +36,24 @@ def test_the_system_message_comes_first_whatever_the_history():
         assert (first.role, first.content) == ("system", "be brief")
 
 
-def test_a_demonstration_parses_to_its_action():
-    for description in ("", "LEFT edge"):
-        for action in LEGAL:
-            assert parse_answer(demonstration(description, action), LEGAL) == action
+def test_a_prompt_shows_the_media_of_the_turns_that_it_remembers():
+    first, second = (Media(kind="image/png", data=data) for data in (b"1", b"2"))
+    past = [Exchange(observation="see", reply="say", media=(first,))]
+    seen = Observation(text="now", legal_actions=(), media=(second,))
+    for history, media in (("full", (first, second)), ("observation", (second,))):
+        assert prompt_for(AgentConfig(history=history), past, seen).media == media
+    raw = Observation(text="now", legal_actions=(), raw=True, media=(second,))
+    assert prompt_for(AgentConfig(), (), raw) == Prompt(text="now", media=(second,))
+
+
+def test_a_call_of_a_tool_stands_in_a_demonstration_as_it_is():
+    call = call_text("look", chest="amber")
+    for name in REPLY_FORMATS:
+        said = demonstration(AgentConfig(reply=name), "hm", call)
+        assert said.endswith(call)
+        assert ("hm" in said) == REPLY_FORMATS[name].thinks
+
+
+def test_an_unknown_reply_format_is_refused():
+    with pytest.raises(ValueError, match="'tagz'.*did you mean 'tags'"):
+        AgentConfig(reply="tagz")

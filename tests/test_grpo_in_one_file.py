@@ -18,8 +18,8 @@ EXAMPLE = Path(__file__).parents[1] / "examples" / "00_grpo_in_one_file.py"
 LR = 1e-3
 SETTINGS = {
     "warmup": None,
-    "rehearsal": None,
-    "agents.player": {"answer": "whole", "max_tokens": 6, "history": "full"},
+    "sft_mix": None,
+    "agents.player": {"reply": "whole", "max_tokens": 6, "history": "full"},
     "credit": {"scheme": "grpo", "rewards": {"vowels": 1.0}},
     "trainer": {
         "iterations": 1,
@@ -50,7 +50,7 @@ class Chat(tw.Env[int]):
         return 0
 
     def observe(self, state, role):
-        return tw.Observation(text=f"turn {state} of three", legal=())
+        return tw.Observation(text=f"turn {state} of three", legal_actions=())
 
     def step(self, state, role, action, noise):
         vowels = sum(action.count(letter) for letter in "aeiou") / 10
@@ -91,25 +91,25 @@ def test_its_first_update_is_the_librarys(tmp_path):
             )
             for episode in members
         ]
-        for _, members in groupby(recorded.episodes, key=lambda episode: episode.visit)
+        for _, members in groupby(recorded.episodes, key=lambda episode: episode.id.visit)
     ]
     assert [len(group) for group in groups] == [4] * 4
     assert any(one_file.advantages_of([e.reward for e in group]).any() for group in groups)
 
-    model = AutoModelForCausalLM.from_pretrained(run / "start").eval()
+    model = AutoModelForCausalLM.from_pretrained(run / "start/main").eval()
     optimizer = one_file.make_optimizer(model, LR)
     one_file.update(model, optimizer, groups)
 
     (kept,) = (run / "checkpoints").glob("*-train-1")
     # After one step Adam's first moment is the clipped gradient times 1 - beta1.
-    state = torch.load(kept / "optimizer.pt", weights_only=True)["adamw"]["state"]
+    state = torch.load(kept / "optimizers/main.pt", weights_only=True)["adamw"]["state"]
     decayed, plain = _decay_groups(model)
     for number, weight in enumerate([*decayed, *plain]):
         mine, theirs = optimizer.state[weight]["exp_avg"], state[number]["exp_avg"]
         assert float(theirs.norm()) > 0
         assert float((mine - theirs).norm()) <= 1e-5 * float(theirs.norm())
     # Adam's first step is lr in every weight: it is theirs wherever the gradient is not rounding.
-    steps = load_file(kept / "policy" / "model.safetensors")
+    steps = load_file(kept / "policies/main/model.safetensors")
     for name, weight in model.named_parameters():
         moved = optimizer.state[weight]["exp_avg"].abs() > 1e-6
         assert float(moved.float().mean()) > 0.05, name

@@ -12,7 +12,7 @@ import pytest
 
 import turnwise as tw
 from turnwise import errors
-from turnwise.documents import document_names, read_document
+from turnwise.utils.documents import document_names, read_document
 
 
 def test_all_public_names_are_there_and_listed():
@@ -76,10 +76,10 @@ QUICK = {
     "a run to score that is not there": ["eval", "nowhere"],
     "a run to watch that is not there": ["play", "frozen-lake", "--run", "nowhere"],
     "a model of no size": ["init", "x", "--size", "huge"],
-    "a work that is not there": ["bench", "step", "--work", "nanoo"],
-    "a rate of nothing": ["bench", "roofline", "--work", "nanoo"],
+    "a workload that is not there": ["bench", "step", "--workload", "nanoo"],
+    "a rate of nothing": ["bench", "roofline", "--workload", "nanoo"],
     "growth of nothing": ["bench", "growth", "--model", "nanoo"],
-    "the works": ["bench", "works"],
+    "the workloads": ["bench", "workloads"],
     "help": ["-h"],
     "the version": ["--version"],
     "the recipes": ["recipes"],

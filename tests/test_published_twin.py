@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from turnwise.recipe import load_recipe
+from turnwise.recipe.schema import load_recipe
 
 from .conftest import load_benchmark
 

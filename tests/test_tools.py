@@ -18,8 +18,8 @@ TINY = NanoConfig(hidden=16, layers=1, heads=2, kv_heads=1, head_dim=8, intermed
 CUPS = f"{Path(__file__).parents[1] / 'examples' / '06_tools.py'}:Cups"
 FAST = {
     "warmup.steps": 2,
-    "warmup.round": 2,
-    "warmup.seeing_tasks": 2,
+    "warmup.eval_every": 2,
+    "warmup.perception_tasks": 2,
     "trainer.iterations": 2,
     "trainer.group_size": 2,
     "trainer.tasks_per_iteration": 2,

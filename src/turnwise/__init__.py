@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from turnwise.lazy import lazy_names
+from turnwise.utils.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from turnwise import credit as credit
@@ -30,12 +30,28 @@ if TYPE_CHECKING:
     from turnwise import rollout as rollout
     from turnwise import runs as runs
     from turnwise import sandbox as sandbox
+    from turnwise import settings as settings
     from turnwise import tasks as tasks
     from turnwise import trainers as trainers
     from turnwise import types as types
     from turnwise import workflows as workflows
-    from turnwise.api import (
+    from turnwise.app.baseline_scores import (
+        evaluate_baselines,
+    )
+    from turnwise.app.lifecycle import (
         Outcome,
+    )
+    from turnwise.app.progress_bar import (
+        LiveProgress,
+    )
+    from turnwise.app.run_scores import (
+        evaluate_models,
+        evaluate_run,
+        play_run,
+    )
+    from turnwise.app.train import (
+        resume,
+        train,
     )
     from turnwise.envs import (
         Env,
@@ -67,29 +83,18 @@ if TYPE_CHECKING:
         TurnwiseError,
         UnknownNameError,
     )
-    from turnwise.front import (
-        resume,
-        train,
-    )
-    from turnwise.live import (
-        LiveProgress,
-    )
     from turnwise.policies import (
         LoraSettings,
         NanoConfig,
         PolicyConfig,
     )
-    from turnwise.recipe import (
+    from turnwise.recipe.schema import (
         Recipe,
         load_recipe,
         recipe_names,
     )
     from turnwise.runs import (
         RunScores,
-    )
-    from turnwise.scoring import (
-        evaluate_run,
-        play_run,
     )
     from turnwise.trainers import (
         Progress,
@@ -141,6 +146,8 @@ __all__ = [
     "UnknownNameError",
     "__version__",
     "check_env",
+    "evaluate_baselines",
+    "evaluate_models",
     "evaluate_run",
     "load_recipe",
     "make_env",
@@ -164,6 +171,7 @@ _SUBMODULES = (
     "rollout",
     "runs",
     "sandbox",
+    "settings",
     "tasks",
     "trainers",
     "types",
@@ -183,16 +191,16 @@ _get, __dir__ = lazy_names(
         "Episode": "turnwise.types",
         "IllegalActionError": "turnwise.errors",
         "Interrupted": "turnwise.errors",
-        "LiveProgress": "turnwise.live",
+        "LiveProgress": "turnwise.app.progress_bar",
         "LoraSettings": "turnwise.policies",
         "MissingDependencyError": "turnwise.errors",
         "ModelError": "turnwise.errors",
         "NanoConfig": "turnwise.policies",
         "Observation": "turnwise.envs",
-        "Outcome": "turnwise.api",
+        "Outcome": "turnwise.app.lifecycle",
         "PolicyConfig": "turnwise.policies",
         "Progress": "turnwise.trainers",
-        "Recipe": "turnwise.recipe",
+        "Recipe": "turnwise.recipe.schema",
         "RewardError": "turnwise.errors",
         "RunError": "turnwise.errors",
         "RunScores": "turnwise.runs",
@@ -210,14 +218,16 @@ _get, __dir__ = lazy_names(
         "TurnwiseError": "turnwise.errors",
         "UnknownNameError": "turnwise.errors",
         "check_env": "turnwise.envs",
-        "evaluate_run": "turnwise.scoring",
-        "load_recipe": "turnwise.recipe",
+        "evaluate_baselines": "turnwise.app.baseline_scores",
+        "evaluate_models": "turnwise.app.run_scores",
+        "evaluate_run": "turnwise.app.run_scores",
+        "load_recipe": "turnwise.recipe.schema",
         "make_env": "turnwise.envs",
-        "play_run": "turnwise.scoring",
-        "recipe_names": "turnwise.recipe",
-        "resume": "turnwise.front",
+        "play_run": "turnwise.app.run_scores",
+        "recipe_names": "turnwise.recipe.schema",
+        "resume": "turnwise.app.train",
         "tool": "turnwise.envs",
-        "train": "turnwise.front",
+        "train": "turnwise.app.train",
         **{name: f"{__name__}.{name}" for name in _SUBMODULES},
     },
 )

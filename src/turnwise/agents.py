@@ -1,32 +1,28 @@
-"""An agent: a role, what it is told, what it remembers, which policy answers, how it is sampled.
+"""An agent: a role with its prompts, its history, its reply format and its policy.
 
-Owns prompts as messages and the parsing of answers. Knows nothing of tokens, engines or rewards.
-Model text is hostile input: it parses to a value or to a named failure, and is never evaluated.
+Provides `AgentConfig`, prompts as messages, and demonstrations. Knows nothing of tokens, engines or
+rewards. Replies are read by the agent's reply format (`turnwise.formats`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from turnwise.envs.base import Observation
-from turnwise.envs.tool_calls import calls_in
-from turnwise.errors import ConfigError
+from turnwise.envs.tools.calls import calls_in
+from turnwise.errors import ConfigError, unknown_name
+from turnwise.formats import REPLY_FORMATS, ReplyFormat
 from turnwise.settings import Settings
-from turnwise.types import Failure, Message, Sampling, ToolChat
+from turnwise.types import Media, Message, Prompt, Sampling
 
 HistoryRule = Literal["full", "last_n", "observation"]
-AnswerRule = Literal["tag", "whole"]
-Prompt: TypeAlias = tuple[Message, ...] | ToolChat | str
-"""Messages for the chat template, with tools or without, or text that reaches the model as it
-stands."""
+InvalidRule = Literal["end", "continue"]
 LEGAL = "legal actions: "
 """Begins the line of legal words that `AgentConfig.show_legal` adds to an observation."""
-_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
 class AgentConfig(Settings):
@@ -44,12 +40,31 @@ class AgentConfig(Settings):
     """How many past turns `history = "last_n"` keeps."""
     show_legal: bool = False
     """Whether each observation ends with the words that may be answered there."""
-    answer: AnswerRule = "tag"
-    """What of a reply is the action: the words in the last `<answer>` tag, or the whole reply."""
+    reply: str = "tags"
+    """How a reply holds a thought and an action: `tags`, `<think> .. </think> <answer> ..
+    </answer>`; `lines`, a line `THINK: ..` and a line `ACT: ..`; `program`, a fenced block, or the
+    whole reply as a program; or `whole`, the whole reply is the action."""
+    invalid_reply: InvalidRule = "end"
+    """What follows a reply that is no action: `end` ends the episode; `continue` asks the agent
+    again with the same observation. The env is not stepped, the turn has the reward component
+    `invalid` = 1 and counts against the cap on turns (`max_turns`). A full context always ends the
+    episode."""
     temperature: float = Field(default=1.0, gt=0)
     """Temperature of training sampling."""
     max_tokens: int = Field(default=64, ge=1)
     """Limit of one completion, in tokens, the end token included."""
+
+    @field_validator("reply")
+    @classmethod
+    def _reply_is_known(cls, name: str) -> str:
+        if name not in REPLY_FORMATS:
+            raise unknown_name("reply format", name, REPLY_FORMATS)
+        return name
+
+    @property
+    def reply_format(self) -> ReplyFormat:
+        """How the agent's replies are written and read."""
+        return REPLY_FORMATS[self.reply]
 
     def sampling(self, *, greedy: bool = False) -> Sampling:
         """Return the sampling of a call, at temperature 0 if `greedy`."""
@@ -61,12 +76,14 @@ class AgentConfig(Settings):
 class Exchange:
     """One past turn as its agent remembers it: what it saw and what it said.
 
-    `messages` are what it saw, where that was not one message of the user's.
+    `messages` are what it saw, where that was not one message of the user's; `media` what it saw
+    beside text.
     """
 
     observation: str
     reply: str
     messages: tuple[Message, ...] = ()
+    media: tuple[Media, ...] = ()
 
 
 def observation_text(config: AgentConfig, observation: Observation) -> str:
@@ -75,11 +92,11 @@ def observation_text(config: AgentConfig, observation: Observation) -> str:
     Raw text, and observations without legal words, stay as they are.
 
     Example:
-        >>> seen = Observation(text="you r0c0", legal=("LEFT", "DOWN"))
+        >>> seen = Observation(text="you r0c0", legal_actions=("LEFT", "DOWN"))
         >>> observation_text(AgentConfig(show_legal=True), seen)
         'you r0c0\nlegal actions: LEFT DOWN'
     """
-    legal = observation.legal
+    legal = observation.legal_actions
     if not config.show_legal or not legal or observation.raw:
         return observation.text
     between = " | " if any(len(word.split()) > 1 for word in legal) else " "
@@ -96,12 +113,18 @@ def messages_for(
         >>> [m.role for m in messages_for(AgentConfig(history="full"), past, "you r1c0")]
         ['user', 'assistant', 'user']
     """
-    kept = {"full": list(past), "last_n": list(past[-config.last_n :]), "observation": []}
     messages = [Message(role="system", content=config.system)] if config.system else []
-    for exchange in kept[config.history]:
+    for exchange in _remembered(config, past):
         messages += exchange.messages or [Message(role="user", content=exchange.observation)]
         messages.append(Message(role="assistant", content=exchange.reply))
     return (*messages, Message(role="user", content=observation))
+
+
+def _remembered(config: AgentConfig, past: Sequence[Exchange]) -> Sequence[Exchange]:
+    """Return the exchanges that `config.history` leaves in the prompt."""
+    if config.history == "observation":
+        return ()
+    return past if config.history == "full" else past[-config.last_n :]
 
 
 def prompt_for(config: AgentConfig, past: Sequence[Exchange], observation: Observation) -> Prompt:
@@ -111,10 +134,10 @@ def prompt_for(config: AgentConfig, past: Sequence[Exchange], observation: Obser
         ConfigError: if the agent has a system message that the observation leaves no place for.
 
     Example:
-        >>> prompt_for(AgentConfig(), (), Observation(text="2+2=", legal=(), raw=True))
+        >>> prompt_for(AgentConfig(), (), Observation(text="2+2=", legal_actions=(), raw=True)).text
         '2+2='
-        >>> prompt_for(AgentConfig(), (), Observation(text="2+2?", legal=()))[0].role
-        'user'
+        >>> prompt_for(AgentConfig(), (), Observation(text="2+2?", legal_actions=())).messages
+        (Message(role='user', content='2+2?'),)
     """
     opens = observation.messages[:1]
     if config.system and (observation.raw or (opens and opens[0].role == "system")):
@@ -124,51 +147,21 @@ def prompt_for(config: AgentConfig, past: Sequence[Exchange], observation: Obser
             f"{own}; leave `system` out"
         )
     if observation.raw:
-        return observation.text
+        return Prompt(text=observation.text, media=observation.media)
     messages = messages_for(config, past, observation_text(config, observation))
     if observation.messages:
         messages = (*messages[:-1], *observation.messages)
-    return ToolChat(messages=messages, tools=observation.tools) if observation.tools else messages
+    media = (one for exchange in _remembered(config, past) for one in exchange.media)
+    return Prompt(messages=messages, tools=observation.tools, media=(*media, *observation.media))
 
 
-def demonstration(description: str, action: str, answer: AnswerRule = "tag") -> str:
-    """Return the reply that warm-up teaches: a thought that describes, and an answer.
+def demonstration(agent: AgentConfig, description: str, action: str) -> str:
+    """Return the reply that warm-up teaches: a thought that describes, and the action.
 
-    Where the whole reply is the answer there is no thought. A call of a tool is no answer.
+    A call of a tool stands in a reply as it is, in every format.
 
     Example:
-        >>> demonstration("LEFT edge", "DOWN")
+        >>> demonstration(AgentConfig(), "LEFT edge", "DOWN")
         '<think> LEFT edge </think> <answer> DOWN </answer>'
     """
-    if answer == "whole":
-        return action
-    thought = f"<think> {description} </think> " if description else ""
-    if calls_in(action):
-        return f"{thought}{action}"
-    return f"{thought}<answer> {action} </answer>"
-
-
-def parse_answer(text: str, legal: Sequence[str], answer: AnswerRule = "tag") -> str | Failure:
-    """Return the action that `text` answers with, or the failure.
-
-    The last `<answer>` counts; case and surrounding blanks do not. Without `legal` words any text
-    is returned as it is, blanks at the ends dropped.
-
-    Example:
-        >>> parse_answer("<think> hm </think> <answer> down </answer>", ("LEFT", "DOWN"))
-        'DOWN'
-        >>> parse_answer("DOWN", ("DOWN",)).kind
-        'parse'
-        >>> parse_answer("x = 1", (), "whole")
-        'x = 1'
-    """
-    found = [text] if answer == "whole" else _ANSWER.findall(text)
-    if not found:
-        return Failure(kind="parse", message="no <answer>...</answer> in the reply")
-    word = found[-1].strip()
-    if not legal:
-        return word
-    for action in legal:
-        if word.casefold() == action.casefold():
-            return action
-    return Failure(kind="illegal_action", message=f"{word[:40]!r} is none of {', '.join(legal)}")
+    return agent.reply_format.render(description, action, called=bool(calls_in(action)))

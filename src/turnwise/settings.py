@@ -1,7 +1,7 @@
-"""The strict base model of every config, and the one sentence that a wrong config raises.
+"""The strict base class of every config, and its error messages.
 
-Owns `Settings` and `parse`. Unknown keys are errors with the nearest known key; nothing is coerced
-silently or ignored.
+Provides `Settings`, `parse`, and `one_of` for discriminated unions. An unknown key is an error with
+the nearest known key.
 """
 
 from __future__ import annotations
@@ -9,14 +9,17 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Tag, ValidationError
 
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, unknown_name
 
 M = TypeVar("M", bound=BaseModel)
+_UNKNOWN = ""
+"""The tag of a choice that is not in the table; pydantic refuses it."""
 
 
 class Settings(BaseModel):
@@ -76,7 +79,15 @@ def _sentence(
     path = _path(model, problem["loc"])
     key = ".".join(path)
     if problem["type"] == "extra_forbidden":
+        other = _of_another_choice(model, path, data)
+        if other:
+            return f"{key} = {problem['input']!r} does not apply to {other}", ""
         return f"unknown key {key!r}, ", _cure(model, path, data, aliases)
+    if problem["type"] == "union_tag_invalid":
+        found = _choice_at(model, path)
+        assert found is not None, "only `one_of` makes tagged unions"
+        name, where = problem["input"].get(found[0].by), ".".join([*path, found[0].by])
+        return str(unknown_name(where, str(name), found[1])), ""
     if problem["type"] == "missing":
         return f"{key!r} is missing", ""
     if problem["type"] == "json_invalid":
@@ -93,14 +104,64 @@ def _sentence(
 def _path(model: Any, place: Sequence[Any]) -> list[str]:
     """Return the keys of a place; pydantic names the alternatives of a union among them."""
     path: list[str] = []
+    named = False  # whether the alternative of the present union was named already
     for part in place:
         members = [m for m in _members(model) if m is not type(None)]
         below = _below(model, str(part))
-        if len(members) > 1 and isinstance(part, str) and below is None:
+        if len(members) > 1 and isinstance(part, str) and below is None and not named:
+            named = True
             continue
+        named = False
         path.append(str(part))
         model = below
     return path
+
+
+def _choice_at(model: Any, path: Sequence[str]) -> tuple[Choice, dict[str, type[BaseModel]]] | None:
+    """Return how a section chooses its class, and the classes by name; None if it does not."""
+    below, found = model, None
+    for part in path:
+        found = _field_choice(below, part)
+        below = _below(below, part)
+        found = found or _choice_of(below)
+    if found is None:
+        return None
+    classes = {get_args(m.model_fields[found.by].annotation)[0]: m for m in _members(below)}
+    return found, classes
+
+
+def _field_choice(model: Any, name: str) -> Choice | None:
+    """Return the choice that a field of a config declares."""
+    for member in _members(model):
+        if isinstance(member, type) and issubclass(member, BaseModel):
+            for each in member.model_fields[name].metadata if name in member.model_fields else ():
+                if isinstance(each, Choice):
+                    return each
+    return None
+
+
+def _choice_of(annotation: Any) -> Choice | None:
+    """Return the choice that an annotation declares, as the values of a table have it."""
+    if get_origin(annotation) is not Annotated:
+        return None
+    return next((each for each in get_args(annotation) if isinstance(each, Choice)), None)
+
+
+def _of_another_choice(
+    model: type[BaseModel], path: Sequence[str], data: Mapping[str, Any]
+) -> str | None:
+    """Return the choice that lacks a key which another choice has, and the cure; None otherwise."""
+    *section, name = path
+    found = _choice_at(model, section)
+    if found is None or not any(name in each.model_fields for each in found[1].values()):
+        return None
+    choice, classes = found
+    given = _value(data, section)
+    tag = given.get(choice.by, choice.default) if isinstance(given, Mapping) else choice.default
+    own = own_options(list(classes.values()))
+    names = [key for key in classes[tag].model_fields if key in own and key != choice.by]
+    takes = ", ".join(names) or "no such option"
+    return f"{choice.by} = {tag!r}, which takes {takes}: leave {name} out"
 
 
 def _example(model: type[BaseModel], path: Sequence[str], problem: Any) -> str:
@@ -194,33 +255,96 @@ def _members(annotation: Any) -> list[Any]:
     return [annotation]
 
 
-def fit_options(
-    given: Mapping[str, Any], *, options: Mapping[str, Any], among: Sequence[str], chosen: str
-) -> dict[str, Any]:
-    """Return `given` with the defaults of the options that a choice has; refuse the others.
-
-    For configs in which one field decides which others mean anything. Those are declared with
-    default None, "not given", and this runs before validation: no option is accepted and ignored,
-    and the values written to a resolved recipe can be read again.
+def one_of(table: Mapping[str, type[M]], *, by: str = "kind", default: str) -> Any:
+    """Return the annotation of a section whose key `by` chooses its class (a discriminated union).
 
     Args:
-        given: the fields as the user gave them.
-        options: option -> default of every option the choice has (None: has no default).
-        among: all options that some choice has.
-        chosen: the choice in words, for the message.
-
-    Raises:
-        ConfigError: if an option is given that the choice does not have.
+        table: choice -> config class.
+        by: the key that chooses; each class has it as a field of one literal value.
+        default: the choice of a section without the key.
 
     Example:
-        >>> fit_options({"kind": "b"}, options={"cap": 5.0}, among=("cap", "low"), chosen="kind b")
-        {'kind': 'b', 'cap': 5.0}
+        >>> from pydantic import create_model
+        >>> from turnwise.losses.clipped import ClippedConfig
+        >>> from turnwise.losses.gspo import GspoConfig
+        >>> kinds = one_of({"clipped": ClippedConfig, "gspo": GspoConfig}, default="clipped")
+        >>> Run = create_model("Run", __base__=Settings, loss=(kinds, ClippedConfig()))
+        >>> parse(Run, {"loss": {"kind": "gspo"}}, "a run").loss.clip_high
+        0.0004
+        >>> parse(Run, {"loss": {"kind": "gspo", "dual_clip": 2.0}}, "a run")
+        Traceback (most recent call last):
+            ...
+        turnwise.errors.ConfigError: a run: loss.dual_clip = 2.0 does not apply to kind = \
+'gspo', which takes clip_low, clip_high: leave dual_clip out
     """
-    for name in among:
-        if name not in options and given.get(name) is not None:
+
+    def choice(given: Any) -> str:
+        for name, config in table.items():
+            if isinstance(given, config):
+                return name
+        found = given.get(by, default) if isinstance(given, Mapping) else default
+        return found if isinstance(found, str) and found in table else _UNKNOWN
+
+    chosen = Choice(by=by, default=default)
+    if len(table) == 1:
+        return Annotated[table[default], chosen]
+    members = tuple(Annotated[config, Tag(name)] for name, config in table.items())
+    union = Union[members]  # noqa: UP007
+    return Annotated[union, Discriminator(choice), chosen]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The key of a discriminated union (`one_of`), and its value where it is not given."""
+
+    by: str
+    default: str
+
+
+def own_options(classes: Sequence[type[BaseModel]]) -> list[str]:
+    """Return the options that some of `classes` have and others do not, or with another default.
+
+    Example:
+        >>> class One(Settings):
+        ...     size: int = 1
+        ...     low: float = 0.0
+        >>> class Two(Settings):
+        ...     size: int = 1
+        >>> own_options([One, Two])
+        ['low']
+    """
+    fields = [each.model_fields for each in classes]
+    names = dict.fromkeys(name for each in fields for name in each)
+    return [
+        name
+        for name in names
+        if not all(
+            name in each and each[name].default == fields[0][name].default for each in fields
+        )
+    ]
+
+
+def make_one_of(
+    table: Mapping[str, type[M]],
+    options: Mapping[str, Any],
+    what: str,
+    *,
+    by: str = "kind",
+    default: str,
+) -> M:
+    """Return one config of a discriminated union from plain values; arguments as of `one_of`.
+
+    Raises:
+        ConfigError: if the choice or an option is wrong; `what` names the options in the message.
+    """
+    name = options.get(by, default)
+    if name not in table:
+        raise ConfigError(f"{what}: {unknown_name(by, str(name), table)}")
+    for option in options:
+        others = [other for other, each in table.items() if option in each.model_fields]
+        if option not in table[name].model_fields and others:
             raise ConfigError(
-                f"{name} = {given[name]!r} does not apply to {chosen}, which takes "
-                f"{', '.join(options) or 'no such option'}: leave {name} out"
+                f"{what}: {option} = {options[option]!r} does not apply to {by} = {name!r}, only "
+                f"to {', '.join(others)}: leave {option} out"
             )
-    missing = {name: value for name, value in options.items() if given.get(name) is None}
-    return {**given, **missing}
+    return parse(table[name], options, what)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from turnwise import api
-from turnwise.recipe import load_recipe
+from turnwise.app import lifecycle
+from turnwise.recipe.schema import load_recipe
 
 TINY = str(Path(__file__).parent / "tiny.toml")
 
@@ -17,7 +17,7 @@ def train(tmp_path_factory):
 
     def run(*overrides, recipe=TINY):
         folder = tmp_path_factory.mktemp("run") / "run"
-        outcome = api.train(load_recipe(recipe, overrides), run=folder)
+        outcome = lifecycle.train(load_recipe(recipe, overrides), run=folder)
         assert outcome.finished
         return folder
 

@@ -9,12 +9,12 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from turnwise import api, scoring
+from turnwise.app import lifecycle, loading
 from turnwise.errors import ModelError
 from turnwise.policies import PolicyConfig, load_policy
-from turnwise.recipe import load_recipe
+from turnwise.recipe.schema import load_recipe
 from turnwise.runs import read_metrics
-from turnwise.types import Message
+from turnwise.types import Message, Prompt
 
 LORA = {
     "rank": 16,
@@ -42,23 +42,23 @@ def test_adapters_are_set_as_published(name):
 def test_a_recipe_for_a_real_model_trains_its_family(name, small_model, train):
     model = small_model(REAL[name])
     run = train("preset=smoke", f"policies.main.model={model}", CPU, recipe=name)
-    config = json.loads((run / "adapters/grpo/adapter_config.json").read_text())
+    config = json.loads((run / "adapters/main/grpo/adapter_config.json").read_text())
     assert (config["r"], config["lora_alpha"], config["lora_dropout"]) == (16, 32.0, 0.05)
     assert config["base_model_name_or_path"] == str(model)
     phases = [record["phase"] for record in read_metrics(run / "metrics.jsonl")]
     assert phases == ["warmup", "warmup", "train", "train"]
     base = AutoModelForCausalLM.from_pretrained(model)
-    merged = PeftModel.from_pretrained(base, str(run / "adapters/sft")).merge_and_unload()
-    stacked = PeftModel.from_pretrained(merged, str(run / "adapters/grpo"))
-    mine = scoring.load_run(run)
-    mine.use(mine.checkpoint.path / "policy")
+    merged = PeftModel.from_pretrained(base, str(run / "adapters/main/sft")).merge_and_unload()
+    stacked = PeftModel.from_pretrained(merged, str(run / "adapters/main/grpo"))
+    mine = loading.load_run(run)
+    mine.use_checkpoint()
     ids = torch.arange(10, 30)[None]
     with torch.no_grad():
         torch.testing.assert_close(
-            mine.policy.model(ids).logits, stacked(ids).logits, rtol=0, atol=1e-5
+            mine.policies["main"].model(ids).logits, stacked(ids).logits, rtol=0, atol=1e-5
         )
-    tokenizers = [AutoTokenizer.from_pretrained(run / "adapters" / a) for a in ("sft", "grpo")]
-    assert all(t.chat_template == mine.policy.tokenizer.chat_template for t in tokenizers)
+    tokenizers = [AutoTokenizer.from_pretrained(run / "adapters/main" / a) for a in ("sft", "grpo")]
+    assert all(t.chat_template == mine.policies["main"].tokenizer.chat_template for t in tokenizers)
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -67,7 +67,8 @@ def test_a_recipe_explains_itself_in_its_models_own_words(name, small_model):
     config = recipe.policies["main"].model_copy(update={"model": str(small_model(REAL[name]))})
     renderer = load_policy("main", config.model_copy(update={"lora": None})).renderer
     system = Message(role="system", content=recipe.agents["player"].system)
-    prompt = renderer.prompt_ids([system, Message(role="user", content="you r0c0")])
+    asked = Message(role="user", content="you r0c0")
+    prompt = renderer.prompt_ids(Prompt(messages=(system, asked)))
     text = renderer.tokenizer.decode(prompt)
     assert "RIGHT r0c1 ice UP edge </think>" in text and "\\" not in text
     if name == "frozen-lake-gemma-2b":
@@ -81,8 +82,8 @@ def test_the_nano_recipe_makes_its_base_and_trains(train):
     run = train("preset=smoke", CPU, recipe="frozen-lake-lora")
     phases = [record["phase"] for record in read_metrics(run / "metrics.jsonl")]
     assert phases == ["pretrain", "pretrain", "warmup", "warmup", "train", "train"]
-    assert (run / "base/model.safetensors").is_file()
-    found = {path.name for path in (run / "adapters").iterdir()}
+    assert (run / "base/main/model.safetensors").is_file()
+    found = {path.name for path in (run / "adapters/main").iterdir()}
     assert found == {"sft", "grpo"}
 
 
@@ -93,7 +94,7 @@ def test_a_base_model_without_a_template_is_refused_in_one_sentence(small_model,
         "frozen-lake-gemma-2b", ["preset=smoke", f"policies.main.model={folder}", CPU]
     )
     with pytest.raises(ModelError, match=r"has no chat template: expected an instruction-tuned"):
-        api.train(recipe, run=tmp_path / "run")
+        lifecycle.train(recipe, run=tmp_path / "run")
 
 
 def test_targets_that_a_family_lacks_are_refused(small_model, tmp_path):
@@ -101,7 +102,7 @@ def test_targets_that_a_family_lacks_are_refused(small_model, tmp_path):
     model = f"policies.main.model={small_model('gemma')}"
     recipe = load_recipe("frozen-lake-gemma-2b", ["preset=smoke", model, *sets])
     with pytest.raises(ModelError, match="has no linear layer named c_attn; choose among .*o_proj"):
-        api.train(recipe, run=tmp_path / "run")
+        lifecycle.train(recipe, run=tmp_path / "run")
 
 
 def test_a_model_of_pickles_is_refused(small_model):

@@ -9,17 +9,17 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from turnwise import api, assembly, scoring
+from turnwise.app import build, lifecycle, loading, run_scores
+from turnwise.app.stages import begin_adapters, make_base, run_stages, without_adapters
 from turnwise.errors import ConfigError, ModelError
 from turnwise.forest import ForestConfig
 from turnwise.forest.choose import choose
-from turnwise.recipe import load_recipe
+from turnwise.recipe.schema import load_recipe
 from turnwise.runs import Run, StopSignal, read_metrics
-from turnwise.stages import begin_adapter, make_base, run_phases, without_adapters
 from turnwise.trainers import Silent
 from turnwise.trainers.demonstrations import supervised_row
 from turnwise.trainers.update import score_column
-from turnwise.types import Message
+from turnwise.types import Message, Prompt
 
 from .conftest import TINY
 
@@ -49,12 +49,12 @@ def test_the_phases_follow_one_another_and_their_costs_add_up(stacked):
 
 def test_training_begins_with_the_merged_weights(stacked):
     """Base + imitation, merged: the fresh adapter says nothing, and the KL is 0 at first."""
-    base = AutoModelForCausalLM.from_pretrained(stacked / "base")
-    mine = scoring.load_run(stacked)
-    mine.use(stacked / "start")
-    start = logits(mine.policy.model)
-    with mine.policy.model.disable_adapter():
-        assert torch.equal(logits(mine.policy.model), start)
+    base = AutoModelForCausalLM.from_pretrained(stacked / "base/main")
+    mine = loading.load_run(stacked)
+    mine.use_start()
+    start = logits(mine.policies["main"].model)
+    with mine.policies["main"].model.disable_adapter():
+        assert torch.equal(logits(mine.policies["main"].model), start)
     assert (logits(base) - start).abs().max() > 0.1, "imitation learned nothing"
     first, *later = records(stacked, "train")
     assert first["policy/ref_k3"] == pytest.approx(0, abs=1e-6)
@@ -64,36 +64,37 @@ def test_training_begins_with_the_merged_weights(stacked):
 
 def test_the_warmup_is_a_baseline_of_the_report(stacked):
     scores = json.loads((stacked / "eval.json").read_text())
-    alone = scoring.evaluate_run(stacked, tasks=4, seed=3)
+    alone = run_scores.evaluate_run(stacked, tasks=4, seed=3)
     assert alone.baselines["warmup"] == scores["baselines"]["warmup"]
     assert alone.score == scores["score"]
 
 
 def test_a_run_may_be_moved(stacked, tmp_path):
     moved = shutil.copytree(stacked, tmp_path / "moved")
-    mine = [scoring.load_run(run) for run in (stacked, moved)]
+    mine = [loading.load_run(run) for run in (stacked, moved)]
     for one in mine:
-        one.use(one.checkpoint.path / "policy")
-    assert mine[0].policy.digest() == mine[1].policy.digest()
-    assert mine[1].policy.merged[0].path == (moved / "adapters/sft").resolve()
+        one.use_checkpoint()
+    assert mine[0].policies["main"].digest() == mine[1].policies["main"].digest()
+    assert mine[1].policies["main"].merged[0].path == (moved / "adapters/main/sft").resolve()
 
 
 def test_trees_are_flat_rows_on_merged_weights(stacked):
-    mine = scoring.load_run(stacked)
-    mine.use(mine.checkpoint.path / "policy")
-    renderer = mine.policy.renderer
-    prompt = renderer.prompt_ids([Message(role="user", content="lake\n r0c0 start you r0c0")])
+    mine = loading.load_run(stacked)
+    mine.use_checkpoint()
+    renderer = mine.policies["main"].renderer
+    asked = Message(role="user", content="lake\n r0c0 start you r0c0")
+    prompt = renderer.prompt_ids(Prompt(messages=(asked,)))
     replies = ("LEFT", "DOWN", "DOWN RIGHT", "LEFT")
     rows = [supervised_row("main", prompt, renderer.completion_ids(reply)) for reply in replies]
     columns, gradients = [], []
     for layout in ("tree", "flat"):
-        scorer = choose(mine.policy.model, ForestConfig(layout=layout, probe_tokens=64))
+        scorer = choose(mine.policies["main"].model, ForestConfig(layout=layout, probe_tokens=64))
         assert scorer.reason.startswith(layout)
-        columns.append(score_column(mine.policy.model, scorer, rows))
+        columns.append(score_column(mine.policies["main"].model, scorer, rows))
         for batch in scorer.batches(rows):
-            scorer.score(mine.policy.model, batch).logprobs.sum().backward()
-        gradients.append([p.grad.clone() for p in mine.policy.trainable_parameters()])
-        mine.policy.model.zero_grad()
+            scorer.score(mine.policies["main"].model, batch).logprobs.sum().backward()
+        gradients.append([p.grad.clone() for p in mine.policies["main"].trainable_parameters()])
+        mine.policies["main"].model.zero_grad()
     np.testing.assert_allclose(columns[0], columns[1], atol=1e-5)
     for tree, flat in zip(*gradients, strict=True):
         torch.testing.assert_close(tree, flat, rtol=1e-3, atol=1e-4)
@@ -104,27 +105,33 @@ def test_dropout_is_off_in_reinforcement(tmp_path):
     recipe = load_recipe(TINY, ["pretrain=none"])
     with StopSignal() as stop:
         run = Run.create(tmp_path, "r", recipe.to_toml(), tmp_path / "run")
-        session = assembly.assemble(recipe, run, stop, Silent())
-        begin_adapter(session)
+        session = build.assemble(recipe, run, stop, Silent())
+        begin_adapters(session)
         with torch.no_grad():
-            for parameter in session.policy.trainable_parameters():
+            for parameter in session.policies["main"].trainable_parameters():
                 parameter.add_(0.1)
-        with session.policy.dropout(False):
-            assert torch.equal(logits(session.policy.model), logits(session.policy.model))
-        with session.policy.dropout(True):
-            assert not torch.equal(logits(session.policy.model), logits(session.policy.model))
+        with session.policies["main"].dropout(False):
+            assert torch.equal(
+                logits(session.policies["main"].model),
+                logits(session.policies["main"].model),
+            )
+        with session.policies["main"].dropout(True):
+            assert not torch.equal(
+                logits(session.policies["main"].model),
+                logits(session.policies["main"].model),
+            )
         session.metrics.close()
 
 
 def test_no_row_is_shown_by_two_stages():
     recipe = load_recipe(TINY)
     assert recipe.rows_before_warmup == 75 * 16
-    assert recipe.rows_before_training == assembly.plan_of(recipe).rehearsal_first == 95 * 16
+    assert recipe.rows_before_training == build.plan_of(recipe).sft_mix_first == 95 * 16
     assert load_recipe(TINY, ["pretrain=none"]).rows_before_training == 20 * 16
 
 
 def test_a_base_is_made_once_and_is_an_ordinary_model(stacked):
-    base = AutoModelForCausalLM.from_pretrained(stacked / "base")
+    base = AutoModelForCausalLM.from_pretrained(stacked / "base/main")
     nano = AutoModelForCausalLM.from_pretrained(stacked / "models/main")
     assert (logits(base) - logits(nano)).abs().max() > 0.1
     recipe = load_recipe(str(stacked / "recipe.toml"))
@@ -137,23 +144,23 @@ def test_a_base_is_made_once_and_is_an_ordinary_model(stacked):
 
 
 def test_a_run_stopped_in_pretraining_is_scored_by_its_whole_weights(tmp_path):
-    recipe = load_recipe(TINY, ["pretrain.steps=25", "warmup.steps=5", "warmup.round=5"])
+    recipe = load_recipe(TINY, ["pretrain.steps=25", "warmup.steps=5", "warmup.eval_every=5"])
     with StopSignal() as stop:
         run = Run.create(tmp_path, "r", recipe.to_toml(), tmp_path / "run")
         sessions = []
 
         def parts(stage):
-            sessions.append(assembly.assemble(stage, run, stop, Silent()))
+            sessions.append(build.assemble(stage, run, stop, Silent()))
             return sessions[-1]
 
         assert make_base(recipe, run, parts, resumed=False)
-        assert not sessions[0].policy.has_adapter
-        scores = scoring.evaluate_run(run.path, tasks=2)
+        assert not sessions[0].policies["main"].has_adapter
+        scores = run_scores.evaluate_run(run.path, tasks=2)
         assert scores.checkpoint == "pretrain 25"
         session = parts(recipe)
-        assert run_phases(session, recipe, assembly.plan_of(recipe), resumed=False)
+        assert run_stages(session, recipe, build.plan_of(recipe), resumed=False)
         session.metrics.close()
-    assert np.isfinite(scoring.evaluate_run(run.path, tasks=2).score)
+    assert np.isfinite(run_scores.evaluate_run(run.path, tasks=2).score)
 
 
 @pytest.mark.parametrize(
@@ -183,20 +190,20 @@ def test_stages_that_stand_on_nothing_are_refused(override, words):
 
 def test_all_weights_of_an_adapter_directory_are_not_trained(stacked, tmp_path):
     recipe = load_recipe(
-        TINY, [f"policies.main.model={stacked}/adapters/sft", "policies.main.nano=none"]
+        TINY, [f"policies.main.model={stacked}/adapters/main/sft", "policies.main.nano=none"]
     )
     with pytest.raises(
         ModelError, match=r"is an adapter, whose base \[pretrain\] would not change"
     ):
-        api.train(recipe, run=tmp_path / "run")
+        lifecycle.train(recipe, run=tmp_path / "run")
 
 
 @pytest.mark.slow
 def test_training_goes_on_from_a_stack(stacked, train):
     """A run on another run's outcome: three adapters deep, each saying what it stands on."""
-    model = f"policies.main.model={stacked}/adapters/grpo"
+    model = f"policies.main.model={stacked}/adapters/main/grpo"
     again = train(model, "policies.main.nano=none", "pretrain=none")
-    below = json.loads((again / "adapters/grpo/merge_first.json").read_text())
+    below = json.loads((again / "adapters/main/grpo/merge_first.json").read_text())
     assert [entry["adapter"].split("/")[-1] for entry in below] == ["sft", "sft"]
-    scores = scoring.evaluate_run(again, tasks=4, seed=3)
+    scores = run_scores.evaluate_run(again, tasks=4, seed=3)
     assert scores.checkpoint.startswith("train")

@@ -9,17 +9,17 @@ from dataclasses import asdict
 
 import pytest
 
-from turnwise.assembly import plan_of
-from turnwise.bench.counting import Count, Shape, distinct, row_by_row
-from turnwise.bench.ours import open_session, recipe_of
+from turnwise.app.build import plan_of
+from turnwise.bench.flops import Count, Shape, distinct_operations, flat_operations
+from turnwise.bench.run_turnwise import open_session, recipe_of
 from turnwise.bench.step import _prompts
-from turnwise.bench.works import WORKS, Words, Work, count_words, make_model, make_rows
+from turnwise.bench.workloads import WORKLOADS, Words, Workload, count_words, make_model, make_rows
 from turnwise.trainers import Silent, train_grpo
 
-GROUPS = Work(
+GROUPS = Workload(
     name="groups", model="pico", prompts=3, group=4, prompt_tokens=50, completion_tokens=9
 )
-TURNS = Work(
+TURNS = Workload(
     name="turns", model="pico", prompts=2, group=3, prompt_tokens=30, completion_tokens=6, turns=4,
     observed_tokens=15,
 )  # fmt: skip
@@ -41,17 +41,17 @@ class Once(Silent):
 def step(tmp_path_factory):
     """`step(work)`: the metrics of one whole training step."""
 
-    def run(work):
-        folder = tmp_path_factory.mktemp(work.name)
-        model = make_model(work, folder / "model")
-        words = count_words(work, model)
-        rows = _prompts(work, words, folder / "rows.jsonl")
-        recipe = recipe_of(work, words, model, rows, checkpointing=False)
+    def run(workload):
+        folder = tmp_path_factory.mktemp(workload.name)
+        model = make_model(workload, folder / "model")
+        words = count_words(workload, model)
+        rows = _prompts(workload, words, folder / "rows.jsonl")
+        recipe = recipe_of(workload, words, model, rows, checkpointing=False)
         trainer = recipe.trainer.model_copy(update={"iterations": 1})
         recipe = recipe.model_copy(update={"trainer": trainer})
         watcher = Once()
         session = open_session(recipe, folder, watcher)
-        assert session.scorer.layout == "packed"
+        assert session.learners["main"].scorer.layout == "packed"
         assert session.engine.reason("main").startswith("cache")
         assert train_grpo(session, plan_of(recipe), None)
         session.metrics.close()
@@ -61,18 +61,18 @@ def step(tmp_path_factory):
 
 
 def test_every_prompt_is_played(tmp_path):
-    work = dataclasses.replace(GROUPS, prompts=64)
+    workload = dataclasses.replace(GROUPS, prompts=64)
     words = Words(first=4, later=1)
     recipe = recipe_of(
-        work, words, tmp_path, make_rows(work, words, tmp_path / "rows.jsonl"), False
+        workload, words, tmp_path, make_rows(workload, words, tmp_path / "rows.jsonl"), False
     )
-    assert len(recipe.env.make("training").listed("train")) == 64
+    assert len(recipe.env.make("training").tasks("train")) == 64
 
 
-def nodes(work):
+def nodes(workload):
     """Tokens on which something depends, if siblings part at their first token."""
-    own = work.row_tokens - work.prompt_tokens - 1
-    return work.prompts * work.prompt_tokens + work.episodes * own
+    own = workload.row_tokens - workload.prompt_tokens - 1
+    return workload.prompts * workload.prompt_tokens + workload.episodes * own
 
 
 def test_a_group_costs_its_prompt_once(step):
@@ -111,26 +111,26 @@ def test_in_many_turns_each_token_is_computed_once(step):
     assert computed <= nodes(TURNS) * 1.02
 
 
-@pytest.mark.parametrize("name", WORKS)
+@pytest.mark.parametrize("name", WORKLOADS)
 def test_the_count_of_operations_is_that_of_its_parts(name):
     """Without attention and logits a step's operations are tokens times weights."""
-    work = WORKS[name]
+    workload = WORKLOADS[name]
     shape = Shape(linear=1.0, pair=0.0, logits=0.0)
-    own = work.row_tokens - work.prompt_tokens
-    tokens = work.prompts * work.prompt_tokens + work.episodes * (own - 1)
-    assert distinct(work, shape).sampling == 2 * tokens
-    assert distinct(work, shape).update == 2 * tokens * (2 if work.lora else 3)
-    assert row_by_row(work, shape).update > distinct(work, shape).update
-    cached = row_by_row(work, shape, cached=True).sampling
-    assert cached == 2 * work.episodes * (work.row_tokens - 1)
-    assert (cached == row_by_row(work, shape).sampling) == (work.turns == 1)
+    own = workload.row_tokens - workload.prompt_tokens
+    tokens = workload.prompts * workload.prompt_tokens + workload.episodes * (own - 1)
+    assert distinct_operations(workload, shape).sampling == 2 * tokens
+    assert distinct_operations(workload, shape).update == 2 * tokens * (2 if workload.lora else 3)
+    assert flat_operations(workload, shape).update > distinct_operations(workload, shape).update
+    cached = flat_operations(workload, shape, cached=True).sampling
+    assert cached == 2 * workload.episodes * (workload.row_tokens - 1)
+    assert (cached == flat_operations(workload, shape).sampling) == (workload.turns == 1)
 
 
 def test_a_run_of_tokens_sees_all_before_it():
     shape = Shape(linear=0.0, pair=1.0, logits=0.0)
-    alone = dataclasses.replace(
+    time_workload = dataclasses.replace(
         GROUPS, prompts=1, group=1, prompt_tokens=3, completion_tokens=2, turns=1
     )
-    assert distinct(alone, shape).sampling == 2 * (1 + 2 + 3 + 4)
+    assert distinct_operations(time_workload, shape).sampling == 2 * (1 + 2 + 3 + 4)
     assert Count(tokens=1, pairs=2, heads=3) * 2 == Count(tokens=2, pairs=4, heads=6)
-    assert set(asdict(distinct(alone, shape))) == {"sampling", "update"}
+    assert set(asdict(distinct_operations(time_workload, shape))) == {"sampling", "update"}

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from turnwise.cli.main import app
-from turnwise.recipe import load_recipe
+from turnwise.recipe.schema import load_recipe
 from turnwise.tasks import GeneratedTasks
 
 from ..conftest import TINY
@@ -69,7 +69,12 @@ def rightward_run(tmp_path_factory) -> Path:
             for task in GeneratedTasks(env, "train", 0).take(32)
         )
     )
-    phase = ("warmup.steps=40", "warmup.round=40", "warmup.batch_size=16", "trainer.iterations=0")
+    phase = (
+        "warmup.steps=40",
+        "warmup.eval_every=40",
+        "warmup.batch_size=16",
+        "trainer.iterations=0",
+    )
     rates = ("warmup.optimizer={lr=1e-2,warmup_steps=5}", f"warmup.data={rows}")
     run = folder / "run"
     result = invoke(

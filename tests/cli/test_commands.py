@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from turnwise import scoring
+from turnwise.app import loading, run_scores
 from turnwise.cli.main import app
 from turnwise.envs import ENVS
-from turnwise.recipe import recipe_names
+from turnwise.recipe.schema import recipe_names
 
 
 def test_eval_prints_one_object(turnwise, smoke_run):
@@ -29,6 +29,9 @@ def test_eval_prints_one_object(turnwise, smoke_run):
     assert {"random", "reflex", "optimal", "warmup"} <= set(scores["baselines"])
     assert set(scores["baselines"]) == set(scores["baselines_stderr"]) == set(scores["paired"])
     assert scores["baselines"]["optimal"] == 1.0
+    assert set(scores["measures"]) <= {"steps", "falls"}  # it may give no answer at all
+    assert scores["baselines_measures"]["shortest-path"]["falls"]["mean"] == 0
+    assert {"random", "reflex", "optimal"} <= set(scores["baselines_measures"])
     assert result.stderr == ""
 
 
@@ -47,6 +50,7 @@ def test_eval_draws_a_table_with_all_baselines(turnwise, smoke_run):
     assert "4 unseen tasks, seed 0" in result.stdout
     for name in ("trained, greedy", "trained, sampled", "random", "reflex", "optimal", "warmup"):
         assert name in result.stdout
+    assert "measured in final states: means and standard errors" in result.stdout
 
 
 def test_the_policy_and_the_baselines_meet_the_same_slips(turnwise, rightward_run):
@@ -62,7 +66,7 @@ def test_the_policy_and_the_baselines_meet_the_same_slips(turnwise, rightward_ru
 
 
 def test_independent_noise_is_for_training_groups_alone(rightward_run):
-    scores = scoring.evaluate_run(
+    scores = run_scores.evaluate_run(
         rightward_run, tasks=60, seed=5, overrides=["trainer.noise=independent"]
     )
     assert scores.paired["always-right"].difference == 0.0
@@ -85,7 +89,7 @@ def test_watching_a_policy_shows_the_episode_that_was_played(turnwise, rightward
 
 
 def test_phases_without_steps_are_skipped(turnwise, rightward_run, smoke_run, sets, tmp_path):
-    assert scoring.load_run(rightward_run).checkpoint.phase == "warmup"
+    assert loading.load_run(rightward_run).checkpoint.phase == "warmup"
     recipe = smoke_run / "recipe.toml"
     run = tmp_path / "run"
     result = turnwise("train", recipe, *sets("warmup.steps=0"), "--run", run, "--json")
@@ -125,7 +129,7 @@ def test_an_adapter_is_trained_saved_and_judged(turnwise, smoke_run, sets, tmp_p
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert {"random", "warmup"} <= set(json.loads(result.stdout)["scores"]["baselines"])
-    policy = scoring.load_run(run).checkpoint.path / "policy"
+    policy = loading.load_run(run).checkpoint.path / "policies/main"
     settings = json.loads((policy / "adapter_config.json").read_text())
     assert settings["r"] == 4
     assert (policy / "adapter_model.safetensors").is_file()
@@ -284,3 +288,15 @@ def test_help_names_every_command(turnwise):
         "play",
     ):
         assert command in result.stdout
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_table_cuts_a_name(turnwise, monkeypatch, width):
+    from turnwise.cli import options
+
+    monkeypatch.setattr(options.console, "_width", width)
+    said = turnwise("recipes").stdout
+    for name in recipe_names():
+        assert name in said
+    assert "…" not in said + turnwise("envs").stdout + turnwise("bench", "works").stdout
+    assert max(map(len, said.splitlines())) <= width

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from turnwise.envs import make_env
-from turnwise.envs.lake_baselines import reflex
-from turnwise.noise import generator
+from turnwise.envs.frozen_lake.baselines import reflex
+from turnwise.seeding import generator
 from turnwise.tasks import GeneratedTasks
 
 from ..conftest import load_benchmark
@@ -39,11 +39,17 @@ def test_the_table_of_a_run(script, smoke_run, monkeypatch, capsys):
 
 
 def test_a_row_is_of_the_chosen_maps_and_a_map_drawn_twice_counts_once(script):
-    scores, chances, names = [1.0, 0.0, 1.0, 1.0], [0.5, 0.25, 0.25, 1.0], ["a", "b", "b", "c"]
-    row = ROW.fullmatch(script.table_row("hard", scores, chances, names, [True, True, True, False]))
+    scores, probabilities, names = (
+        [1.0, 0.0, 1.0, 1.0],
+        [0.5, 0.25, 0.25, 1.0],
+        ["a", "b", "b", "c"],
+    )
+    row = ROW.fullmatch(
+        script.table_row("hard", scores, probabilities, names, [True, True, True, False])
+    )
     assert row is not None
     assert [float(x) for x in row.groups()[2:]] == [0.667, 0.236, 0.333, 0.333, 0.118]
-    assert script.table_row("none", scores, chances, names, [False] * 4).split() == [
+    assert script.table_row("none", scores, probabilities, names, [False] * 4).split() == [
         "none", "no", "map",
     ]  # fmt: skip
 

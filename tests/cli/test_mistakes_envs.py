@@ -49,7 +49,7 @@ class Guess(Env):
         return self.harm("reset", task.data["seed"], task.data["seed"])
 
     def observe(self, state, role):
-        return self.harm("observe", Observation(text=f"guess {state}", legal=()), state)
+        return self.harm("observe", Observation(text=f"guess {state}", legal_actions=()), state)
 
     def step(self, state, role, action, noise):
         made = Step(state=state, rewards={"hit": 1.0}, terminated=True, truncated=False)
@@ -72,7 +72,7 @@ name = "own.py:Guess"
 timeout = 0.4
 
 [agents.player]
-answer = "whole"
+reply = "whole"
 max_tokens = 4
 
 [policies.main]
@@ -137,7 +137,7 @@ def test_an_env_that_breaks_every_episode_stops_the_run(turnwise, is_one_sentenc
     result = turnwise("train", "own.toml", *harm(case), "--run", "run")
     is_one_sentence(result, HARMS[case])
     by_itself = case.endswith((":raise", ":hang"))  # other mistakes have cures of their own
-    assert ("mend it; `turnwise check` tries every call" in result.stderr) == by_itself
+    assert ("fix it; `turnwise check` tries every call" in result.stderr) == by_itself
 
 
 def test_the_same_env_is_trained_where_nothing_harms_it(turnwise, own):
@@ -209,9 +209,9 @@ def test_check_and_play_keep_to_the_cap(turnwise, is_one_sentence, own):
     assert "declare max_turns" in result.stderr
     declared = ENDLESS.replace("(Guess):", "(Guess):\n    max_turns = 4\n")
     (own / "own.py").write_text(OWN + declared)
-    from turnwise import imports
+    from turnwise.utils import user_code
 
-    imports._module_of_file.cache_clear()
+    user_code._module_of_file.cache_clear()
     assert turnwise("check", "own.py:Endless").exit_code == 0
     played = turnwise("play", "own.py:Endless", "--baseline", "random").stdout
     assert "cut after 4 steps, the env's max_turns, score 1" in played
@@ -236,9 +236,9 @@ def test_nothing_is_lost_and_the_mended_env_goes_on(turnwise, is_one_sentence, o
     recorded = sorted(path.name for path in (own / "run" / "episodes").iterdir())
     assert recorded[-1] == f"train-{len(lines):06d}.jsonl", "the broken iteration can be read"
 
-    from turnwise import imports
+    from turnwise.utils import user_code
 
-    imports._module_of_file.cache_clear()
+    user_code._module_of_file.cache_clear()
     (own / "own.py").write_text(text)
     result = turnwise("resume", "run", "--json")
     assert result.exit_code == 0, result.output
@@ -270,7 +270,7 @@ def test_an_env_that_breaks_some_episodes_is_counted_and_warned_of(turnwise, own
             "1 / 0",
             "importing it raised ZeroDivisionError: division by zero (own.py:1)",
         ),
-        ("own.py:Options", OWN, "is no env: expected a class derived from turnwise.Env"),
+        ("own.py:Options", OWN, "is not an env: expected a class derived from turnwise.Env"),
     ],
 )
 def test_a_name_that_leads_to_no_env(turnwise, is_one_sentence, own, name, text, words):

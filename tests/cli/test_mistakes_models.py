@@ -92,7 +92,7 @@ DATA = {
 
 
 @pytest.mark.parametrize(
-    ("section", "name"), [*(("warmup", name) for name in DATA), ("rehearsal", "a.csv")]
+    ("section", "name"), [*(("warmup", name) for name in DATA), ("sft_mix", "a.csv")]
 )
 def test_a_file_of_rows(turnwise, is_one_sentence, sets, model, name, section):
     content, words = DATA[name]

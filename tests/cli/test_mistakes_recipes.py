@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.envs.deadline import within
-from turnwise.recipe import load_recipe
+from turnwise.envs.timeout import within
+from turnwise.recipe.schema import load_recipe
 
 FILES = {
     "a TOML error": (b"name = \n", "recipe 'x.toml' is not valid TOML: Invalid value (at line 1"),
@@ -32,7 +32,7 @@ SETS = {
     "a misspelt section": ("trainr.iterations=3", "unknown key 'trainr', did you mean 'trainer'"),
     "a misspelt env": ("env.name=frozen-laek", "did you mean 'frozen-lake'"),
     "a misspelt option": ("env.options.sise=5", "env 'frozen-lake': unknown key 'sise', did you"),
-    "a misspelt workflow": ("workflow=sole", "did you mean 'solo'"),
+    "a misspelt workflow": ("workflow=turn", "did you mean 'turns'"),
     "a misspelt sink": ("metrics.sinks=['tensorbord']", "did you mean 'tensorboard'"),
     "no time for the env": ("env.timeout=0", "env.timeout = 0: input should be greater than 0"),
     "a reward that is not there": ("credit.rewards={gaol=1.0}", "did you mean 'goal'"),

@@ -38,7 +38,7 @@ def torn(folder: Path) -> None:
 
 def rotten(folder: Path) -> None:
     shutil.copytree(folder.parent / "good", folder)
-    for weights in folder.glob("checkpoints/*/policy/model.safetensors"):
+    for weights in folder.glob("checkpoints/*/policies/main/model.safetensors"):
         flip(weights)
 
 
@@ -80,10 +80,12 @@ def test_a_folder(turnwise, is_one_sentence, smoke_run, tmp_path, case):
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(turnwise, smoke_run, tmp_path):
     run = shutil.copytree(smoke_run, tmp_path / "run")
     *_, before, newest = sorted(p for p in (run / "checkpoints").iterdir() if p.is_dir())
-    flip(newest / "policy" / "model.safetensors")
+    flip(newest / "policies/main/model.safetensors")
     result = turnwise("resume", run)
     assert result.exit_code == 0, result.output
-    assert f"checkpoint {newest.name} is damaged (policy/model.safetensors has" in result.stdout
+    assert (
+        f"checkpoint {newest.name} is damaged (policies/main/model.safetensors has" in result.stdout
+    )
     assert f"going on from {before.name}" in result.stdout
 
 

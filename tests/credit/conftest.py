@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from turnwise.types import Episode, Failure, Sampling, Span, Task, Trajectory, Turn, TurnId
+from turnwise.types import (
+    Episode,
+    EpisodeId,
+    Failure,
+    Sampling,
+    Span,
+    Task,
+    Trajectory,
+    Turn,
+    TurnId,
+)
 
 
 def _episode(
@@ -26,8 +36,11 @@ def _episode(
     """Return an episode with one turn for each entry of `rewards` (a number is {"goal": it})."""
     turns = tuple(
         Turn(
+            order=number,
             id=TurnId(
-                iteration=iteration, visit=visit, task=task, sample=sample, role=role, turn=number
+                episode=EpisodeId(iteration=iteration, visit=visit, task=task, member=sample),
+                role=role,
+                turn=number,
             ),
             policy=policy,
             policy_version=0,
@@ -44,11 +57,9 @@ def _episode(
         for number, reward in enumerate(rewards)
     )
     return Episode(
+        id=EpisodeId(iteration=iteration, visit=visit, task=task, member=sample),
         task=Task(id=task, env="e", seed=0, data={}),
-        iteration=iteration,
-        visit=visit,
-        sample=sample,
-        trajectories=(Trajectory(role=role, turns=turns),),
+        trajectories=(Trajectory(role=role, seat=role, turns=turns),),
         terminated=True,
         truncated=False,
         score=0.0,

@@ -11,7 +11,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from turnwise.credit import CreditConfig, assign_advantages
+from turnwise.credit import assign_advantages, make_credit
 
 P = np.array([0.7, 0.35])  # probabilities of answer 1 in the first and the second turn
 OUTCOMES = {(0,): [0.4], (1, 0): [0.0, 0.0], (1, 1): [0.0, 1.0]}  # actions -> rewards
@@ -51,7 +51,7 @@ def expected_gradient(advantages_of):
 
 def assigned(episode, **options):
     """Return a function from outcomes to what `assign_advantages` gives each turn."""
-    config = CreditConfig(rewards={"goal": 1.0}, **options)
+    config = make_credit(rewards={"goal": 1.0}, **options)
 
     def advantages_of(chosen):
         episodes = [
@@ -59,7 +59,7 @@ def assigned(episode, **options):
             for i, a in enumerate(chosen)
         ]
         credit = assign_advantages(episodes, config)
-        return {(t.sample, t.turn): spans[""] for t, spans in credit.advantages.items()}
+        return {(t.episode.member, t.turn): spans[""] for t, spans in credit.advantages.items()}
 
     return advantages_of
 
@@ -88,7 +88,7 @@ def test_mean_over_turns_instead_of_episodes_is_wrong(episode):
     try's true gradient is 1/16; the episode mean gives (K - 1) / K of it, the turn mean less.
     """
     tries = {(1,): 1.0, (0, 1): 1.0, (0, 0, 1): 1.0, (0, 0, 0): 0.0}
-    config = CreditConfig(scheme="dr_grpo", rewards={"goal": 1.0})
+    config = make_credit(scheme="dr_grpo", rewards={"goal": 1.0})
     right, wrong = np.zeros(3), np.zeros(3)
     for chosen in itertools.product(tries, repeat=K):
         weight = np.prod([0.5 ** len(actions) for actions in chosen])
@@ -100,7 +100,7 @@ def test_mean_over_turns_instead_of_episodes_is_wrong(episode):
         ]
         credit = assign_advantages(episodes, config)
         for turn, spans in credit.advantages.items():
-            i, t = turn.sample, turn.turn
+            i, t = turn.episode.member, turn.turn
             gradient = np.eye(3)[t] * (chosen[i][t] - 0.5)
             right += weight * spans[""] * gradient / K
             wrong += weight * (tries[chosen[i]] - turn_mean) * gradient / K
@@ -111,13 +111,14 @@ def test_mean_over_turns_instead_of_episodes_is_wrong(episode):
 
 def binary_gradient(p, group_size, one_turn_groups, **options):
     """E of the estimator on a one-turn game with reward a, by the number of successes."""
-    config = CreditConfig(rewards={"goal": 1.0}, **options)
+    config = make_credit(rewards={"goal": 1.0}, **options)
     total = 0.0
     for wins in range(group_size + 1):
         answers = [1.0] * wins + [0.0] * (group_size - wins)
         credit = assign_advantages(one_turn_groups(answers), config)
         estimate = sum(
-            spans[""] * (answers[turn.sample] - p) for turn, spans in credit.advantages.items()
+            spans[""] * (answers[turn.episode.member] - p)
+            for turn, spans in credit.advantages.items()
         )
         weight = comb(group_size, wins) * p**wins * (1 - p) ** (group_size - wins)
         total += weight * estimate / group_size

@@ -2,7 +2,7 @@
 
 import pytest
 
-from turnwise.credit import SCHEMES, CreditConfig, assign_advantages
+from turnwise.credit import SCHEMES, assign_advantages, make_credit
 from turnwise.errors import TrainingError
 
 A, B = [1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 1.0]  # batch: mean 1/2, variance 8/4 / 7 = 2/7
@@ -28,11 +28,14 @@ GOLDEN = {
 
 
 def values(credit):
-    return {(t.visit, t.sample, t.turn): spans[""] for t, spans in credit.advantages.items()}
+    return {
+        (t.episode.visit, t.episode.member, t.turn): spans[""]
+        for t, spans in credit.advantages.items()
+    }
 
 
 def config(name, **options):
-    return CreditConfig(scheme=name.split()[0], rewards={"goal": 1.0}, **options)
+    return make_credit(scheme=name.split()[0], rewards={"goal": 1.0}, **options)
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -73,7 +76,7 @@ def test_r_is_the_weighted_sum_of_the_roles_turns(episode):
         episode([{"steps": 1.0}], sample=1),
     ]
     credit = assign_advantages(
-        episodes, CreditConfig(scheme="reinforce", rewards={"goal": 2.0, "steps": -0.25})
+        episodes, make_credit(scheme="reinforce", rewards={"goal": 2.0, "steps": -0.25})
     )
     assert values(credit) == {(0, 0, 0): 1.5, (0, 0, 1): 1.5, (0, 1, 0): -0.25}
 
@@ -106,7 +109,7 @@ def test_gigpo_equals_numbers_by_hand(own, std, episode):
 
 def test_gigpo_weight_scales_the_turn_part_only(episode):
     episodes = [episode([1.0], sample=0, states=["s"]), episode([0.0], sample=1, states=["s"])]
-    got = values(assign_advantages(episodes, config("gigpo", weight=3.0)))
+    got = values(assign_advantages(episodes, config("gigpo", state_weight=3.0)))
     assert got == {(0, 0, 0): 3.5, (0, 1, 0): -3.5}  # 1/2 + 3 x 1
 
 
@@ -133,12 +136,12 @@ def test_segments_standardise_their_own_component_over_the_batch_of_turns(episod
     """Seeing 1, 0, 1, 1 over turns: mean 3/4, std 1/2."""
     both = [["think", "answer"], ["think", "answer"]]
     episodes = [
-        episode([{"seeing": 1.0, "goal": 1.0}, {"seeing": 0.0}], sample=0, spans=both),
-        episode([{"seeing": 1.0}, {"seeing": 1.0}], sample=1, spans=both, visit=0),
+        episode([{"perception": 1.0, "goal": 1.0}, {"perception": 0.0}], sample=0, spans=both),
+        episode([{"perception": 1.0}, {"perception": 1.0}], sample=1, spans=both, visit=0),
     ]
-    segments = {"think": "seeing", "answer": "return"}
+    segments = {"think": "perception", "answer": "return"}
     credit = assign_advantages(episodes, config("grpo", std="none", segments=segments))
-    got = {(t.sample, t.turn): spans for t, spans in credit.advantages.items()}
+    got = {(t.episode.member, t.turn): spans for t, spans in credit.advantages.items()}
     assert got[0, 0] == pytest.approx({"think": 0.5, "answer": 0.5})
     assert got[0, 1] == pytest.approx({"think": -1.5, "answer": 0.5})
     assert got[1, 0] == pytest.approx({"think": 0.5, "answer": -0.5})
@@ -149,7 +152,7 @@ def test_a_reply_without_the_span_that_carries_the_return_answers_with_all_its_t
         episode([1.0], sample=0, spans=[["think", "answer"]]),
         episode([0.0], sample=1, spans=[["think"]]),
     ]
-    segments = {"think": "seeing", "answer": "return"}
+    segments = {"think": "perception", "answer": "return"}
     credit = assign_advantages(episodes, config("rloo", segments=segments))
     assert [credit.advantages[t] for t in sorted(credit.advantages)] == [
         {"think": 0.0, "answer": 1.0},

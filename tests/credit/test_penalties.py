@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 import pytest
 
-from turnwise.credit import CreditConfig, assign_advantages
+from turnwise.credit import assign_advantages, make_credit
 from turnwise.errors import TrainingError
 
 LOGITS = np.array([0.8, -0.6])
@@ -60,14 +60,14 @@ def played(episode, chosen, penalty):
 
 
 def expected_gradient(episode, **options):
-    config = CreditConfig(rewards={"goal": 1.0}, **options)
+    config = make_credit(rewards={"goal": 1.0}, **options)
     total = np.zeros(2)
     for chosen in itertools.product(OUTCOMES, repeat=K):
         episodes, penalties = played(episode, chosen, lambda a, t: BETA * k1(a, t))
         credit = assign_advantages(episodes, config, penalties=penalties)
         weight = np.prod([probability(actions) for actions in chosen])
         for turn, spans in credit.advantages.items():
-            slope = chosen[turn.sample][turn.turn] - np.exp(log_odds(LOGITS, turn.turn, 1))
+            slope = chosen[turn.episode.member][turn.turn] - np.exp(log_odds(LOGITS, turn.turn, 1))
             total += weight * spans[""] * np.eye(2)[turn.turn] * slope / K
     return total
 
@@ -86,7 +86,7 @@ def test_mean_centred_schemes_scale_the_kl_like_the_reward(episode):
 
 def test_a_turn_that_answered_only_for_itself_would_be_wrong(episode):
     """The comparison has teeth: the gradient of the first turn needs the second one's KL."""
-    config = CreditConfig(rewards={"goal": 1.0}, scheme="reinforce")
+    config = make_credit(rewards={"goal": 1.0}, scheme="reinforce")
     total = 0.0
     for actions in OUTCOMES:
         episodes, _ = played(episode, [actions], lambda a, t: 0.0)
@@ -122,7 +122,7 @@ def test_the_kl_is_centred_and_scaled_with_the_reward(name, episode):
     nats = np.array([1.0, 1.0, 0.0, 0.0])  # independent of the reward
     episodes, penalties = one_turn(episode, rewards.tolist(), (0.05 * nats).tolist())
     options, slope = SLOPES[name]
-    config = CreditConfig(scheme=name.split()[0], rewards={"goal": 1.0}, **options)
+    config = make_credit(scheme=name.split()[0], rewards={"goal": 1.0}, **options)
     credit = assign_advantages(episodes, config, penalties=penalties)
     got = [credit.advantages[e.turns[0].id][""] for e in episodes]
     assert np.polyfit(nats, got, 1)[0] == pytest.approx(-slope, rel=1e-5)
@@ -134,7 +134,7 @@ def test_penalties_by_hand_in_every_turn_of_an_episode(episode):
     first, second = episodes[0].turns
     (other,) = episodes[1].turns
     penalties = {first.id: {"": 0.25}, second.id: {"": 0.5}, other.id: {"": 0.125}}
-    config = CreditConfig(scheme="rloo", rewards={"goal": 1.0})
+    config = make_credit(scheme="rloo", rewards={"goal": 1.0})
     credit = assign_advantages(episodes, config, penalties=penalties)
     assert credit.groups[0].returns == (0.25, -0.125)
     got = [credit.advantages[turn.id][""] for turn in (first, second, other)]
@@ -148,7 +148,7 @@ def test_penalties_by_hand_in_every_turn_of_an_episode(episode):
 def test_a_negative_penalty_is_a_gain(episode):
     """Where the reference is likelier than the policy, log pi - log ref is below 0."""
     episodes, penalties = one_turn(episode, [0.0, 0.0], [-0.5, 0.5])
-    config = CreditConfig(scheme="rloo", rewards={"goal": 1.0})
+    config = make_credit(scheme="rloo", rewards={"goal": 1.0})
     credit = assign_advantages(episodes, config, penalties=penalties)
     assert [spans[""] for spans in credit.advantages.values()] == [1.0, -1.0]
 
@@ -165,7 +165,7 @@ def test_gigpo_charges_a_turn_for_the_discounted_penalties_that_follow(episode):
     ]
     turns = [*episodes[0].turns, *episodes[1].turns]
     penalties = {t.id: {"": p} for t, p in zip(turns, [0.125, 0.25, 0.5, 0.0], strict=True)}
-    config = CreditConfig(scheme="gigpo", rewards={"goal": 1.0}, gamma=0.5, weight=1.0)
+    config = make_credit(scheme="gigpo", rewards={"goal": 1.0}, gamma=0.5, state_weight=1.0)
     credit = assign_advantages(episodes, config, penalties=penalties)
     got = [credit.advantages[t.id][""] for t in turns]
     assert got == pytest.approx([9 / 16 + 3 / 4] * 2 + [-9 / 16 - 3 / 4] * 2)
@@ -174,7 +174,7 @@ def test_gigpo_charges_a_turn_for_the_discounted_penalties_that_follow(episode):
 def test_a_group_of_equal_rewards_and_different_penalties_is_compared(episode):
     """It is no zero-variance group: the filter keeps it; and equal penalties leave it one."""
     options = {"scheme": "grpo", "rewards": {"goal": 1.0}, "std": "none"}
-    config = CreditConfig(**options, filter_zero_variance=True)
+    config = make_credit(**options, filter_zero_variance=True)
     episodes, penalties = one_turn(episode, [1.0, 1.0], [0.0, 0.5])
     assert assign_advantages(episodes, config).groups[0].zero_variance
     credit = assign_advantages(episodes, config, penalties=penalties)
@@ -189,11 +189,11 @@ def test_a_span_that_answers_for_itself_pays_for_its_own_tokens(episode):
     """Seeing 1 and 1; their spans cost 1 and 0: -1/2, 1/2 over a std of 0.5^0.5. The return pays
     for the whole turn: 3 and 0."""
     spans = [["think", "answer"]]
-    episodes = [episode([{"seeing": 1.0}], sample=i, spans=spans) for i in range(2)]
+    episodes = [episode([{"perception": 1.0}], sample=i, spans=spans) for i in range(2)]
     costs = [{"": 3.0, "think": 1.0, "answer": 2.0}, {"": 0.0, "think": 0.0, "answer": 0.0}]
     penalties = {e.turns[0].id: cost for e, cost in zip(episodes, costs, strict=True)}
-    config = CreditConfig(
-        scheme="rloo", rewards={"goal": 1.0}, segments={"think": "seeing", "answer": "return"}
+    config = make_credit(
+        scheme="rloo", rewards={"goal": 1.0}, segments={"think": "perception", "answer": "return"}
     )
     credit = assign_advantages(episodes, config, penalties=penalties)
     first, second = (credit.advantages[e.turns[0].id] for e in episodes)
@@ -206,5 +206,5 @@ def test_a_turn_without_a_penalty_is_refused_where_others_have_one(episode):
     del penalties[episodes[1].turns[0].id]
     with pytest.raises(TrainingError, match="0/0/t/1/player/0/0 has no penalty"):
         assign_advantages(
-            episodes, CreditConfig(scheme="rloo", rewards={"goal": 1.0}), penalties=penalties
+            episodes, make_credit(scheme="rloo", rewards={"goal": 1.0}), penalties=penalties
         )

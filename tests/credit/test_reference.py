@@ -12,11 +12,11 @@ from random import Random
 
 import pytest
 
-from turnwise.credit import SCHEMES, CreditConfig, assign_advantages
+from turnwise.credit import SCHEMES, assign_advantages, make_credit
 from turnwise.credit.schemes import batch_key
 
 ROLES = ("player", "critic")
-SEGMENTS = {"think": "seeing", "answer": "return"}
+SEGMENTS = {"think": "perception", "answer": "return"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,24 +70,31 @@ def random_batch(rng):
     ]
 
 
+EVERY_STD = ("batch_returns", "batch_advantages", "group", "none")
+STD = {"reinforce++": ("batch_returns",), "grpo": EVERY_STD, "gigpo": EVERY_STD}
+"""What the schemes that divide by a standard deviation may divide by."""
+
+
 def random_config(rng, name):
     """Return a config with a value for every option that the scheme has."""
     scheme = SCHEMES[name]
     style = rng.choice([0.5, 2.0] if name == "maxrl" else [0.0, 0.0, 0.5, -1.0])
-    options = {"std": rng.choice(scheme.std), "rewards": {"goal": 1.0, "style": style}}
+    options = {"rewards": {"goal": 1.0, "style": style}}
+    if name in STD:
+        options["std"] = rng.choice(STD[name])
     if segments := rng.random() < 0.5:
         options["segments"] = SEGMENTS
-    if segments or options["std"] != "none":
+    if segments or options.get("std", "none") != "none":
         options["std_floor"] = rng.choice([None, 0.25])
-    if scheme.key is not batch_key:
+    if scheme.compare.key is not batch_key:
         options["filter_zero_variance"] = rng.random() < 0.5
     if name == "gigpo":
         options |= {
             "gamma": rng.choice([0.0, 0.5, 1.0]),
-            "weight": rng.choice([0.0, 1.0, 3.0]),
+            "state_weight": rng.choice([0.0, 1.0, 3.0]),
             "own_episode": rng.choice(["include", "exclude"]),
         }
-    return CreditConfig(scheme=name, **options)
+    return make_credit(scheme=name, **options)
 
 
 def mean(values):
@@ -106,7 +113,7 @@ class Reference:
 
     def __init__(self, members, config, pays):
         self.members, self.config, self.pays = members, config, pays
-        self.floor = config.std_floor if config.std_floor is not None else 0.0
+        self.floor = config.floor
         self.returns = {m: sum(self.reward(step) for step in m.steps) for m in members}
 
     def reward(self, step):
@@ -123,7 +130,7 @@ class Reference:
     def silent(self, member):
         """Whether the filter drops a group: two or more members, of one return."""
         returns = [self.returns[m] for m in self.peers(member)]
-        return self.config.filter_zero_variance and len(returns) > 1 and len(set(returns)) == 1
+        return self.config.mixed_only and len(returns) > 1 and len(set(returns)) == 1
 
     def centred(self, member):
         own, returns = self.returns[member], [self.returns[m] for m in self.peers(member)]
@@ -139,10 +146,10 @@ class Reference:
 
     def divisor(self, group, batch, advantages):
         """What `std` says, of three lists of numbers, of which it takes one."""
-        if self.config.std == "none":
+        if self.config.divides_by == "none":
             return 1.0
         chosen = {"group": group, "batch_returns": batch, "batch_advantages": advantages}
-        return max(std(chosen[self.config.std]), self.floor)
+        return max(std(chosen[self.config.divides_by]), self.floor)
 
     def of_episode(self, member):
         same_role = [m for m in self.members if m.role == member.role]
@@ -203,7 +210,7 @@ class Reference:
         else:
             total = self.of_episode(member)
             if self.config.scheme == "gigpo":
-                total += self.config.weight * self.of_turn(member, number)
+                total += self.config.state_weight * self.of_turn(member, number)
             thought = self.of_thought(member, number) if self.config.segments else 0.0
         if self.config.segments and "answer" in member.steps[number].spans:
             return {"think": thought, "answer": total}
@@ -215,7 +222,7 @@ def played(members, episode):
     found = {}
     for member in members:
         one = episode(
-            [{"goal": s.goal, "style": s.style, "seeing": s.seeing} for s in member.steps],
+            [{"goal": s.goal, "style": s.style, "perception": s.seeing} for s in member.steps],
             task=member.task,
             visit=member.visit,
             sample=member.sample,
@@ -242,6 +249,10 @@ def test_advantages_equal_their_definitions(scheme, episode):
         check(random_batch(rng), config, pays, episode)
 
 
+def _place(turn):
+    return (turn.episode.task, turn.episode.visit, turn.episode.member, turn.role)
+
+
 def check(members, config, pays, episode):
     """Compare every turn's advantages with the reference's."""
     episodes = played(members, episode)
@@ -249,7 +260,7 @@ def check(members, config, pays, episode):
     penalties, expected = {}, {}
     reference = Reference(members, config, pays)
     for turn in (turn for one in episodes for turn in one.turns):
-        member = turns[turn.id.task, turn.id.visit, turn.id.sample, turn.id.role]
+        member = turns[_place(turn.id)]
         step = member.steps[turn.id.turn]
         penalties[turn.id] = {"": step.paid} | (
             {"think": step.paid_by_thought} if "think" in step.spans else {}
@@ -264,7 +275,7 @@ def check(members, config, pays, episode):
 
 def test_returns_that_differ_by_a_tenth_of_a_millionth_are_compared(one_turn_groups):
     """Only rounding makes returns one: 1e-9 and below."""
-    config = CreditConfig(scheme="grpo", rewards={"goal": 1.0}, std="none")
+    config = make_credit(scheme="grpo", rewards={"goal": 1.0}, std="none")
 
     def advantages(gap):
         credit = assign_advantages(one_turn_groups([gap, 0.0]), config)
@@ -277,7 +288,7 @@ def test_returns_that_differ_by_a_tenth_of_a_millionth_are_compared(one_turn_gro
 
 def test_maxrl_divides_by_any_mean_above_0(one_turn_groups):
     """A success that pays next to nothing counts like one that pays 1."""
-    config = CreditConfig(scheme="maxrl", rewards={"goal": 1.0})
+    config = make_credit(scheme="maxrl", rewards={"goal": 1.0})
     credit = assign_advantages(one_turn_groups([4e-7, 0.0, 0.0, 0.0]), config)
     got = [spans[""] for spans in credit.advantages.values()]
     assert got == pytest.approx([3.0, -1.0, -1.0, -1.0])

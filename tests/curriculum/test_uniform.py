@@ -31,9 +31,9 @@ def test_no_task_is_drawn_twice_whatever_is_refilled():
 def test_visits_say_where_they_belong():
     curriculum = UniformCurriculum(draw, 4)
     visits = curriculum.visits(7)
-    assert [(visit.iteration, visit.number) for visit in visits] == [(7, n) for n in range(4)]
+    assert [(visit.iteration, visit.visit) for visit in visits] == [(7, n) for n in range(4)]
     refilled = curriculum.visits(7, first=4, count=2)
-    assert [visit.number for visit in refilled] == [4, 5]
+    assert [visit.visit for visit in refilled] == [4, 5]
 
 
 def test_visits_are_a_function_of_iteration_and_number():

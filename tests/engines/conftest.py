@@ -9,7 +9,7 @@ import transformers as hf
 from peft import LoraConfig, get_peft_model
 
 from turnwise.engines import EngineConfig, LocalEngine, Request, run
-from turnwise.types import Sampling, TurnId
+from turnwise.types import EpisodeId, Sampling, TurnId
 
 VOCAB, CONTEXT = 23, 96
 SMALL = {
@@ -148,20 +148,33 @@ def make_engine(models):
 
 def turn(visit=0, sample=0, *, iteration=0, number=0):
     return TurnId(
-        iteration=iteration, visit=visit, task="t", sample=sample, role="player", turn=number
+        episode=EpisodeId(iteration=iteration, visit=visit, task="t", member=sample),
+        role="player",
+        turn=number,
     )
 
 
 def request(
-    prompt, *, id=None, stream="train", policy="main", temperature=1.0, max_tokens=8, goes_on=False
+    ids,
+    *,
+    id=None,
+    stream="train",
+    policy="main",
+    temperature=1.0,
+    max_tokens=8,
+    goes_on=False,
+    media=(),
+    prompt=None,
 ):
     return Request(
         id=id or turn(),
         stream=stream,
         policy=policy,
-        prompt_ids=tuple(prompt),
+        prompt_ids=tuple(ids),
         sampling=Sampling(temperature=temperature, max_tokens=max_tokens),
         goes_on=goes_on,
+        media=media,
+        prompt=prompt,
     )
 
 
@@ -169,7 +182,7 @@ def ask(engine, requests):
     """Send all requests at once; return their completions in the same order."""
 
     async def everything():
-        return await asyncio.gather(*(engine.sample(one) for one in requests))
+        return await asyncio.gather(*(engine.generate(one) for one in requests))
 
     return run(everything(), engine)
 

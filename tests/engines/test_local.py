@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from turnwise.engines import EngineConfig, LocalEngine, run
-from turnwise.engines.batch import draw
+from turnwise.engines.local.scheduler import draw
 from turnwise.errors import ConfigError, EngineError
-from turnwise.kernels.layers import Layer
-from turnwise.noise import token_uniforms
+from turnwise.kernels.layers import FusedLayer
+from turnwise.seeding import token_uniforms
 from turnwise.settings import parse
 
 PROMPT = (5, 6, 7, 8, 9)
@@ -123,7 +123,7 @@ def test_two_runs_of_an_async_workload_are_equal_to_the_bit(make_engine, tools):
         for number in range(4):
             await asyncio.sleep(0)
             one = tools.request(prompt, id=tools.turn(visit, sample, number=number))
-            said.append(await engine.sample(one))
+            said.append(await engine.generate(one))
             prompt = (*prompt[:8], *said[-1].token_ids[-3:])
         return said
 
@@ -251,11 +251,11 @@ def test_rows_that_have_written_nothing_move_up_too(make_engine, models, tools):
     then = [tools.request([3 + i % 20, 9, i // 20], id=tools.turn(50 + i)) for i in range(80)]
 
     async def late(one):
-        await engine.sample(tools.request([3], id=tools.turn(99, number=5), max_tokens=1))
-        return await engine.sample(one)
+        await engine.generate(tools.request([3], id=tools.turn(99, number=5), max_tokens=1))
+        return await engine.generate(one)
 
     async def everything():
-        return await asyncio.gather(*map(engine.sample, first), *map(late, then))
+        return await asyncio.gather(*map(engine.generate, first), *map(late, then))
 
     for one, completion in zip(first + then, run(everything(), engine), strict=True):
         heat = one.sampling.temperature
@@ -303,7 +303,7 @@ def test_evaluation_never_touches_a_training_stream(make_engine, tools):
     assert tools.ask(engine, training) == alone
 
 
-def test_a_hand_over_drops_what_the_old_weights_computed(make_engine, models, tools):
+def test_new_weights_drop_what_the_old_weights_computed(make_engine, models, tools):
     engine = make_engine()
     asked = [tools.request(PROMPT, id=tools.turn(visit)) for visit in range(4)]
     before = tools.ask(engine, asked)
@@ -313,7 +313,7 @@ def test_a_hand_over_drops_what_the_old_weights_computed(make_engine, models, to
         weight.neg_()
     try:
         engine.policy.version = 1
-        engine.hand_over("main")
+        engine.update_weights("main")
         after = tools.ask(engine, asked)
         assert engine.metrics()["engine/prefill_tokens"] == len(PROMPT)
         assert {completion.policy_version for completion in before} == {0}
@@ -335,16 +335,16 @@ def test_a_new_version_is_never_answered_from_an_old_cache(make_engine, tools):
     assert engine.metrics()["engine/prefill_tokens"] == len(PROMPT)
 
 
-def test_no_hand_over_while_the_policy_writes(make_engine, tools):
+def test_no_new_weights_while_the_policy_writes(make_engine, tools):
     engine = make_engine()
 
     async def main():
-        task = asyncio.ensure_future(engine.sample(tools.request(PROMPT)))
+        task = asyncio.ensure_future(engine.generate(tools.request(PROMPT)))
         await asyncio.sleep(0)
         with pytest.raises(AssertionError):
-            engine.hand_over("main")
+            engine.update_weights("main")
         await task
-        engine.hand_over("main")
+        engine.update_weights("main")
 
     run(main(), engine)
 
@@ -379,7 +379,7 @@ def test_prompts_are_forgotten_when_an_iteration_ends(make_engine, tools):
 def test_little_memory_is_kept_between_iterations_and_much_is_not(
     make_engine, tools, monkeypatch, kept
 ):
-    monkeypatch.setattr("turnwise.engines.rows.KEPT_BYTES", kept)
+    monkeypatch.setattr("turnwise.engines.local.model_runner.KEPT_BYTES", kept)
     engine = make_engine()
     rows, asked = engine._lanes["main"].rows, workload(tools)
     before = tools.ask(engine, asked)
@@ -399,11 +399,11 @@ def test_copies_of_weights_are_made_where_they_fit_and_freed_with_the_iteration(
     asked = workload(tools, count=3)
     expected = tools.ask(make_engine(name, cache="none"), asked)
     found = tools.ask(engine, asked)
-    layers = [m for m in fresh.modules() if isinstance(m, Layer)]
+    layers = [m for m in fresh.modules() if isinstance(m, FusedLayer)]
     assert len(layers) == (2 if megabytes else 0)
-    assert all(layer._joined is not None for layer in layers)
+    assert all(layer._fused is not None for layer in layers)
     engine.end_iteration()
-    assert all(layer._joined is None for layer in layers)
+    assert all(layer._fused is None for layer in layers)
     for one, other in zip(found, expected, strict=True):
         assert one.token_ids == other.token_ids
         np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-4)
@@ -415,10 +415,10 @@ def test_a_cancelled_request_leaves_its_row(make_engine, tools):
 
     async def main():
         short = [
-            asyncio.ensure_future(engine.sample(tools.request(PROMPT, id=tools.turn(0, i))))
+            asyncio.ensure_future(engine.generate(tools.request(PROMPT, id=tools.turn(0, i))))
             for i in range(3)
         ]
-        kept = asyncio.ensure_future(engine.sample(other))
+        kept = asyncio.ensure_future(engine.generate(other))
         await asyncio.sleep(0)
         engine.advance()
         for task in short:
@@ -439,7 +439,7 @@ def test_weights_that_diverged_fail_the_request_and_nothing_else(weights, models
         tools.ask(engine, [tools.request(PROMPT)])
     broken.load_state_dict(models("qwen3").state_dict())
     policy.version = 1
-    engine.hand_over("main")
+    engine.update_weights("main")
     assert tools.ask(engine, [tools.request(PROMPT)])[0].finish_reason == "length"
 
 
@@ -455,11 +455,11 @@ def test_a_row_that_overflows_leaves_nothing_behind(make_engine, weights, models
 
     async def everything():
         writing = asyncio.ensure_future(
-            engine.sample(tools.request((5, 6, 8), temperature=0.0, max_tokens=60))
+            engine.generate(tools.request((5, 6, 8), temperature=0.0, max_tokens=60))
         )
-        ended = await asyncio.gather(*map(engine.sample, bad), return_exceptions=True)
+        ended = await asyncio.gather(*map(engine.generate, bad), return_exceptions=True)
         assert sum(isinstance(one, EngineError) for one in ended) > 3  # they said 7
-        found = await asyncio.gather(*map(engine.sample, healthy))
+        found = await asyncio.gather(*map(engine.generate, healthy))
         assert not writing.done()
         await asyncio.wait([writing])
         return found
@@ -480,13 +480,13 @@ def test_after_an_error_in_a_step_it_begins_anew(make_engine, tools, monkeypatch
             raise RuntimeError("out of memory")
         return draw(*args)
 
-    monkeypatch.setattr("turnwise.engines.batch.draw", short_of_memory)
+    monkeypatch.setattr("turnwise.engines.local.scheduler.draw", short_of_memory)
 
     async def one_after_the_other():
-        first = asyncio.ensure_future(engine.sample(asked[0]))
+        first = asyncio.ensure_future(engine.generate(asked[0]))
         while engine.metrics()["engine/sampled_tokens"] == 0:
             await asyncio.sleep(0.001)
-        return await asyncio.gather(first, engine.sample(asked[1]))
+        return await asyncio.gather(first, engine.generate(asked[1]))
 
     with pytest.raises(RuntimeError, match="out of memory"):
         run(one_after_the_other(), engine)
@@ -497,7 +497,7 @@ def test_a_full_context_may_be_cancelled(make_engine, tools):
     engine = make_engine()
 
     async def main():
-        task = asyncio.ensure_future(engine.sample(tools.request((5,) * 96)))
+        task = asyncio.ensure_future(engine.generate(tools.request((5,) * 96)))
         await asyncio.sleep(0)
         task.cancel()
         engine.advance()
@@ -537,3 +537,12 @@ def test_training_goes_on_after_sampling(make_engine, models, tools):
     model(torch.tensor([PROMPT])).logits.square().mean().backward()
     assert all(p.grad is not None for p in model.parameters())
     model.zero_grad()
+
+
+def test_equal_tokens_with_other_media_are_other_prompts(make_engine, tools):
+    engine = make_engine()
+    asked = [tools.request(PROMPT, id=tools.turn(n), media=("a", "b")[:n]) for n in (0, 1, 1, 2)]
+    tools.ask(engine, asked)
+    assert engine.metrics()["engine/prefill_tokens"] == 3 * len(PROMPT)
+    tools.ask(engine, [tools.request(PROMPT, id=tools.turn(3), media=("a",))])
+    assert engine.metrics()["engine/prefill_tokens"] == 1

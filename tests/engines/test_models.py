@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from turnwise.engines import EngineConfig, LocalEngine
-from turnwise.engines.masks import MaskRule
-from turnwise.engines.measure import _difference, _make_probe
-from turnwise.engines.rows import CachedRows
+from turnwise.engines.local.masks import MaskRule
+from turnwise.engines.local.model_runner import CachedRows
+from turnwise.engines.local.probe import _difference, _make_probe
 from turnwise.errors import EngineError
 from turnwise.kernels import use
-from turnwise.kernels.layers import Layer
+from turnwise.kernels.layers import FusedLayer
 from turnwise.kernels.wrapped import base_of
 
 CACHED = ["qwen3", "qwen3-eager", "qwen3-lora", "llama", "gemma2", "gemma3", "mistral", "gpt2"]
@@ -90,8 +90,8 @@ def test_a_history_that_goes_on_is_not_computed_again(make_engine, models, tools
 
 
 def test_long_prompts_are_computed_in_pieces(make_engine, models, tools, monkeypatch):
-    monkeypatch.setattr("turnwise.engines.rows.PIECE", 16)
-    monkeypatch.setattr("turnwise.engines.rows.AREA", 3000)
+    monkeypatch.setattr("turnwise.engines.local.model_runner.PIECE", 16)
+    monkeypatch.setattr("turnwise.engines.local.model_runner.AREA", 3000)
     engine = make_engine("gemma3")
     asked = groups(tools, (10, 80))
     completions = tools.ask(engine, asked)
@@ -113,10 +113,10 @@ def test_a_cache_can_be_declined(make_engine):
 def test_fused_layers_that_fail_do_not_cost_the_cache(make_model, make_engine, tools, monkeypatch):
     model = make_model("qwen3")
     monkeypatch.setattr("turnwise.kernels.layers.TOLERANCE", torch.inf)
-    monkeypatch.setattr("turnwise.kernels.layers._turn", lambda heads, cos, sin: heads * 2)
+    monkeypatch.setattr("turnwise.kernels.layers._rotate", lambda heads, cos, sin: heads * 2)
     engine = make_engine(model)
     assert engine.reason("main").startswith("cache: ")
-    assert not any(isinstance(layer, Layer) for layer in model.model.layers)
+    assert not any(isinstance(layer, FusedLayer) for layer in model.model.layers)
     for one, completion in zip(groups(tools), tools.ask(engine, groups(tools)), strict=True):
         true = tools.true_logprobs(model, one.prompt_ids, completion.token_ids, 0.7)
         np.testing.assert_allclose(completion.logprobs, true, atol=1e-4)

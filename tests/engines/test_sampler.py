@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from turnwise.engines.sampler import draw
+from turnwise.engines.local.sampler import draw
 
 
 def drawn(logits, uniforms, temperature=1.0, owner=None):
@@ -70,7 +70,7 @@ def test_large_vocabularies_are_cut_into_chunks(monkeypatch):
     owner, heat = np.array([0, 1, 1, 2, 5, 6, 3]), np.ones(7, dtype=np.float32)
     uniforms = np.random.default_rng(1).random(7)
     whole = draw(logits, owner, uniforms, heat)
-    monkeypatch.setattr("turnwise.engines.sampler.CHUNK", 22)
+    monkeypatch.setattr("turnwise.engines.local.sampler.CHUNK", 22)
     parts = draw(logits, owner, uniforms, heat)
     assert whole[0].tolist() == parts[0].tolist()
     np.testing.assert_array_equal(whole[1], parts[1])

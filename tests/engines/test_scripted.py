@@ -64,6 +64,6 @@ def test_greedy_takes_the_likeliest_token_each_time(tools):
 def test_requests_are_answered_in_the_order_of_turns_and_versions_are_counted(tools):
     engine = ScriptedEngine(lambda request: (1,))
     tools.ask(engine, [tools.request((1,), id=tools.turn(i)) for i in (2, 0, 1)])
-    assert [one.id.visit for one in engine.requests] == [0, 1, 2]
-    engine.hand_over("main")
+    assert [one.id.episode.visit for one in engine.requests] == [0, 1, 2]
+    engine.update_weights("main")
     assert tools.ask(engine, [tools.request((1,))])[0].policy_version == 1

@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
 
-from turnwise.envs import FrozenLake, Step, make_env, score_baselines, wander
+from turnwise.envs import FrozenLake, Step, guarded, make_env, random_walk, score_baselines
 from turnwise.envs.base import MAX_TURNS
 from turnwise.errors import IllegalActionError, UnknownNameError
-from turnwise.noise import world_generator
-from turnwise.rollout import guarded
+from turnwise.seeding import world_generator
 from turnwise.tasks import GeneratedTasks
 
 
@@ -25,7 +24,7 @@ def test_optimal_is_best_on_slippery_ice_and_reaches_its_own_forecast():
     env = make_env("frozen-lake", map=("SFFF", "FHFH", "FFFH", "HFFG"), slippery=True, step_limit=9)
     tasks = GeneratedTasks(env, "test", seed=0).take(400)
     found = score_baselines(env, tasks, seed=0, names=["optimal", "shortest-path", "random"])
-    from turnwise.envs.lake_solver import success_chances
+    from turnwise.envs.frozen_lake.solver import success_chances
 
     state = env.reset(tasks[0])
     forecast = success_chances(state.map, True, state.limit)[state.limit, 0].max()
@@ -107,5 +106,5 @@ def test_a_refused_action_ends_a_baselines_episode_with_score_0():
 def test_random_play_goes_past_refused_actions():
     env = Fussy()
     for number, task in enumerate(GeneratedTasks(env, "train", seed=0).take(20)):
-        state = wander(env, task, np.random.default_rng(number), 8)
-        assert env.observe(state, "player").legal
+        state = random_walk(env, task, np.random.default_rng(number), 8)
+        assert env.observe(state, "player").legal_actions

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from turnwise.envs import Env, FrozenLake, FrozenLakeConfig, Observation, Step, check_env
-from turnwise.envs.check import EnvReport
+from turnwise.envs.checks.check import EnvReport
 from turnwise.errors import EnvError, IllegalActionError
 from turnwise.types import Task
 
@@ -93,12 +93,12 @@ class BlankText(FrozenLake):
 
 class ListLegal(FrozenLake):
     def observe(self, state, role):
-        return Observation(text="lake", legal=["LEFT"])
+        return Observation(text="lake", legal_actions=["LEFT"])
 
 
 class SameWords(FrozenLake):
     def observe(self, state, role):
-        return replace(super().observe(state, role), legal=("LEFT", "left"))
+        return replace(super().observe(state, role), legal_actions=("LEFT", "left"))
 
 
 class TakesAnything(FrozenLake):
@@ -206,7 +206,7 @@ class GoesOn(FrozenLake):
         (WanderingCanonical, "canonical is not stable: compute it from the data"),
         (WanderingReset, "reset returns different states for one task: let reset depend"),
         (BlankText, "text is ' ': say what the role sees"),
-        (ListLegal, r"legal = \['LEFT'\]: give a tuple"),
+        (ListLegal, r"legal_actions = \['LEFT'\]: give a tuple"),
         (SameWords, "has equal words: answers ignore case"),
         (TakesAnything, "step takes an illegal action: raise IllegalActionError"),
         (KeyErrors, "an illegal action raises KeyError: raise IllegalActionError"),
@@ -240,6 +240,9 @@ class Duel(Env):
     roles = ("left", "right")
     components: ClassVar = {"win": "team"}
 
+    def acting(self, state):
+        return self.roles[len(state[1]) :] or self.roles
+
     def generate(self, rng):
         return {"target": int(rng.integers(5))}
 
@@ -250,7 +253,7 @@ class Duel(Env):
         return (task.data["target"], ())
 
     def observe(self, state, role):
-        return Observation(text=f"{role} {state}", legal=("0", "1", "2"))
+        return Observation(text=f"{role} {state}", legal_actions=("0", "1", "2"))
 
     def step(self, state, role, action, noise):
         if action not in ("0", "1", "2"):

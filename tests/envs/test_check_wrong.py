@@ -32,7 +32,7 @@ class Guess(Env):
         return Game(number=task.data["seed"] % 3)
 
     def observe(self, state, role):
-        return Observation(text=f"turn {state.turn}", legal=("A", "B", "C"))
+        return Observation(text=f"turn {state.turn}", legal_actions=("A", "B", "C"))
 
     def state_key(self, state, role):
         return f"{state.number}{state.turn}"
@@ -209,7 +209,7 @@ MISTAKES = {
     "a blank name": (env_with(name=" "), "name = ' ': give it a short name"),
     "a timing": (env_with(reward_timing="late"), "reward_timing = 'late': use one of dense"),
     "a scoring": (env_with(scored_by=None), "scored_by = None: use one of score, return"),
-    "waiting": (env_with(waits="yes"), "waits = 'yes': use True or False"),
+    "waiting": (env_with(blocking="yes"), "blocking = 'yes': use True or False"),
     "a text for a cap": (env_with(max_turns="9"), "max_turns = '9': give a whole number"),
     "a cap of zero": (env_with(max_turns=0), "max_turns = 0: give a whole number from 1"),
     "a cap that is true": (env_with(max_turns=True), "max_turns = True: give a whole number"),
@@ -226,8 +226,14 @@ MISTAKES = {
     "hidden async": (env_with(reset=lambda self, task: later(self)), "reset returns coroutine"),
     "too few arguments": (FewArguments(), "step(state, action) cannot be called (too many pos"),
     "too many arguments": (MoreArguments(), "reset(task, seed) cannot be called (missing a req"),
-    "fixed as a method": (env_with(fixed=lambda self: True), "fixed is a method: make it a prop"),
-    "words a list": (env_with(words=returning(["A"])), "words() returns something else"),
+    "fixed as a method": (
+        env_with(single_task=lambda self: True),
+        "single_task is a method: make it",
+    ),
+    "a vocabulary as a list": (
+        env_with(vocabulary=returning(["A"])),
+        "vocabulary() returns something else",
+    ),
     "baselines a list": (env_with(baselines=returning(["random"])), "baselines() returns list"),
     "a baseline's action": (env_with(baselines=returning({"random": "A"})), "baseline 'random' is"),
     "an action of a number": (env_with(random_action=returning(1)), "answers 1 of type int"),
@@ -245,14 +251,30 @@ MISTAKES = {
     "a text of a number": (env_with(observe=seeing(text=3)), "the observation's text is 3: say"),
     "a text of bytes": (env_with(observe=seeing(text=b"x")), "text is b'x': say what"),
     "a description of none": (env_with(observe=seeing(description=None)), "description is None"),
-    "legal a list": (env_with(observe=seeing(legal=["A"])), "legal = ['A']: give a tuple"),
-    "legal a text": (env_with(observe=seeing(legal="ABC")), "legal = 'ABC': give a tuple"),
-    "legal none": (env_with(observe=seeing(legal=None)), "legal = None: give a tuple"),
-    "legal numbers": (env_with(observe=seeing(legal=(1, 2))), "legal = (1, 2): give a tuple"),
-    "legal an array": (env_with(observe=seeing(legal=np.arange(2))), "legal = array([0, 1]): gi"),
-    "a blank legal action": (env_with(observe=seeing(legal=("A", " "))), "has blank ends"),
+    "legal a list": (
+        env_with(observe=seeing(legal_actions=["A"])),
+        "legal_actions = ['A']: give a tuple",
+    ),
+    "legal a text": (
+        env_with(observe=seeing(legal_actions="ABC")),
+        "legal_actions = 'ABC': give a tuple",
+    ),
+    "legal none": (
+        env_with(observe=seeing(legal_actions=None)),
+        "legal_actions = None: give a tuple",
+    ),
+    "legal numbers": (
+        env_with(observe=seeing(legal_actions=(1, 2))),
+        "legal_actions = (1, 2): give a tuple",
+    ),
+    "legal an array": (
+        env_with(observe=seeing(legal_actions=np.arange(2))),
+        "legal_actions = array([0, 1]): gi",
+    ),
+    "a blank legal action": (env_with(observe=seeing(legal_actions=("A", " "))), "has blank ends"),
     "messages a list": (env_with(observe=seeing(messages=["x"])), "messages = ['x']: give a tu"),
     "tools a dict": (env_with(observe=seeing(tools={})), "tools = {}: give a tuple of str"),
+    "media a string": (env_with(observe=seeing(media=("x",))), "media = ('x',): give a tu"),
     "raw a number": (env_with(observe=seeing(raw=1)), "raw = 1: use True or False"),
     "a key of a tuple": (env_with(state_key=returning((1,))), "state_key returns tuple"),
     "a score of none": (env_with(score=returning(None)), "score is None: return a float"),
@@ -278,16 +300,16 @@ MISTAKES = {
     "no such reward": (env_with(end=ending(rewards={"hti": 1.0})), "'hti' is not a declared comp"),
     "terminated a number": (env_with(end=ending(terminated=1)), "terminated is 1 of type int"),
     "truncated none": (env_with(end=ending(truncated=None)), "truncated is None of type NoneType"),
-    "listed as a generator": (
-        env_with(listed=lambda self, split: (task for task in ())),
-        "listed returns generator: return a list, not a generator",
+    "tasks as a generator": (
+        env_with(tasks=lambda self, split: (task for task in ())),
+        "tasks returns generator: return a list, not a generator",
     ),
     "terminated numpy's": (env_with(end=ending(terminated=np.True_)), "write bool(...) around"),
     "no next state": (env_with(end=ending(state=None)), "step returns no state: return Step("),
     "info a text": (env_with(end=ending(info="x")), "info = 'x': give a dict, or leave it out"),
     "an illegal action": (NoAnswers(), "an illegal action raises KeyError: raise IllegalActionE"),
     "refuses what is legal": (
-        env_with(observe=seeing(legal=("A", "B", "C", "D"))),
+        env_with(observe=seeing(legal_actions=("A", "B", "C", "D"))),
         "step refuses 'D', which random_action or a baseline answers",
     ),
     "changed in place": (env_with(after=in_place), "step changes the state that it is given, in p"),

@@ -10,7 +10,7 @@ import pytest
 
 import turnwise as tw
 from turnwise.errors import EnvError, IllegalActionError
-from turnwise.sections import EnvChoice
+from turnwise.recipe.sections import EnvChoice
 
 
 @dataclass
@@ -30,7 +30,9 @@ class Right(tw.Env):
         return At(task.data["n"])
 
     def observe(self, state, role):
-        return tw.Observation(text=f"number {state.n} step {state.k}", legal=("odd", "even"))
+        return tw.Observation(
+            text=f"number {state.n} step {state.k}", legal_actions=("odd", "even")
+        )
 
     def step(self, state, role, action, noise):
         if action not in ("odd", "even"):
@@ -98,7 +100,7 @@ class Nameless(tw.Env):
 
 class Arguments(Right):
     def observe(self, state):
-        return tw.Observation(text="x", legal=("odd", "even"))
+        return tw.Observation(text="x", legal_actions=("odd", "even"))
 
 
 WRONG = {
@@ -133,8 +135,8 @@ def test_a_recipe_is_refused_too(kind, tmp_path):
 
 
 def test_an_instance_with_options_of_its_own_is_taken_as_it_is():
-    from turnwise.given import env_section
-    from turnwise.imports import load_object
+    from turnwise.recipe.from_python import env_section
+    from turnwise.utils.user_code import load_object
 
     sized = Sized(3)
     assert load_object(env_section(sized)["name"]) is sized

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwise.envs import FrozenLake, FrozenLakeConfig, make_env
-from turnwise.envs.lake_maps import (
+from turnwise.envs.frozen_lake.maps import (
     ACTIONS,
     distances_on,
     draw_rows,
@@ -18,8 +18,8 @@ from turnwise.envs.lake_maps import (
     mirror,
     trap_cells,
 )
-from turnwise.envs.lake_solver import action_values, advantages, success_chances, transitions
-from turnwise.envs.lake_state import LakeState, render_lake
+from turnwise.envs.frozen_lake.solver import action_values, advantages, success_chances, transitions
+from turnwise.envs.frozen_lake.state import LakeState, render_lake
 from turnwise.errors import ConfigError, DataError, EnvError, IllegalActionError, UnknownNameError
 from turnwise.tasks import GeneratedTasks
 from turnwise.types import Task
@@ -66,14 +66,14 @@ def test_a_thousand_steps_equal_those_of_gymnasium(slippery):
 @pytest.mark.parametrize("size", [4, 9])
 def test_the_transition_table_is_gymnasiums(size, slippery):
     rows = draw_rows(np.random.default_rng(size), size, 0.7, solvable=False)
-    cells, chances = transitions(rows, slippery)
+    cells, probabilities = transitions(rows, slippery)
     for cell, by_action in gym_lake(rows, slippery).P.items():
         for action, outcomes in by_action.items():
             if len(outcomes) == 1 and slippery:  # gymnasium writes an ended cell's outcomes once
                 assert set(cells[cell, action].tolist()) == {outcomes[0][1]}
                 continue
             assert cells[cell, action].tolist() == [outcome[1] for outcome in outcomes]
-            assert chances.tolist() == [outcome[0] for outcome in outcomes]
+            assert probabilities.tolist() == [outcome[0] for outcome in outcomes]
 
 
 def test_there_are_3828_solvable_random_4x4_lakes():
@@ -126,7 +126,7 @@ def test_observation_is_the_shared_text():
         " r2c0 ice r2c1 ice r2c2 ice r2c3 hole\n r3c0 hole r3c1 ice r3c2 ice r3c3 goal\n you r1c2"
     )
     assert seen.description == "LEFT r1c1 hole DOWN r2c2 ice RIGHT r1c3 hole UP r0c2 ice"
-    assert seen.legal == ("LEFT", "DOWN", "RIGHT", "UP")
+    assert seen.legal_actions == ("LEFT", "DOWN", "RIGHT", "UP")
     assert env.observe(state_of(STANDARD, 0), "player").description == (
         "LEFT edge DOWN r1c0 ice RIGHT r0c1 ice UP edge"
     )
@@ -135,9 +135,9 @@ def test_observation_is_the_shared_text():
 def test_words_cover_everything_that_is_said_at_any_size():
     env = make_env("frozen-lake", size=16)
     seen = env.observe(env.reset(task_of(env)), "player")
-    said = set(f"{seen.text} {seen.description} {' '.join(seen.legal)}".split())
-    assert said <= set(env.words())
-    assert len(set(env.words())) == len(env.words())
+    said = set(f"{seen.text} {seen.description} {' '.join(seen.legal_actions)}".split())
+    assert said <= set(env.vocabulary())
+    assert len(set(env.vocabulary())) == len(env.vocabulary())
 
 
 def test_rewards_of_a_way_to_the_goal_and_of_a_fall():
@@ -226,7 +226,7 @@ def test_canonical_ignores_start_mirror_image_and_dynamics(seed, cell):
 
 def test_a_fixed_map_is_played_as_given():
     env = make_env("frozen-lake", map=list(STANDARD), slippery=True, step_limit=16.67)
-    assert env.fixed and not make_env("frozen-lake").fixed
+    assert env.single_task and not make_env("frozen-lake").single_task
     state = env.reset(task_of(env))
     assert (state.map, state.limit, state.slippery, state.position) == (STANDARD, 100, True, 0)
 

@@ -24,12 +24,12 @@ from gymnasium.wrappers import (
 )
 
 from turnwise.envs import make_env
-from turnwise.envs.gym_contents import NotCopiedError
-from turnwise.envs.gym_copies import Copies
-from turnwise.envs.gym_outside import Outside
-from turnwise.envs.gym_registry import find_spec
+from turnwise.envs.gymnasium.contents import NotCopiedError
+from turnwise.envs.gymnasium.copies import Copies
+from turnwise.envs.gymnasium.outside_state import Outside
+from turnwise.envs.gymnasium.registry import find_spec
 from turnwise.errors import ConfigError, EnvError
-from turnwise.noise import generator
+from turnwise.seeding import generator
 from turnwise.types import Task
 
 LATE, STEPS = 165, 168

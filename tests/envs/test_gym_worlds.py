@@ -15,7 +15,7 @@ from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv, generate_random_m
 
 from turnwise.envs import check_env, make_env
 from turnwise.errors import ConfigError, EnvError
-from turnwise.noise import generator
+from turnwise.seeding import generator
 from turnwise.types import Task
 
 STEPS = 25

@@ -11,8 +11,8 @@ import pytest
 from gymnasium import spaces
 
 from turnwise.envs import check_env, make_env, score_baselines
-from turnwise.envs.gym_known import CARDS, KNOWN, MOST, _add, _hit, _stick, basic_strategy
-from turnwise.envs.gym_spaces import check_readable, observation_text
+from turnwise.envs.gymnasium.known import CARDS, KNOWN, MOST, _add, _hit, _stick, basic_strategy
+from turnwise.envs.gymnasium.spaces import check_readable, observation_text
 from turnwise.errors import (
     ConfigError,
     DataError,
@@ -20,7 +20,7 @@ from turnwise.errors import (
     IllegalActionError,
     MissingDependencyError,
 )
-from turnwise.noise import generator
+from turnwise.seeding import generator
 from turnwise.tasks import GeneratedTasks
 from turnwise.types import Task
 
@@ -315,7 +315,7 @@ def own(kind, **options):
 def test_an_env_class_of_ones_own_with_several_numbers():
     env = own(Several, action_decimals=2)
     report = check_env(env)
-    assert (report.longest, env.branching, env.fixed) == (5, "copy", False)
+    assert (report.longest, env.branching, env.single_task) == (5, "copy", False)
     state = env.reset(task())
     at, door = env.observe(state, "player").text.splitlines()
     assert at.startswith("at ") and door == "door 1 2"
@@ -351,8 +351,8 @@ def test_a_renderer_of_ones_own_may_describe(tmp_path):
     env = gym_env("FrozenLake", renderer=f"{file}:text", actions=("w", "s", "e", "n"))
     seen = env.observe(env.reset(task()), "player")
     assert (seen.text, seen.description) == ("cell 0", "first")
-    assert seen.legal == ("w", "s", "e", "n")
-    assert {"cell", "first", "later", "w"} <= set(env.words())
+    assert seen.legal_actions == ("w", "s", "e", "n")
+    assert {"cell", "first", "later", "w"} <= set(env.vocabulary())
     check_env(env, tasks=1)
 
 
@@ -436,7 +436,7 @@ def test_problems_are_first_states_seeds_or_fixed():
     assert taxi.canonical({"seed": 1, "first": data["first"]}) == taxi.canonical(data)
     assert taxi.reset(task(seed=data["seed"])).observation == data["first"]
     assert cards.canonical({"seed": 1}) != cards.canonical({"seed": 2})
-    assert (taxi.fixed, cards.fixed, cliff.fixed) == (False, False, True)
+    assert (taxi.single_task, cards.single_task, cliff.single_task) == (False, False, True)
     assert GeneratedTasks(cliff, "test", 0).seen
     starts = {split: {t.data["first"] for t in GeneratedTasks(taxi, split, 0).take(200)}
               for split in ("train", "validation", "test")}  # fmt: skip
@@ -528,7 +528,7 @@ def test_spaces_without_a_text_are_refused():
 def test_known_envs_are_told_in_words_of_their_own(name):
     env = gym_env(name)
     seen = env.observe(env.reset(task()), "player")
-    words = set(env.words())
+    words = set(env.vocabulary())
     assert {w for w in seen.text.split() if not w.isdigit()} <= words
-    assert set(seen.legal) <= words
+    assert set(seen.legal_actions) <= words
     assert env.render(env.reset(task())).endswith("steps left")

@@ -11,8 +11,8 @@ import pytest
 
 from turnwise.envs import check_env, make_env
 from turnwise.envs.datasets import FrozenLakeQ
-from turnwise.envs.lake_data import COLUMNS, print_state, read_state, task_of_row
-from turnwise.envs.lake_solver import action_values
+from turnwise.envs.frozen_lake.data import COLUMNS, print_state, read_state, task_of_row
+from turnwise.envs.frozen_lake.solver import action_values
 from turnwise.envs.split import split_of
 from turnwise.errors import DataError
 from turnwise.tasks import GeneratedTasks
@@ -159,7 +159,7 @@ def test_a_wrong_row_is_told_with_its_line(tmp_path, expert):
     expert[4]["q_value_up"] = "?"
     env = make_env("frozen-lake", slippery=True, data=write(tmp_path / "q.csv", expert))
     with pytest.raises(DataError, match=r"q\.csv' line 6: q_value_up = '\?' is not a finite"):
-        env.listed("train")
+        env.tasks("train")
 
 
 def test_a_file_of_few_maps_is_in_every_split(tmp_path):
@@ -172,4 +172,4 @@ def test_a_file_of_few_maps_is_in_every_split(tmp_path):
     with pytest.raises(DataError, match="has no rows: add states"):
         empty = make_env("frozen-lake", slippery=True, data=write(tmp_path / "e.csv", [row]))
         (tmp_path / "e.csv").write_text((tmp_path / "e.csv").read_text().split("\n")[0] + "\n")
-        empty.listed("train")
+        empty.tasks("train")

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from turnwise.envs import FrozenLake, check_env, make_env
-from turnwise.envs.lake_data import expert_rows, read_state
-from turnwise.envs.lake_maps import ACTIONS
-from turnwise.envs.lake_prompt import EXAMPLES, STANDARD, prompt_text, reply
-from turnwise.envs.lake_published import has_format, read_reply, reply_rewards
-from turnwise.envs.lake_visits import expert_visits, player_measures
+from turnwise.envs.frozen_lake.data import expert_rows, read_state
+from turnwise.envs.frozen_lake.maps import ACTIONS
+from turnwise.envs.frozen_lake.published import has_format, read_reply, reply_rewards
+from turnwise.envs.frozen_lake.published_baselines import expert_visits, player_measures
+from turnwise.envs.frozen_lake.published_prompt import EXAMPLES, STANDARD, prompt_text, reply
 from turnwise.errors import ConfigError, DataError, EnvError
-from turnwise.noise import generator
 from turnwise.policies.nano import make_tokenizer
 from turnwise.policies.presets import NanoConfig
+from turnwise.seeding import generator
 from turnwise.types import Task
 
 NAME = "frozen-lake-published"
@@ -68,8 +68,8 @@ def test_it_keeps_the_contract(prompt, examples):
 def test_the_published_prompt_has_its_parts_in_order():
     whole = text(keep=0)
     parts = ["System: ", "user: ", "S F F F", "RIGHT", "user: ", "F F S F", "DOWN", "user: ",
-             "F F S H", "DOWN", "user: ", "(Left)|SFFF|FHFH|\x1b[41mF\x1b[0mFFH|HFFG", "<think>",
-             "<answer>"]  # fmt: skip
+             "F F S H", "DOWN", "user: ", "(Left)|SFFF|FHFH|\x1b[41mF\x1b[0mFFH|HFFG",
+             "<think>", "<answer>"]  # fmt: skip
     places, at = [], 0
     for part in parts:
         at = whole.index(part, at) + 1
@@ -124,7 +124,7 @@ def test_the_default_cut_leaves_what_the_published_one_left():
 
 def test_a_nano_model_reads_words_whole_and_spells_the_printed_boards():
     env, at = state(keep=0)
-    tokenizer = make_tokenizer([], env.words(), NanoConfig(max_words=0))
+    tokenizer = make_tokenizer([], env.vocabulary(), NanoConfig(max_words=0))
     observed = env.observe(at, "player").text
     board = observed.splitlines()[-3]
     assert len(tokenizer.encode(board)) == len(board.encode())
@@ -223,7 +223,7 @@ def test_constants_have_the_published_scores(prompt):
     env = make_env(NAME, prompt=prompt)
     exact = env.exact(Task(id="t", env=NAME, seed=0, data={"cell": 0, "last": None}))
     assert len(exact.decisions) == (11 if prompt == "plain" else 55)
-    table = {name: exact.measure(chances) for name, chances in exact.players.items()}
+    table = {name: exact.measure(probabilities) for name, probabilities in exact.players.items()}
     published = {name: round(row["published"], 3) for name, row in table.items()}
     assert published == {
         "random": 0.675, "always-left": 0.804, "always-down": 0.653, "always-right": 0.625,

@@ -31,7 +31,7 @@ class Guess(Env):
 
     def observe(self, state, role):
         return Observation(text=f"number {state[0]} round {state[1]} hits {state[2]}",
-                           legal=("0", "1", "2"))
+                           legal_actions=("0", "1", "2"))
 
     def step(self, state, role, action, noise):
         number, turn, hits = state
@@ -84,7 +84,7 @@ def test_one_file_is_one_module(own):
     [
         ("Gues", "unknown name 'Gues': did you mean 'Guess'"),
         ("Unfinished", "does not define observe, score, step: write it"),
-        ("not_an_env", "is no env: expected a class derived from"),
+        ("not_an_env", "is not an env: expected a class derived from"),
     ],
 )
 def test_a_name_that_leads_to_no_env_is_a_sentence(own, name, sentence):
@@ -116,7 +116,7 @@ class Double(Env[Doubled]):
         return Doubled(number=task.data["seed"] % 7)
 
     def observe(self, state, role):
-        return Observation(text=f"twice {state.number}, said {state.said}", legal=())
+        return Observation(text=f"twice {state.number}, said {state.said}", legal_actions=())
 
     def step(self, state, role, action, noise):
         try:

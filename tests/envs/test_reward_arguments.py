@@ -11,11 +11,11 @@ import pytest
 
 import turnwise as tw
 from turnwise.envs import make_env
-from turnwise.envs.reward_arguments import arguments_of, check_columns
-from turnwise.envs.reward_functions import TrainerState, call_functions, name_of
+from turnwise.envs.rows.reward_arguments import arguments_of, check_columns
+from turnwise.envs.rows.reward_functions import TrainerState, call_functions, name_of
 from turnwise.errors import ConfigError
-from turnwise.imports import hand_over
 from turnwise.rewards import solves
+from turnwise.utils.user_code import hand_over
 
 
 def rewards(function, **columns):

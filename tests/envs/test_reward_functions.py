@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from turnwise.envs.reward_functions import (
+from turnwise.envs.rows.reward_functions import (
     TrainerState,
     call_functions,
     check_function,
@@ -18,7 +18,7 @@ from turnwise.envs.reward_functions import (
     name_of,
 )
 from turnwise.errors import ConfigError, RewardError
-from turnwise.imports import hand_over
+from turnwise.utils.user_code import hand_over
 
 
 def called(*functions, prompts=(), completions, completion_ids=None, step=0, **columns):

@@ -80,14 +80,14 @@ def test_few_rows_are_in_every_split_and_said_to_be_seen(rows):
 
 def test_rows_for_evaluation_are_apart(rows):
     many = rows(prompts(30), prompts(40, first=100))
-    assert len(many.listed("train")) == 30
-    halves = [many.listed("validation"), many.listed("test")]
+    assert len(many.tasks("train")) == 30
+    halves = [many.tasks("validation"), many.tasks("test")]
     assert sum(map(len, halves)) == 40
-    assert not many.fixed
+    assert not many.single_task
     few = rows(prompts(30), prompts(3, first=100))
-    assert few.listed("validation") == few.listed("test") == tuple(prompts(3, first=100))
-    assert not few.fixed
-    assert rows(prompts(30), prompts(3)).fixed
+    assert few.tasks("validation") == few.tasks("test") == tuple(prompts(3, first=100))
+    assert not few.single_task
+    assert rows(prompts(30), prompts(3)).single_task
 
 
 @pytest.mark.parametrize(
@@ -122,4 +122,4 @@ def test_rows_without_a_file_or_a_reward_are_refused(tmp_path):
 
 
 def test_nothing_played_needs_no_judge(rows):
-    assert asyncio.run(rows(prompts(1)).settle([], 10)).rewards == ()
+    assert asyncio.run(rows(prompts(1)).score_batch([], 10)).rewards == ()

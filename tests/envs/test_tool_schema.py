@@ -10,8 +10,8 @@ import pytest
 from transformers.utils import get_json_schema
 
 from turnwise.envs import ToolEnv, ToolResult, tool
-from turnwise.envs.tool_schema import make_tool
-from turnwise.envs.tools import tools_of
+from turnwise.envs.tools.env import tools_of
+from turnwise.envs.tools.schema import make_tool
 from turnwise.errors import ConfigError, IllegalActionError
 
 
@@ -266,7 +266,7 @@ async def awaited(self, state):
             state_forgotten,
             "takes 'item' where the state comes: begin it as `def state_f",
         ),
-        (awaited, "tool Shop.awaited is async: write def; with waits = True"),
+        (awaited, "tool Shop.awaited is async: write def; with blocking = True"),
     ],
 )
 def test_a_method_that_no_model_could_call_is_refused_when_the_env_is_made(method, sentence):

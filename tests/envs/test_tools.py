@@ -22,7 +22,7 @@ from turnwise.envs import (
     check_env,
     tool,
 )
-from turnwise.envs.tool_calls import calls_in, read_call
+from turnwise.envs.tools.calls import calls_in, read_call
 from turnwise.errors import ConfigError, EnvError, IllegalActionError
 from turnwise.types import Task
 
@@ -85,7 +85,7 @@ class Shop(ToolEnv[Till]):
         return Till(money=10)
 
     def ask(self, state, role):
-        return Observation(text="how much is left?", legal=tuple(map(str, range(11))))
+        return Observation(text="how much is left?", legal_actions=tuple(map(str, range(11))))
 
     def answer(self, state, role, action, noise):
         if state.done:
@@ -135,7 +135,7 @@ def test_a_call_is_a_turn_whose_result_is_the_next_message():
     seen = env.observe(step.state, "player")
     assert [(m.role, m.content) for m in seen.messages] == [("tool", "6")]
     assert seen.text.endswith('{"name": "price", "arguments": {"item": "tea", "count": 2}} -> 6')
-    assert seen.legal == first.legal
+    assert seen.legal_actions == first.legal_actions
     assert seen.tools == first.tools
     assert state == start()[1], "states are values"
 
@@ -398,7 +398,10 @@ def test_random_text_is_a_word_of_the_question():
 
     env = Asked()
     state = env.reset(Task(id="t", env="shop", seed=0, data={}))
-    known = {*re.findall(r"\w+", env.ask(state, "player").text), *env.ask(state, "player").legal}
+    known = {
+        *re.findall(r"\w+", env.ask(state, "player").text),
+        *env.ask(state, "player").legal_actions,
+    }
     said = [read_call(calls_in(env.random_call(state, chance(seed)))[0]) for seed in range(40)]
     given = {call.arguments["name"] for call in said if call.name == "weigh"}
     assert given and given <= known

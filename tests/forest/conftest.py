@@ -6,7 +6,7 @@ import torch
 import transformers as hf
 from peft import LoraConfig, get_peft_model
 
-from turnwise.types import Sample, TurnId
+from turnwise.types import EpisodeId, TrainingSample, TurnId
 
 VOCAB = 41
 SMALL = {
@@ -155,8 +155,10 @@ def row(token_ids, targets, *, seed=0, temperature=1.0, policy="main", version=0
     rng = np.random.default_rng(seed)
     sampled = np.zeros(len(token_ids), dtype=bool)
     sampled[list(targets)] = True
-    turn = TurnId(iteration=0, visit=0, task="t", sample=sample, role="player", turn=0)
-    return Sample.of(
+    turn = TurnId(
+        episode=EpisodeId(iteration=0, visit=0, task="t", member=sample), role="player", turn=0
+    )
+    return TrainingSample.of(
         policy=policy,
         policy_version=version,
         turns=(turn,),

@@ -154,7 +154,7 @@ def test_trained_heads_are_capped_as_the_forward_caps(make_siblings):
     for batch in scorer.batches(samples):
         found = scorer.score(model, batch)
         for place, logprob in enumerate(found.logprobs.tolist()):
-            sample, at = samples[int(batch.sample[place])], int(batch.position[place])
+            sample, at = samples[int(batch.row[place])], int(batch.position[place])
             ids = torch.from_numpy(sample.token_ids)[None]
             logits = model(input_ids=ids).logits[0, at - 1].detach()
             assert logits.abs().max() > 25

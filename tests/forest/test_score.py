@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from turnwise.forest import ForestConfig, micro_batches
 from turnwise.forest.choose import choose
-from turnwise.types import Sample
+from turnwise.types import TrainingSample
 
 TREES = (
     "qwen3-sdpa", "qwen3-eager", "qwen3-window", "qwen3-lora", "llama", "gemma", "gemma2-eager",
@@ -79,7 +79,7 @@ def scored(model, scorer, samples, batches=None, entropy="trained"):
     logprobs, entropies = torch.full((2, len(place)), torch.nan)
     w, total = weights(len(place)), {}
     for batch in scorer.batches(samples) if batches is None else batches:
-        at = [place[w] for w in zip(batch.sample.tolist(), batch.position.tolist(), strict=True)]
+        at = [place[w] for w in zip(batch.row.tolist(), batch.position.tolist(), strict=True)]
         scores = scorer.score(model, batch, entropy=entropy)
         loss = (w[0, at] * scores.logprobs).sum()
         if entropy == "trained":
@@ -127,7 +127,7 @@ def forests(draw):
         wanted = rng.random(len(ids)) < draw(st.sampled_from([0.15, 0.6, 1.0]))
         wanted[0], wanted[-1] = False, True
         samples.append(
-            Sample.of(
+            TrainingSample.of(
                 policy="main", turns=(), token_ids=ids, turn_index=[-1] * len(ids),
                 sampled_mask=wanted,
                 temperature=rng.choice([0.7, 1.0], len(ids)),

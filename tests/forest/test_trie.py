@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from turnwise.errors import TrainingError
 from turnwise.forest import ForestConfig, build, forest_metrics, micro_batches
-from turnwise.types import Sample
+from turnwise.types import TrainingSample
 
 TOKENS = st.lists(st.integers(0, 2), min_size=2, max_size=8)
 ROWS = st.lists(st.tuples(TOKENS, st.sampled_from(["a", "b"]), st.integers(0, 1)), max_size=12)
@@ -78,7 +78,7 @@ def test_batches_keep_budgets_and_every_occurrence(make_row, drawn, tokens, area
         assert layout != "packed" or batch.padded_tokens == int(batch.sizes.sum())
         flat_ids = batch.token_ids.flatten()
         for at in range(batch.occurrences):
-            sample, position = int(batch.sample[at]), int(batch.position[at])
+            sample, position = int(batch.row[at]), int(batch.position[at])
             edge = batch.edge[at]
             node = int(batch.head_node[batch.edge_head[edge]])
             assert int(batch.edge_token[edge]) == samples[sample].token_ids[position]
@@ -86,7 +86,7 @@ def test_batches_keep_budgets_and_every_occurrence(make_row, drawn, tokens, area
             assert int(batch.positions.flatten()[node]) == position - 1
             seen.append((sample, position))
         assert list(batch.rows) == sorted({s for s, _ in seen[len(seen) - batch.occurrences :]})
-        where = list(zip(batch.sample.tolist(), batch.position.tolist(), strict=True))
+        where = list(zip(batch.row.tolist(), batch.position.tolist(), strict=True))
         assert where == sorted(where)
     expected = [(i, int(t)) for i, sample in enumerate(samples) for t in sample.targets]
     assert sorted(seen) == expected
@@ -118,12 +118,12 @@ def test_temperature_separates_heads_but_not_nodes(make_row):
 def test_turn_ids_are_shared_by_the_rows_of_a_turn(make_row):
     first, second = make_row([5, 6, 7], [1, 2], sample=0), make_row([9, 6, 7], [2], sample=1)
     again = dataclasses.replace(first, token_ids=np.array([8, 8, 8]))
-    taught = Sample.of(policy="main", turns=(), token_ids=[3, 4], turn_index=[-1, -1],
+    taught = TrainingSample.of(policy="main", turns=(), token_ids=[3, 4], turn_index=[-1, -1],
                        ce_weight=[0, 1])  # fmt: skip
     found = {}
     samples = [first, second, again, taught]
     for batch in micro_batches(samples, ForestConfig()):
-        for sample, turn in zip(batch.sample.tolist(), batch.turn, strict=True):
+        for sample, turn in zip(batch.row.tolist(), batch.turn, strict=True):
             found.setdefault(sample, set()).add(int(turn))
     assert found == {0: {0}, 1: {1}, 2: {0}, 3: {-1}}
 
@@ -161,9 +161,9 @@ def test_errors_name_the_sample_and_the_cure(make_row):
         assert max(sizes) == 9
     with pytest.raises(TrainingError, match="mask_budget >= 81"):
         micro_batches([make_row([5] * 10, [9])], ForestConfig(mask_budget=80), "padded")
-    with pytest.raises(TrainingError, match="sample 0 has its first token as a target"):
+    with pytest.raises(TrainingError, match="the first token of sample 0 is a target"):
         build([make_row([5, 6], [0, 1])])
-    with pytest.raises(TrainingError, match="policies a, b"):
+    with pytest.raises(TrainingError, match="got those of a, b"):
         rows = [make_row([5, 6], [1], policy=name) for name in "ab"]
         micro_batches(rows, ForestConfig())
     with pytest.raises(TrainingError, match="temperature"):
@@ -174,3 +174,13 @@ def test_no_targets_no_batches(make_row):
     assert micro_batches([], ForestConfig()) == []
     assert micro_batches([make_row([5, 6], [])], ForestConfig(), "flat") == []
     assert forest_metrics([])["forest/sharing"] == 0
+
+
+def test_rows_with_other_media_share_no_node(make_row):
+    same = [make_row([1, 2, 3], [2]) for _ in range(4)]
+    media = [(), ("a",), ("a",), ("a", "b")]
+    shown = [dataclasses.replace(row, media=key) for row, key in zip(same, media, strict=True)]
+    assert len(build(same).token_ids) == 2
+    forest = build(shown)
+    assert len(forest.token_ids) == 3 * 2
+    assert len(forest.starts) - 1 == 3

@@ -36,11 +36,11 @@ def test_blocks_hold_exactly_the_pairs(forest):
     end, depth = forest
     plan, nodes = FlexPlan.of(end, depth), np.arange(len(end))
     sees = (nodes[None] <= nodes[:, None]) & (nodes[:, None] < end[None])
-    for row in range(len(plan.some)):
-        for column in range(len(plan.some)):
+    for row in range(len(plan.visible)):
+        for column in range(len(plan.visible)):
             part = sees[row * BLOCK : (row + 1) * BLOCK, column * BLOCK : (column + 1) * BLOCK]
-            assert plan.some[row, column] == part.any()
-            assert plan.whole[row, column] == part.all() or row == column or not part.size
+            assert plan.visible[row, column] == part.any()
+            assert plan.full[row, column] == part.all() or row == column or not part.size
 
 
 @pytest.mark.parametrize("window", [None, 1, 60, 200, 1000])

@@ -23,9 +23,11 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from turnwise.engines.masks import MaskRule, mask_forms
-from turnwise.engines.rows import CachedRows
+from turnwise.engines.base import PromptKey
+from turnwise.engines.local.masks import MaskRule
+from turnwise.engines.local.model_runner import CachedRows
 from turnwise.kernels import layers, set_attention
+from turnwise.kernels.probe import mask_forms
 
 SIZES = {
     "vocab_size": 40,
@@ -79,8 +81,8 @@ def made(kind):
 
 
 def used(model, copy_bytes=1 << 30):
-    layers.use(model, copy_bytes)
-    return [isinstance(layer, layers.Layer) for layer in model.model.layers]
+    layers.use_fused_layers(model, copy_bytes)
+    return [isinstance(layer, layers.FusedLayer) for layer in model.model.layers]
 
 
 def written(model):
@@ -89,7 +91,7 @@ def written(model):
     window = getattr(model.config, "sliding_window", None)
     rows = CachedRows(model, MaskRule(form=form, window=window, dtype=torch.float32), 0)
     with torch.inference_mode():
-        found = [rows.prefill([(5, 6, 7, 8), (9, 10)])[1]]
+        found = [rows.prefill([PromptKey((), (5, 6, 7, 8)), PromptKey((), (9, 10))])[1]]
         rows.rearrange(np.array([0, 0]), np.array([2, 3]), 4)
         for tokens in ([3, 4, 5, 6], [7, 7, 8, 9], [1, 2, 3, 4]):
             found.append(rows.decode(np.array(tokens)))
@@ -120,9 +122,9 @@ def test_partial_rotary_positions_give_the_models_own_numbers(factor):
 def test_the_models_own_code_can_be_put_back():
     model = made(LIKE_LLAMA["qwen3"])
     kinds, expected = [type(layer) for layer in model.model.layers], written(model)
-    assert not layers.undo(model)
+    assert not layers.undo_fused_layers(model)
     used(model)
-    assert layers.undo(model)
+    assert layers.undo_fused_layers(model)
     assert [type(layer) for layer in model.model.layers] == kinds
     assert torch.equal(written(model), expected)
 
@@ -145,11 +147,11 @@ def test_large_and_low_precision_layers_are_left_alone():
 def test_copies_are_dropped_and_made_again():
     model = made(LIKE_LLAMA["qwen3"])
     used(model)
-    assert all(layer._joined is None for layer in model.model.layers)
+    assert all(layer._fused is None for layer in model.model.layers)
     before = written(model)
-    assert all(layer._joined is not None for layer in model.model.layers)
+    assert all(layer._fused is not None for layer in model.model.layers)
     layers.drop_copies(model)
-    assert all(layer._joined is None for layer in model.model.layers)
+    assert all(layer._fused is None for layer in model.model.layers)
     assert torch.equal(written(model), before)
 
 
@@ -202,7 +204,7 @@ def test_adapters_are_in_the_copies(before):
     peft = adapted(model)
     assert all(used(model))
     assert torch.allclose(written(peft), written(merged(peft)), atol=1e-4)
-    assert all(layer._joined is not None for layer in model.model.layers)
+    assert all(layer._fused is not None for layer in model.model.layers)
     layer = model.model.layers[0].self_attn.v_proj
     with torch.no_grad():
         layer.lora_B["default"].weight.mul_(-2)
@@ -216,7 +218,7 @@ def test_adapters_of_another_kind_are_not_passed_over():
     used(model)
     peft = adapted(model, use_dora=True)
     assert torch.allclose(written(peft), written(merged(peft)), atol=1e-4)
-    assert all(layer._joined is None for layer in model.model.layers)
+    assert all(layer._fused is None for layer in model.model.layers)
 
 
 def test_training_is_the_models_own_code():

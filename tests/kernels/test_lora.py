@@ -53,7 +53,7 @@ def passes(found):
 @pytest.mark.parametrize("bias", [True, False])
 def test_values_and_gradients_are_those_of_peft(shape, bias):
     plain, fast = pair(bias=bias)
-    assert passes(fast(torch.randn(shape))) == passes(lora._Product.apply(*arguments(fast)))
+    assert passes(fast(torch.randn(shape))) == passes(lora._LoraFunction.apply(*arguments(fast)))
     compare(plain, fast, shape)
 
 
@@ -142,9 +142,9 @@ def test_weights_are_what_a_layer_amounts_to():
     plain, fast = pair()
     found = lora.weights_of(fast)
     x = torch.randn(9, 24)
-    torch.testing.assert_close(nn.functional.linear(x, found.whole(), found.base.bias), plain(x))
+    torch.testing.assert_close(nn.functional.linear(x, found.merged(), found.base.bias), plain(x))
     fast.merge()
     assert lora.weights_of(fast) is None
     base = nn.Linear(3, 4)
-    assert torch.equal(lora.weights_of(base).whole(), base.weight)
+    assert torch.equal(lora.weights_of(base).merged(), base.weight)
     assert lora.weights_of(nn.Bilinear(2, 2, 2)) is None

@@ -13,7 +13,7 @@ from turnwise.forest import build
 from turnwise.forest.masks import ancestor_mask
 from turnwise.kernels import TreePlan
 from turnwise.kernels.blocks import plan_calls
-from turnwise.types import Sample
+from turnwise.types import TrainingSample
 
 
 @st.composite
@@ -26,7 +26,7 @@ def forests(draw):
         base = rows[draw(st.integers(0, len(rows) - 1))] if rows and draw(st.booleans()) else []
         rows.append(base[: draw(st.integers(0, len(base)))] + fresh)
     samples = [
-        Sample.of(policy="main", turns=(), token_ids=row, turn_index=[-1] * len(row),
+        TrainingSample.of(policy="main", turns=(), token_ids=row, turn_index=[-1] * len(row),
                   sampled_mask=[False, *[True] * (len(row) - 1)])
         for row in rows
     ]  # fmt: skip
@@ -73,10 +73,10 @@ def test_blocks_cover_every_pair_once(forest):
     seen = np.zeros((count, count), dtype=int)
     calls = plan_calls(forest.end, forest.depth)
     for call in calls:
-        counted_nodes = call.queries[call.counts]
+        counted_nodes = call.queries[call.valid]
         assert len(np.unique(counted_nodes)) == len(counted_nodes)
-        for line, (queries, counts) in enumerate(zip(call.queries, call.counts, strict=True)):
-            for place, (query, counted) in enumerate(zip(queries, counts, strict=True)):
+        for line, (queries, valid) in enumerate(zip(call.queries, call.valid, strict=True)):
+            for place, (query, counted) in enumerate(zip(queries, valid, strict=True)):
                 if counted:
                     keys = queries[: place + 1] if call.keys is None else call.keys[line]
                     seen[query, keys] += 1
@@ -115,7 +115,7 @@ def test_a_group_costs_its_prompt_once():
     rows = [[*prompt, 100 + i, *rng.integers(0, 99, 64).tolist()] for i in range(16)]
     forest = build(
         [
-            Sample.of(policy="main", turns=(), token_ids=row, turn_index=[-1] * len(row),
+            TrainingSample.of(policy="main", turns=(), token_ids=row, turn_index=[-1] * len(row),
                       sampled_mask=[False] * 512 + [True] * 65)
             for row in rows
         ]

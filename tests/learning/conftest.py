@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 import torch
 
-from turnwise import assembly
+from turnwise.app import build
 from turnwise.envs import ENVS, FrozenLake, make_env
-from turnwise.envs.lake_maps import ACTIONS, lake_of, move_start
-from turnwise.noise import generator
-from turnwise.recipe import Recipe
-from turnwise.rollout import Play, Runner
+from turnwise.envs.frozen_lake.maps import ACTIONS, lake_of, move_start
+from turnwise.recipe.schema import Recipe
+from turnwise.rollout import Runner
 from turnwise.runs import Run, StopSignal
+from turnwise.seeding import generator
 from turnwise.settings import parse
 from turnwise.trainers import Silent, train_grpo, warm_up
-from turnwise.types import Task
-from turnwise.workflows import WORKFLOWS, get_workflow
+from turnwise.types import Task, TaskVisit
+from turnwise.workflows import WORKFLOWS, WorkflowConfig, make_workflow
 
 RING = ("SFF", "FGF", "FFF")
 NANO = {
@@ -37,7 +37,7 @@ RECIPE: dict[str, Any] = {
     "agents": {"player": {"max_tokens": 8}},
     "policies": {"main": {"model": "nano", "nano": NANO}},
     "warmup": {
-        "steps": 100, "round": 100, "batch_size": 32, "seeing_tasks": 1,
+        "steps": 100, "eval_every": 100, "batch_size": 32, "perception_tasks": 1,
         "optimizer": {"lr": 5e-3, "schedule": "linear", "warmup_steps": 10},
     },
     "trainer": {"iterations": 80, "tasks_per_iteration": 16, "group_size": 8},
@@ -67,8 +67,8 @@ class Signposts(FrozenLake):
         description = " ".join([lake.name(goal), "goal", *sides])
         return replace(super().observe(state, role), description=description)
 
-    def words(self):
-        return (*super().words(), "near", "away", "off")
+    def vocabulary(self):
+        return (*super().vocabulary(), "near", "away", "off")
 
 
 def sign(lake, here, cell, goal):
@@ -110,7 +110,7 @@ def rows(env, path, count=512):
     for index in range(count):
         rng = generator(0, "rows", index)
         seen = env.observe(env.reset(Task(id="", env=env.name, seed=0, data=env.generate(rng))), "")
-        action = seen.legal[rng.integers(len(seen.legal))]
+        action = seen.legal_actions[rng.integers(len(seen.legal_actions))]
         reply = f"<think> {seen.text.split()[-1]} </think> <answer> {action} </answer>"
         lines.append(json.dumps({"prompt": seen.text, "completion": reply}))
     path.write_text("\n".join(lines))
@@ -126,15 +126,15 @@ class Learner:
     def start(self, seed, name="ring", **over):
         """Return the folder of weights that speak and see, made once for each name and seed."""
         folder = self.folder / f"{name}-{seed}"
-        if not (folder / "start").is_dir():
+        if not (folder / "start/main").is_dir():
             data = merged(RECIPE, {"seed": seed, **over})
             if "data" not in data["warmup"]:
                 env = make_env("frozen-lake", **data["env"]["options"])
                 data["warmup"] |= {"data": rows(env, self.folder / "rows.jsonl")}
             session = assembled(data, folder)
             assert warm_up(session, parse(Recipe, data, "start").warmup, None)
-            session.policy.save(session.start_folder)
-        return folder / "start"
+            session.save_start()
+        return folder / "start/main"
 
     def load(self, start, seed, run, **over):
         """Return a session of `RECIPE` with `over` that begins with the weights `start`."""
@@ -144,7 +144,7 @@ class Learner:
         """Return such a session after its training."""
         data = recipe_from(start, seed, over)
         session = assembled(data, run)
-        assert train_grpo(session, assembly.plan_of(parse(Recipe, data, "learning")), None)
+        assert train_grpo(session, build.plan_of(parse(Recipe, data, "learning")), None)
         return session
 
     @staticmethod
@@ -169,19 +169,17 @@ class Learner:
     def play(session, states, workflow, samples):
         """Return `samples` episodes from each of `states`, sampled as in training."""
         runner = Runner(
-            env=session.judge.env,
-            workflow=get_workflow(workflow),
-            agents={"player": session.agent},
-            renderers={session.policy.name: session.policy.renderer},
+            env=session.eval_runner.env,
+            workflow=make_workflow(WorkflowConfig(kind=workflow)),
+            agents={"player": session.agents["player"]},
+            renderers={session.policies["main"].name: session.policies["main"].renderer},
             engine=session.engine,
             seed=session.seed,
         )
-        plays = [
-            Play(iteration=10**6, visit=visit, task=task, sample=sample)
-            for visit, task in enumerate(states)
-            for sample in range(samples)
+        visits = [
+            TaskVisit(iteration=10**6, visit=visit, task=task) for visit, task in enumerate(states)
         ]
-        return runner.collect(plays, "evaluation")
+        return runner.collect(visits, "evaluation", group_size=samples)
 
     def score(self, session, states, *, samples=16):
         """Return the mean expert reward of sampled actions over `states`, each met alone."""
@@ -190,7 +188,7 @@ class Learner:
 
     def success(self, session, states, *, samples=16):
         """Return the mean score of whole sampled episodes from `states`."""
-        return float(np.mean([e.score for e in self.play(session, states, "solo", samples)]))
+        return float(np.mean([e.score for e in self.play(session, states, "turns", samples)]))
 
 
 def task_at(rows, cell):
@@ -208,7 +206,7 @@ def recipe_from(start, seed, over):
 def assembled(data, folder):
     recipe = parse(Recipe, data, "learning")
     run = Run.create(folder.parent, recipe.name, recipe.to_toml(), folder)
-    return assembly.assemble(recipe, run, StopSignal(), Silent())
+    return build.assemble(recipe, run, StopSignal(), Silent())
 
 
 @pytest.fixture(scope="session", autouse=True)

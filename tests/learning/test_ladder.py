@@ -35,8 +35,8 @@ MAPS = {
     "agents": {"player": {"max_tokens": 18}},
 }
 WARMUP = {
-    "data": "demonstrations", "steps": 300, "round": 50, "batch_size": 48, "seeing_tasks": 64,
-    "enough": 0.97, "optimizer": {"lr": 4e-3, "warmup_steps": 20},
+    "data": "demonstrations", "steps": 300, "eval_every": 50, "batch_size": 48, "perception_tasks":
+    64, "stop_at_accuracy": 0.97, "optimizer": {"lr": 4e-3, "warmup_steps": 20},
 }  # fmt: skip
 
 
@@ -67,11 +67,11 @@ def test_unseen_maps_are_played_well(learner, tmp_path):
         0,
         tmp_path / "run",
         **MAPS,
-        workflow="solo",
+        workflow="turns",
         trainer={"iterations": 60},
         optimizer={"lr": 5e-4},
         credit={
-            "scheme": "gigpo", "gamma": 0.5, "weight": 4.0, "std_floor": None,
+            "scheme": "gigpo", "gamma": 0.5, "state_weight": 4.0, "std_floor": None,
             "rewards": {
                 "expert": None, "goal": 1.0, "progress": 1.0, "fall": -0.5, "invalid": -1.0,
             },

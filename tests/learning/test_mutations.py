@@ -7,13 +7,15 @@ mask one early 0.39 to 0.45. Every constant action, and so random ones, would sc
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
+import turnwise.trainers.batches
 import turnwise.trainers.grpo
-from turnwise.noise import generator
+from turnwise.seeding import generator
 
 LEARNT = 0.7
 Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -23,8 +25,8 @@ def changed_advantages(change: Callable[[dict], dict]) -> Wrapper:
     """Return a wrapper of the function that assigns credit."""
 
     def wrapper(assign):
-        def wrong(episodes, config, penalties=None):
-            credit = assign(episodes, config, penalties=penalties)
+        def wrong(*args, **kwargs):
+            credit = assign(*args, **kwargs)
             return replace(credit, advantages=change(dict(credit.advantages)))
 
         return wrong
@@ -38,17 +40,22 @@ def flipped(advantages):
 
 def shuffled(advantages):
     turns = sorted(advantages)
-    order = generator(turns[0].iteration, "shuffle").permutation(len(turns))
+    order = generator(turns[0].episode.iteration, "shuffle").permutation(len(turns))
     return {turn: advantages[turns[place]] for turn, place in zip(turns, order, strict=True)}
 
 
 def of_another_group(advantages):
     """Give every turn what the same member of the visit before it earned."""
-    visits = sorted({turn.visit for turn in advantages})
+    visits = sorted({turn.episode.visit for turn in advantages})
     before = dict(zip(visits, visits[-1:] + visits[:-1], strict=True))
-    by_place = {(t.visit, t.sample, t.turn): spans for t, spans in advantages.items()}
+    by_place = {
+        (t.episode.visit, t.episode.member, t.turn): spans for t, spans in advantages.items()
+    }
     nothing = {"action": 0.0}
-    return {t: by_place.get((before[t.visit], t.sample, t.turn), nothing) for t in advantages}
+    return {
+        t: by_place.get((before[t.episode.visit], t.episode.member, t.turn), nothing)
+        for t in advantages
+    }
 
 
 def shifted(by: int) -> Wrapper:
@@ -72,8 +79,9 @@ def moved(sample, by):
     )
 
 
-ASSIGN, SAMPLES = "assign_advantages", "samples_from_episodes"
-MUTATIONS: dict[str, tuple[str, Wrapper]] = {
+ASSIGN = (turnwise.trainers.grpo, "assign_advantages")
+SAMPLES = (turnwise.trainers.batches, "samples_from_episodes")
+MUTATIONS: dict[str, tuple[tuple[ModuleType, str], Wrapper]] = {
     "flipped": (ASSIGN, changed_advantages(flipped)),
     "shuffled": (ASSIGN, changed_advantages(shuffled)),
     "another group's": (ASSIGN, changed_advantages(of_another_group)),
@@ -94,8 +102,7 @@ def test_all_states_of_a_map_are_learnt(learner, tmp_path, seed):
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_mutation_does_not_learn(learner, monkeypatch, tmp_path, name):
     place, wrapper = MUTATIONS[name]
-    real = getattr(turnwise.trainers.grpo, place)
-    monkeypatch.setattr(turnwise.trainers.grpo, place, wrapper(real))
+    monkeypatch.setattr(*place, wrapper(getattr(*place)))
     session = learner.train(learner.start(0), 0, tmp_path / "run")
     assert learner.score(session, learner.states()) < LEARNT
 

@@ -14,10 +14,12 @@ def test_sampled_actions_have_the_policys_own_frequencies(learner, tmp_path, tem
     agents = {"player": {"temperature": temperature}}
     session = learner.load(half_trained(learner), 0, tmp_path / "run", agents=agents)
     episodes = learner.play(session, learner.states(), "once", SAMPLES)
-    found = action_tokens(session.policy.renderer, [episode.turns[0] for episode in episodes])
+    found = action_tokens(
+        session.policies["main"].renderer, [episode.turns[0] for episode in episodes]
+    )
     assert sum(sum(counts.values()) for counts in found.values()) > 0.8 * len(episodes)
-    right, freedom = chi_square(session.policy.model, found, temperature)
-    wrong, _ = chi_square(session.policy.model, found, 1.4 * temperature)
+    right, freedom = chi_square(session.policies["main"].model, found, temperature)
+    wrong, _ = chi_square(session.policies["main"].model, found, 1.4 * temperature)
     assert freedom > 8
     assert right < freedom + 6 * np.sqrt(2 * freedom), (right, freedom)
     assert wrong > freedom + 6 * np.sqrt(2 * freedom), "too few samples to tell temperatures apart"
@@ -26,12 +28,12 @@ def test_sampled_actions_have_the_policys_own_frequencies(learner, tmp_path, tem
 def test_recorded_logprobs_are_of_the_distribution_sampled(learner, tmp_path):
     agents = {"player": {"temperature": 0.7}}
     session = learner.load(learner.start(0), 0, tmp_path / "run", agents=agents)
-    episodes = learner.play(session, learner.states(), "solo", 2)
+    episodes = learner.play(session, learner.states(), "turns", 2)
     turns = [turn for episode in episodes for turn in episode.turns]
     for turn in turns:
         ids = [*turn.prompt_ids, *turn.completion_ids]
         begin = len(turn.prompt_ids)
-        logprobs = logprobs_of(session.policy.model, ids, 0.7)[begin - 1 : -1]
+        logprobs = logprobs_of(session.policies["main"].model, ids, 0.7)[begin - 1 : -1]
         own = logprobs[np.arange(len(turn.completion_ids)), list(turn.completion_ids)]
         assert turn.logprobs == pytest.approx(own, abs=1e-4)
     assert len(turns) > 20
@@ -44,7 +46,7 @@ def half_trained(learner):
         session = learner.train(
             learner.start(0), 0, weights.parent / "run", trainer={"iterations": 15}
         )
-        session.policy.save(weights)
+        session.policies["main"].save(weights)
     return weights
 
 

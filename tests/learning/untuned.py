@@ -31,7 +31,7 @@ class Nim(tw.Env[Heap]):
 
     def observe(self, state, role):
         legal = ("1", "2", "3")[: max(1, state.sticks)]
-        return tw.Observation(text=f"{state.sticks} sticks", legal=legal)
+        return tw.Observation(text=f"{state.sticks} sticks", legal_actions=legal)
 
     def step(self, state, role, action, noise):
         left = state.sticks - int(action)
@@ -73,7 +73,9 @@ class Guess(tw.Env[Secret]):
         return state.answer or "a number from 1 to 16"
 
     def observe(self, state, role):
-        return tw.Observation(text=self.text(state), legal=tuple(str(n) for n in range(1, 17)))
+        return tw.Observation(
+            text=self.text(state), legal_actions=tuple(str(n) for n in range(1, 17))
+        )
 
     def step(self, state, role, action, noise):
         guess, tries = int(action), state.tries + 1
@@ -157,7 +159,7 @@ class PhoneBook(tw.ToolEnv[Call]):
 
     def ask(self, state, role):
         text = f"what is the number of {state.wanted} ?"
-        return tw.Observation(text=text, legal=("1", "2", "3", "4"))
+        return tw.Observation(text=text, legal_actions=("1", "2", "3", "4"))
 
     def answer(self, state, role, action, noise):
         right = action == state.book[state.wanted]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from turnwise.losses import LossInputs, RowWeights
-from turnwise.types import Sample, TurnId
+from turnwise.types import EpisodeId, TrainingSample, TurnId
 
 F64 = torch.float64
 
@@ -58,7 +58,9 @@ def make_inputs():
 
 
 def _turn(sample: int, turn: int, *, visit: int = 0, role: str = "player") -> TurnId:
-    return TurnId(iteration=0, visit=visit, task="t", sample=sample, role=role, turn=turn)
+    return TurnId(
+        episode=EpisodeId(iteration=0, visit=visit, task="t", member=sample), role=role, turn=turn
+    )
 
 
 @pytest.fixture(scope="session")
@@ -71,9 +73,9 @@ def turn_id():
 def make_row():
     """Return a function: the turns of a row, as (id, tokens), each after one prompt token."""
 
-    def make(*turns: tuple[TurnId, int], policy: str = "main", **streams) -> Sample:
+    def make(*turns: tuple[TurnId, int], policy: str = "main", **streams) -> TrainingSample:
         index = [i for number, (_, length) in enumerate(turns) for i in (-1, *[number] * length)]
-        return Sample.of(
+        return TrainingSample.of(
             policy=policy,
             turns=tuple(turn for turn, _ in turns),
             token_ids=list(range(len(index))),
@@ -85,7 +87,7 @@ def make_row():
 
 
 def inputs_from_rows(
-    rows: Sequence[Sample],
+    rows: Sequence[TrainingSample],
     weights: Sequence[RowWeights],
     *,
     logprobs: Tensor,
@@ -127,7 +129,7 @@ def inputs_from_rows(
     )
 
 
-def _turn_numbers(rows: Sequence[Sample]) -> np.ndarray:
+def _turn_numbers(rows: Sequence[TrainingSample]) -> np.ndarray:
     """Return the number of each target's turn within these rows, -1 for none; int64 [tokens]."""
     numbers: dict[TurnId, int] = {}
     flat = [

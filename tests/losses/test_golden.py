@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from turnwise.losses import LOSSES, LossConfig, token_weights, total_loss
+from turnwise.losses import LOSSES, make_loss, token_weights, total_loss
 
 from .conftest import inputs_from_rows
 
@@ -24,7 +24,7 @@ def loss_and_gradient(inputs, config):
 
 @pytest.mark.parametrize(("ratio", "advantage", "value", "slope"), CLIPPED)
 def test_clipped_by_hand(ratio, advantage, value, slope, make_inputs):
-    got = loss_and_gradient(make_inputs([ratio], [advantage]), LossConfig())
+    got = loss_and_gradient(make_inputs([ratio], [advantage]), make_loss())
     assert got == (pytest.approx(value), pytest.approx([slope]))
 
 
@@ -33,14 +33,14 @@ def test_clipped_by_hand(ratio, advantage, value, slope, make_inputs):
     [(4.0, -1.0, 3.0, 0.0), (2.0, -1.0, 2.0, 2.0), (4.0, 1.0, -1.28, 0.0)],
 )
 def test_dual_clip_bounds_negative_advantages_only(ratio, advantage, value, slope, make_inputs):
-    got = loss_and_gradient(make_inputs([ratio], [advantage]), LossConfig(dual_clip=3.0))
+    got = loss_and_gradient(make_inputs([ratio], [advantage]), make_loss(dual_clip=3.0))
     assert got == (pytest.approx(value), pytest.approx([slope]))
 
 
 def test_gspo_by_hand(make_inputs):
     """Turn 7: ratios 2 and 1, so s = sqrt 2, with A = -1; turn 300: ratio 0.9, with A = 1."""
     inputs = make_inputs([2.0, 0.9, 1.0], [-1.0, 1.0, -1.0], turn=[7, 300, 7])
-    config = LossConfig(kind="gspo", clip_low=0.2, clip_high=0.28)
+    config = make_loss(kind="gspo", clip_low=0.2, clip_high=0.28)
     value, gradient = loss_and_gradient(inputs, config)
     root = 2**0.5
     assert value == pytest.approx((2 * root - 0.9) / 3)
@@ -50,21 +50,21 @@ def test_gspo_by_hand(make_inputs):
 def test_gspo_gives_every_token_its_own_advantage(make_inputs):
     """A turn of two spans that did well and badly: the spans are pulled apart, not averaged."""
     inputs = make_inputs([2.0, 0.5, 1.0, 1.0], [1.0, 1.0, -1.0, -1.0], turn=[5] * 4)
-    value, gradient = loss_and_gradient(inputs, LossConfig(kind="gspo"))
+    value, gradient = loss_and_gradient(inputs, make_loss(kind="gspo"))
     assert value == pytest.approx(0.0)
     assert gradient == pytest.approx([-0.25, -0.25, 0.25, 0.25])
 
 
 def test_gspo_clips_whole_turns_at_its_published_bounds(make_inputs):
     inputs = make_inputs([1.001, 1.001, 1.0002], [1.0, 1.0, 1.0], turn=[0, 0, 1])
-    value, gradient = loss_and_gradient(inputs, LossConfig(kind="gspo"))
+    value, gradient = loss_and_gradient(inputs, make_loss(kind="gspo"))
     assert value == pytest.approx(-(2 * 1.0004 + 1.0002) / 3)
     assert gradient == pytest.approx([0.0, 0.0, -1.0002 / 3])
 
 
 def test_gspo_averages_over_the_turns_tokens_that_carry_policy_gradient(make_inputs):
     inputs = make_inputs([4.0, 1.1], [1.0, 1.0], rl_weight=[0.0, 1.0])
-    config = LossConfig(kind="gspo", clip_low=0.2, clip_high=0.28)
+    config = make_loss(kind="gspo", clip_low=0.2, clip_high=0.28)
     assert loss_and_gradient(inputs, config) == (
         pytest.approx(-1.1),
         pytest.approx([0.0, -1.1]),
@@ -74,7 +74,7 @@ def test_gspo_averages_over_the_turns_tokens_that_carry_policy_gradient(make_inp
 def test_cispo_by_hand(make_inputs):
     """The weight is min(r, 5); every token keeps its gradient, however far its ratio."""
     inputs = make_inputs([8.0, 2.0, 0.1], [1.0, -1.0, 1.0], logprobs=[-0.5, -1.0, -2.0])
-    value, gradient = loss_and_gradient(inputs, LossConfig(kind="cispo"))
+    value, gradient = loss_and_gradient(inputs, make_loss(kind="cispo"))
     assert value == pytest.approx((5 * 0.5 - 2 * 1.0 + 0.1 * 2.0) / 3)
     assert gradient == pytest.approx([-5 / 3, 2 / 3, -0.1 / 3])
 
@@ -105,7 +105,7 @@ def test_every_loss_under_every_aggregation_by_hand(kind, aggregation, make_row,
     rows, ratio = batch(make_row, turn_id)
     options = {"clip_low": 0.2, "clip_high": 0.28} if kind == "gspo" else {}
     length = 10 if aggregation == "constant" else None
-    config = LossConfig(kind=kind, aggregation=aggregation, constant_length=length, **options)
+    config = make_loss(kind=kind, aggregation=aggregation, constant_length=length, **options)
     inputs = inputs_from_rows(
         rows,
         token_weights(rows, config),
@@ -121,15 +121,15 @@ def test_gspo_equals_clipped_when_a_turn_is_one_token(make_inputs):
     ratio, advantages = [1.5, 0.5, 1.1, 0.9], [1.0, -1.0, 2.0, -2.0]
     one = make_inputs(ratio, advantages, turn=[3, 0, 2, 1])
     two = make_inputs(ratio, advantages, turn=[3, 0, 2, 1])
-    gspo = LossConfig(kind="gspo", clip_low=0.2, clip_high=0.28)
-    assert loss_and_gradient(one, gspo) == loss_and_gradient(two, LossConfig())
+    gspo = make_loss(kind="gspo", clip_low=0.2, clip_high=0.28)
+    assert loss_and_gradient(one, gspo) == loss_and_gradient(two, make_loss())
 
 
 def test_cross_entropy_by_hand(make_inputs):
     inputs = make_inputs(
         [1.0, 1.0], [5.0, 5.0], logprobs=[-0.5, -2.0], rl_weight=[0.0, 0.0], ce_weight=[0.25, 0.5]
     )
-    value, gradient = loss_and_gradient(inputs, LossConfig())
+    value, gradient = loss_and_gradient(inputs, make_loss())
     assert value == pytest.approx(0.25 * 0.5 + 0.5 * 2.0)
     assert gradient == pytest.approx([-0.25, -0.5])
 
@@ -143,14 +143,14 @@ def test_reference_kl_by_hand(kl, value, slope, make_inputs):
     inputs = make_inputs(
         [3.0], [0.0], ref_logprobs=[-1 + 0.6931471805599453], ref_kl_weight=[1.0], rl_weight=[0.0]
     )
-    got = loss_and_gradient(inputs, LossConfig(kl=kl, kl_weight=0.5))
+    got = loss_and_gradient(inputs, make_loss(kl=kl, kl_weight=0.5))
     assert got == (pytest.approx(0.5 * value, rel=1e-5), pytest.approx([0.5 * slope], rel=1e-5))
 
 
 def test_entropy_bonus_by_hand(make_inputs):
     entropy = torch.tensor([0.5, 1.5]).double().requires_grad_(True)
     inputs = make_inputs([1.0, 1.0], [0.0, 0.0], entropy=entropy, entropy_weight=[0.25, 0.75])
-    loss = total_loss(inputs, LossConfig(entropy_weight=0.1)).loss
+    loss = total_loss(inputs, make_loss(entropy_weight=0.1)).loss
     assert loss.item() == pytest.approx(-0.1 * (0.125 + 1.125))
     assert torch.autograd.grad(loss, entropy)[0].tolist() == pytest.approx([-0.025, -0.075])
 
@@ -164,6 +164,6 @@ def test_truncated_weight_multiplies_the_rl_part_without_gradient(make_inputs):
         behaviour_logprobs=proximal - torch.tensor([3.0, 0.5]).double().log(),
         ce_weight=[1.0, 0.0],
     )
-    value, gradient = loss_and_gradient(inputs, LossConfig(tis_cap=2.0))
+    value, gradient = loss_and_gradient(inputs, make_loss(tis_cap=2.0))
     assert value == pytest.approx(-(2 * 1.1 + 0.5 * 1.1) / 2 + 1.0)
     assert gradient == pytest.approx([-1.1 - 1.0, -0.275])

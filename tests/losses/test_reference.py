@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from turnwise.losses import LossConfig, token_weights, total_loss
-from turnwise.types import Sample, TurnId
+from turnwise.losses import make_loss, token_weights, total_loss
+from turnwise.types import EpisodeId, TrainingSample, TurnId
 
 AGGREGATIONS = {"token": {}, "turn": {}, "episode": {}, "constant": {"constant_length": 7}}
 STREAMS = ("rl_weight", "ce_weight", "ref_kl_weight", "entropy_weight")
@@ -25,7 +25,11 @@ def random_rows(rng):
     A turn may lie in several rows, as where a template begins a new row in the middle of one.
     """
     turns = [
-        TurnId(iteration=0, visit=visit, task=task, sample=sample, role=role, turn=turn)
+        TurnId(
+            episode=EpisodeId(iteration=0, visit=visit, task=task, member=sample),
+            role=role,
+            turn=turn,
+        )
         for task, visit in (("a", 0), ("b", 0), ("a", 1))
         for sample in (0, 1)
         for role in ("player", "critic")
@@ -39,7 +43,7 @@ def random_rows(rng):
         streams = {name: [random_weight(rng, name, number) for number in index] for name in STREAMS}
         streams["ce_weight"][0] = 0.0  # the first token is no target
         rows.append(
-            Sample.of(
+            TrainingSample.of(
                 policy="main",
                 turns=tuple(here),
                 token_ids=list(range(len(index))),
@@ -59,7 +63,7 @@ def random_weight(rng, stream, number):
 
 
 def episode_of(turn):
-    return (turn.iteration, turn.visit, turn.task, turn.sample, turn.role)
+    return (turn.episode, turn.role)
 
 
 def expected_weights(stream, owners, config, counted):
@@ -86,7 +90,7 @@ def expected_weights(stream, owners, config, counted):
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 def test_token_weights_equal_their_definitions(aggregation):
     options = AGGREGATIONS[aggregation] | {"kl": "loss_k3", "kl_weight": 1.0}
-    config = LossConfig(aggregation=aggregation, **options)
+    config = make_loss(aggregation=aggregation, **options)
     for number in range(80):
         rng = Random(f"{aggregation} {number}")
         rows, owners, some = random_rows(rng)
@@ -96,11 +100,11 @@ def test_token_weights_equal_their_definitions(aggregation):
             streams = {n: [v for row in rows for v in getattr(row, n).tolist()] for n in STREAMS}
             expected = {
                 "rl": expected_weights(streams["rl_weight"], flat, config, counted),
-                "ce": expected_weights(streams["ce_weight"], flat, LossConfig(), None),
+                "ce": expected_weights(streams["ce_weight"], flat, make_loss(), None),
                 "ref_kl": expected_weights(streams["ref_kl_weight"], flat, config, None),
                 "entropy": expected_weights(streams["entropy_weight"], flat, config, None),
                 "metric": expected_weights(
-                    [float(v != 0) for v in streams["rl_weight"]], flat, LossConfig(), None
+                    [float(v != 0) for v in streams["rl_weight"]], flat, make_loss(), None
                 ),
             }
             for name, values in expected.items():
@@ -111,7 +115,8 @@ def test_token_weights_equal_their_definitions(aggregation):
 
 def surrogate(ratio, advantage, config):
     """Return the clipped objective of one token, as a loss, and its derivative by log ratio."""
-    low, high, dual = 1 - config.clip_low, 1 + config.clip_high, config.dual_clip
+    low, high = 1 - config.clip_low, 1 + config.clip_high
+    dual = getattr(config, "dual_clip", None)
     if advantage > 0:
         return (-high * advantage, 0.0) if ratio > high else (-ratio * advantage,) * 2
     if ratio < low:
@@ -166,7 +171,7 @@ CONFIGS = [
 
 @pytest.mark.parametrize("options", CONFIGS)
 def test_losses_and_gradients_equal_their_definitions(options, make_inputs):
-    config = LossConfig(**options)
+    config = make_loss(**options)
     for seed in range(40):
         rng = np.random.default_rng(seed)
         count = int(rng.integers(1, 12))
@@ -204,6 +209,6 @@ def test_losses_and_gradients_equal_their_definitions(options, make_inputs):
 
 @pytest.mark.parametrize(("ratio", "clipped"), [(1.5, 0.0), (2.9, 0.0), (3.1, 1.0)])
 def test_the_dual_clip_is_counted_above_its_bound_only(ratio, clipped, make_inputs):
-    metrics = total_loss(make_inputs([ratio], [-1.0]), LossConfig(dual_clip=3.0)).metrics
+    metrics = total_loss(make_inputs([ratio], [-1.0]), make_loss(dual_clip=3.0)).metrics
     assert metrics["policy/clip_fraction_dual"].item() == clipped
     assert metrics["policy/clip_fraction"].item() == clipped

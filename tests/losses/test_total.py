@@ -2,13 +2,12 @@
 
 import pytest
 import torch
-from pydantic import ValidationError
 
-from turnwise.errors import TrainingError
-from turnwise.losses import LossConfig, combine_metrics, total_loss
+from turnwise.errors import ConfigError, TrainingError
+from turnwise.losses import combine_metrics, make_loss, total_loss
 
 REFUSED = [
-    ({"kind": "clip"}, "'clipped', 'gspo' or 'cispo'"),
+    ({"kind": "clip"}, "did you mean 'clipped'"),
     ({"kind": "cispo", "clip_low": 0.2}, "clip_low = 0.2 does not apply to kind = 'cispo'"),
     ({"kind": "clipped", "cispo_cap": 5.0}, "cispo_cap = 5.0 does not apply"),
     ({"kind": "gspo", "dual_clip": 3.0}, "dual_clip = 3.0 does not apply"),
@@ -18,23 +17,23 @@ REFUSED = [
     ({"kl": "loss_k3"}, "give a weight"),
     ({"kl_weight": 0.1}, "only there"),
     ({"entropy_span": "think"}, "without a bonus"),
-    ({"clip": 0.2}, "Extra inputs"),
+    ({"clip": 0.2}, "unknown key 'clip'"),
 ]
 
 
 @pytest.mark.parametrize(("options", "why"), REFUSED)
 def test_what_does_not_apply_is_refused_with_the_reason(options, why):
-    with pytest.raises(ValidationError, match=why):
-        LossConfig(**options)
+    with pytest.raises(ConfigError, match=why):
+        make_loss(**options)
 
 
 def test_defaults_are_the_published_ones():
-    clipped, gspo, cispo = (LossConfig(kind=kind) for kind in ("clipped", "gspo", "cispo"))
+    clipped, gspo, cispo = (make_loss(kind=kind) for kind in ("clipped", "gspo", "cispo"))
     assert (clipped.clip_low, clipped.clip_high, clipped.dual_clip) == (0.2, 0.28, None)
     assert (gspo.clip_low, gspo.clip_high) == (3e-4, 4e-4)
-    assert (cispo.clip_low, cispo.cispo_cap) == (None, 5.0)
+    assert cispo.cispo_cap == 5.0
     for config in (clipped, gspo, cispo):
-        assert LossConfig(**config.model_dump()) == config
+        assert make_loss(**config.model_dump()) == config
 
 
 def test_the_loss_is_the_sum_of_its_parts(make_inputs):
@@ -47,7 +46,7 @@ def test_the_loss_is_the_sum_of_its_parts(make_inputs):
         entropy=[1.0, 2.0],
         entropy_weight=[0.5, 0.5],
     )
-    config = LossConfig(kl="loss_k2", kl_weight=0.1, entropy_weight=0.01)
+    config = make_loss(kl="loss_k2", kl_weight=0.1, entropy_weight=0.01)
     output = total_loss(inputs, config)
     m = combine_metrics([output.metrics])
     assert m["loss/rl"] == pytest.approx((-1.1 + 0.9) / 2)
@@ -61,7 +60,7 @@ def test_the_loss_is_the_sum_of_its_parts(make_inputs):
 @pytest.mark.parametrize("kl", ["loss_k2", "loss_k3"])
 def test_a_missing_reference_is_an_error(kl, make_inputs):
     with pytest.raises(TrainingError, match="needs the reference's log-probabilities"):
-        total_loss(make_inputs([1.0], [1.0]), LossConfig(kl=kl, kl_weight=0.1))
+        total_loss(make_inputs([1.0], [1.0]), make_loss(kl=kl, kl_weight=0.1))
 
 
 @pytest.mark.parametrize("kind", ["clipped", "gspo"])
@@ -70,7 +69,7 @@ def test_on_policy_with_centred_advantages_the_value_is_0_and_the_gradient_is_no
 ):
     """Two episodes that count alike, of two and one tokens."""
     inputs = make_inputs([1.0] * 3, [0.7, 0.7, -0.7], rl_weight=[0.25, 0.25, 0.5], turn=[0, 0, 1])
-    loss = total_loss(inputs, LossConfig(kind=kind)).loss
+    loss = total_loss(inputs, make_loss(kind=kind)).loss
     gradient = torch.autograd.grad(loss, inputs.logprobs)[0]
     assert loss.item() == pytest.approx(0.0, abs=1e-12)
     assert gradient.tolist() == pytest.approx([-0.175, -0.175, 0.35])
@@ -86,7 +85,7 @@ def test_clipping_does_nothing_at_first_and_something_after_a_step(make_inputs):
         inputs = make_inputs(
             [1.0] * 3, [1.0, -1.0, 0.0], logprobs=logits.log_softmax(0), proximal_logprobs=old
         )
-        output = total_loss(inputs, LossConfig())
+        output = total_loss(inputs, make_loss())
         fractions.append(output.metrics["policy/clip_fraction"].item())
         ratios.append(output.metrics["policy/ratio_mean"].item())
         optimizer.zero_grad()
@@ -110,7 +109,7 @@ def test_tokens_without_policy_gradient_may_be_anything(make_inputs):
         sampled=[True, False],
         turn=[0, -1],
     )
-    output = total_loss(inputs, LossConfig(tis_cap=2.0))
+    output = total_loss(inputs, make_loss(tis_cap=2.0))
     assert output.loss.item() == pytest.approx(800 - 1.1)
     assert torch.autograd.grad(output.loss, inputs.logprobs)[0].tolist() == pytest.approx(
         [-1.1, -1.0]
@@ -146,7 +145,7 @@ def test_gradients_equal_finite_differences(options, make_inputs):
             entropy_weight=[1 / 7] * 7,
             turn=[0, 1, 2, 2, 3, 4, 5],
         )
-        return total_loss(inputs, LossConfig(**options)).loss
+        return total_loss(inputs, make_loss(**options)).loss
 
     entropy = torch.linspace(0.5, 1.5, 7).double().requires_grad_(True)
     assert torch.autograd.gradcheck(loss, (start.logprobs, entropy))
@@ -155,7 +154,7 @@ def test_gradients_equal_finite_differences(options, make_inputs):
 def test_policy_metrics_by_hand(make_inputs):
     """clipped: 1.5 with A > 0 and 0.5 with A < 0 lose their gradient, 4 under the dual clip."""
     inputs = make_inputs([1.5, 0.5, 1.0, 4.0], [1.0, -1.0, 1.0, -1.0], entropy=[1.0, 2.0, 3.0, 4.0])
-    metrics = combine_metrics([total_loss(inputs, LossConfig(dual_clip=3.0)).metrics])
+    metrics = combine_metrics([total_loss(inputs, make_loss(dual_clip=3.0)).metrics])
     assert metrics["policy/clip_fraction_high"] == 0.25
     assert metrics["policy/clip_fraction_low"] == 0.25
     assert metrics["policy/clip_fraction_dual"] == 0.25
@@ -167,7 +166,7 @@ def test_policy_metrics_by_hand(make_inputs):
 
 
 def test_tokens_without_advantage_have_nothing_to_clip(make_inputs):
-    metrics = total_loss(make_inputs([1.5, 0.5], [0.0, 0.0]), LossConfig()).metrics
+    metrics = total_loss(make_inputs([1.5, 0.5], [0.0, 0.0]), make_loss()).metrics
     assert metrics["policy/clip_fraction"].item() == 0.0
 
 
@@ -176,7 +175,7 @@ def test_engine_metrics_by_hand(make_inputs):
     proximal = torch.tensor([-1.0, -1.0]).double()
     behaviour = proximal - torch.tensor([2.0, 1.0]).double().log()
     inputs = make_inputs([1.0, 1.0], [1.0, 1.0], behaviour_logprobs=behaviour)
-    metrics = combine_metrics([total_loss(inputs, LossConfig(tis_cap=1.5)).metrics])
+    metrics = combine_metrics([total_loss(inputs, make_loss(tis_cap=1.5)).metrics])
     assert metrics["engine/mismatch_k3"] == pytest.approx((1 - 0.6931471805599453) / 2)
     assert metrics["engine/tis_cap_fraction"] == 0.5
 

@@ -7,12 +7,12 @@ import torch
 from turnwise.errors import TrainingError
 from turnwise.losses import (
     LOSSES,
-    LossConfig,
     combine_metrics,
+    make_loss,
     token_weights,
     total_loss,
 )
-from turnwise.types import Sample
+from turnwise.types import TrainingSample
 
 from .conftest import inputs_from_rows
 
@@ -24,7 +24,7 @@ def config_of(kind, aggregation, **options):
     length = 8 if aggregation == "constant" else None
     if kind == "gspo":
         options |= {"clip_low": 0.2, "clip_high": 0.28}
-    return LossConfig(kind=kind, aggregation=aggregation, constant_length=length, **options)
+    return make_loss(kind=kind, aggregation=aggregation, constant_length=length, **options)
 
 
 class Causal:
@@ -85,7 +85,9 @@ def row_of(turns, trained):
         ):
             values = [first] + [rest] * (len(completion) - 1)
             streams[name] += [0.0] * len(observation) + values
-    return Sample.of(policy="main", turns=tuple(kept), token_ids=ids, turn_index=index, **streams)
+    return TrainingSample.of(
+        policy="main", turns=tuple(kept), token_ids=ids, turn_index=index, **streams
+    )
 
 
 def one_row_an_episode(turn_id):
@@ -140,14 +142,14 @@ def test_neither_rows_nor_micro_batches_change_the_gradient(kind, aggregation, t
 
 def test_inputs_hold_every_target_occurrence_of_the_rows_in_order(make_row, turn_id):
     """Two drawn tokens and a first, taught one, which was not drawn and is of no turn."""
-    taught = Sample.of(
+    taught = TrainingSample.of(
         policy="main", turns=(), token_ids=[1, 2], turn_index=[-1, -1], ce_weight=[0, 1]
     )
     drawn = make_row((turn_id(1, 0), 2), logprobs=[0, -0.25, -0.5], advantages=[0, 2, 3])
     rows = [taught, drawn]
     current = torch.tensor([-1.0, -2.0, -3.0])
     inputs = inputs_from_rows(
-        rows, token_weights(rows, LossConfig()), logprobs=current, entropy=torch.zeros(3)
+        rows, token_weights(rows, make_loss()), logprobs=current, entropy=torch.zeros(3)
     )
     assert inputs.sampled.tolist() == [False, True, True]
     assert inputs.turn.tolist() == [-1, 0, 0]
@@ -190,7 +192,7 @@ def test_each_part_has_its_own_denominator(make_row, turn_id):
         ce_weight=[0, 0, 0, 0.5, 0],
         entropy_weight=[0, 1, 1, 1, 1],
     )
-    weights = token_weights([row], LossConfig())[0]
+    weights = token_weights([row], make_loss())[0]
     assert weights.rl.tolist() == [0, 0.5, 0.5, 0, 0]
     assert weights.ce.tolist() == [0, 0, 0, 0.5, 0]
     assert weights.ref_kl.tolist() == [0] * 5
@@ -214,22 +216,22 @@ def test_kept_units_alone_count_in_the_denominator(aggregation, expected, make_r
 
 def test_rows_of_two_policies_are_refused(make_row, turn_id):
     rows = [make_row((turn_id(0, 0), 1)), make_row((turn_id(1, 0), 1), policy="other")]
-    with pytest.raises(TrainingError, match="got main, other"):
-        token_weights(rows, LossConfig())
+    with pytest.raises(TrainingError, match="got those of main, other"):
+        token_weights(rows, make_loss())
 
 
 def test_a_reference_weight_the_loss_would_ignore_is_refused(make_row, turn_id):
     row = make_row((turn_id(0, 0), 1), ref_kl_weight=[0, 1])
-    with pytest.raises(TrainingError, match="kl = 'none' is no part of the loss"):
-        token_weights([row], LossConfig())
+    with pytest.raises(TrainingError, match="kl = 'none' is no term of the loss"):
+        token_weights([row], make_loss())
 
 
 def test_policy_gradient_on_tokens_that_were_not_sampled_is_refused():
-    row = Sample.of(
+    row = TrainingSample.of(
         policy="main", turns=(), token_ids=[1, 2], turn_index=[-1, -1], rl_weight=[0, 1]
     )
     with pytest.raises(TrainingError, match="were not sampled"):
-        token_weights([row], LossConfig())
+        token_weights([row], make_loss())
 
 
 @pytest.mark.parametrize(
@@ -246,31 +248,31 @@ def test_cross_entropy_is_a_mean_over_tokens_whatever_the_aggregation(
 ):
     def supervised(*weights):
         zeros = [-1] * (len(weights) + 1)
-        return Sample.of(
+        return TrainingSample.of(
             policy="main", turns=(), token_ids=zeros, turn_index=zeros, ce_weight=[0, *weights]
         )
 
     played = make_row((turn_id(0, 0), 2))
     rows = [played, supervised(2), supervised(1, 1)]
-    found = token_weights(rows, LossConfig(**aggregation))
+    found = token_weights(rows, make_loss(**aggregation))
     expected = [[2 / 3], [1 / 3, 1 / 3]]
     assert [row.ce[1:].tolist() for row in found[1:]] == [pytest.approx(row) for row in expected]
-    alone = token_weights([played], LossConfig(**aggregation))[0].rl
+    alone = token_weights([played], make_loss(**aggregation))[0].rl
     assert found[0].rl.tolist() == alone.tolist()
 
 
 def test_other_tokens_without_a_turn_aggregate_by_token_only(turn_id):
-    row = Sample.of(
+    row = TrainingSample.of(
         policy="main",
         turns=(turn_id(0, 0),),
         token_ids=[1, 2, 3],
         turn_index=[-1, -1, 0],
         entropy_weight=[0, 1, 0],
     )
-    assert token_weights([row], LossConfig())[0].entropy.tolist() == [0, 1, 0]
+    assert token_weights([row], make_loss())[0].entropy.tolist() == [0, 1, 0]
     with pytest.raises(TrainingError, match="1 have turn_index -1"):
-        token_weights([row], LossConfig(aggregation="turn"))
+        token_weights([row], make_loss(aggregation="turn"))
 
 
 def test_an_empty_batch_has_no_weights():
-    assert token_weights([], LossConfig(aggregation="episode")) == []
+    assert token_weights([], make_loss(aggregation="episode")) == []

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from turnwise.assembly import _counted
+from turnwise.app.build import _counted
 
 
 def test_parameters_that_are_trained_are_counted_where_not_all_are():

@@ -10,11 +10,11 @@ import transformers as hf
 
 from turnwise.engines import EngineConfig, LocalEngine, Request, run
 from turnwise.errors import TurnwiseError
+from turnwise.evaluation.continuations import continuations
 from turnwise.forest import ForestConfig
 from turnwise.forest.choose import choose
 from turnwise.policies import LoraSettings
-from turnwise.policies.continuations import continuations
-from turnwise.types import Sample, Sampling, TurnId
+from turnwise.types import EpisodeId, Sampling, TrainingSample, TurnId
 
 from .conftest import loader
 from .zoo import CHEAP, FAMILIES, REFUSED, SWITCH
@@ -36,7 +36,9 @@ def load(folder):
 
 
 def turn(visit, number=0):
-    return TurnId(iteration=0, visit=visit, task="t", sample=number, role="player", turn=0)
+    return TurnId(
+        episode=EpisodeId(iteration=0, visit=visit, task="t", member=number), role="player", turn=0
+    )
 
 
 def rows(prompts=2, each=3, prompt=14, reply=20, seed=0):
@@ -51,7 +53,7 @@ def rows(prompts=2, each=3, prompt=14, reply=20, seed=0):
             ids = np.concatenate([start, np.where(kept, said, other)])
             at = np.where(np.arange(len(ids)) >= prompt, 0, -1)
             made.append(
-                Sample.of(
+                TrainingSample.of(
                     policy="main",
                     turns=(turn(len(made)),),
                     token_ids=ids.tolist(),
@@ -77,7 +79,7 @@ def scored(scorer, model, samples):
     found = {}
     for batch in scorer.batches(samples):
         logprobs = scorer.score(model, batch).logprobs
-        keys = zip(batch.sample.tolist(), batch.position.tolist(), strict=True)
+        keys = zip(batch.row.tolist(), batch.position.tolist(), strict=True)
         found |= dict(zip(keys, logprobs, strict=True))
     return torch.stack([found[i, int(t)] for i, s in enumerate(samples) for t in s.targets])
 
@@ -105,7 +107,7 @@ def sampled(policy, lengths, each=2, max_tokens=14):
     ]
 
     async def everything():
-        return await asyncio.gather(*(engine.sample(one) for one in asked))
+        return await asyncio.gather(*(engine.generate(one) for one in asked))
 
     return [
         (one.prompt_ids, got) for one, got in zip(asked, run(everything(), engine), strict=True)

@@ -11,7 +11,7 @@ from transformers import Gemma2Config, Gemma2ForCausalLM
 from turnwise.errors import ModelError
 from turnwise.policies import LoraSettings, NanoConfig, PolicyConfig, load_policies, load_policy
 from turnwise.policies.resolve import resolve_attention, resolve_device, resolve_dtype
-from turnwise.types import Message
+from turnwise.types import Message, Prompt
 
 from .conftest import TEXTS, TINY, logits_of
 
@@ -84,9 +84,9 @@ def test_damaged_weights(broken):
 def test_missing_tokenizer_and_template(broken):
     (broken / "chat_template.jinja").unlink()
     bare = load_policy("main", PolicyConfig(model=str(broken), device="cpu"))
-    assert bare.renderer.prompt_ids("you")  # raw text needs no template
+    assert bare.renderer.prompt_ids(Prompt(text="you"))  # raw text needs no template
     with pytest.raises(ModelError, match="has no chat template"):
-        bare.renderer.prompt_ids([Message(role="user", content="you")])
+        bare.renderer.prompt_ids(Prompt(messages=(Message(role="user", content="you"),)))
     (broken / "tokenizer.json").unlink()
     refused("has no tokenizer: expected one of tokenizer.json", model=str(broken))
 

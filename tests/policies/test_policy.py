@@ -14,7 +14,7 @@ from turnwise.policies import (
     load_policy,
     make_optimizer,
 )
-from turnwise.types import Message
+from turnwise.types import Message, Prompt
 
 from .conftest import backward, logits_of, shake
 
@@ -30,7 +30,7 @@ def test_a_policy_knows_its_limits_and_speaks(tiny_dir):
     policy = load(tiny_dir)
     assert (policy.context, policy.device.type, policy.version) == (64, "cpu", 0)
     assert policy.stop_ids == {policy.tokenizer.eos_token_id}
-    ids = policy.renderer.prompt_ids([Message(role="user", content="you r1c2")])
+    ids = policy.renderer.prompt_ids(Prompt(messages=(Message(role="user", content="you r1c2"),)))
     assert policy.tokenizer.decode(ids).endswith("<|im_start|>assistant\n")
     assert not policy.model.training
     assert repr(policy) == "Policy('main', version=0, full, cpu)"

@@ -9,11 +9,11 @@ import transformers as hf
 
 from turnwise.engines import EngineConfig, LocalEngine
 from turnwise.errors import TurnwiseError
+from turnwise.evaluation.continuations import continuations
 from turnwise.forest import ForestConfig
 from turnwise.forest.choose import choose
-from turnwise.kernels import fix_rotary, lengths_that_matter, use, use_steps
-from turnwise.kernels.layers import Layer
-from turnwise.policies.continuations import continuations
+from turnwise.kernels import fix_rotary, reachable_lengths, use, use_fused_layers
+from turnwise.kernels.layers import FusedLayer
 
 from .conftest import loader
 from .test_families import plain, rows, sampled, scored, true_logprobs
@@ -98,22 +98,23 @@ def test_attention_that_is_handed_an_index_stays_the_models_own(load):
 def test_a_scale_by_position_keeps_the_cache_and_costs_the_fused_layers(load):
     policy = load("ministral3-scale")
     assert LocalEngine({"main": policy}, EngineConfig(), 0).reason("main").startswith("cache: ")
-    assert not any(isinstance(module, Layer) for module in policy.model.modules())
+    assert not any(isinstance(module, FusedLayer) for module in policy.model.modules())
     near = load("ministral3-scale", context=FAR)  # where it is 1
     assert LocalEngine({"main": near}, EngineConfig(), 0).reason("main").startswith("cache: ")
-    assert any(isinstance(module, Layer) for module in near.model.modules())
+    assert any(isinstance(module, FusedLayer) for module in near.model.modules())
 
 
 def test_the_probe_sees_what_layers_do_at_far_positions_alone(load, monkeypatch):
     """Fused layers that pass for near positions are found wrong by rows that are told far ones."""
     monkeypatch.setattr(
-        "turnwise.engines.measure.use_steps", lambda model, size, context: use_steps(model, size, 9)
+        "turnwise.engines.local.probe.use_fused_layers",
+        lambda model, size, context: use_fused_layers(model, size, 9),
     )
     policy = load("ministral3-scale")
     config = EngineConfig(probe_tokens=64)  # ends before the scale begins
     engine = LocalEngine({"main": policy}, config, 0)
     assert engine.reason("main").startswith("cache: ")
-    assert not any(isinstance(module, Layer) for module in policy.model.modules())
+    assert not any(isinstance(module, FusedLayer) for module in policy.model.modules())
 
 
 def test_a_scale_by_the_longest_position_is_that_of_the_context(load, folder):
@@ -165,7 +166,7 @@ def test_lengths_are_found_by_their_names():
         "vision_config": {"window_size": 112},
         "floor_scale": 8192,
     }
-    assert lengths_that_matter(fields, 4096) == {
+    assert reachable_lengths(fields, 4096) == {
         "sliding_window": 512,
         "index_topk_blocks": 16,
         "index_block_size": 128,

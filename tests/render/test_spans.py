@@ -1,9 +1,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.agents import parse_answer
+from turnwise.formats import REPLY_FORMATS
 from turnwise.render import find_spans
 from turnwise.types import Failure
+
+TAGS = REPLY_FORMATS["tags"]
 
 
 def spans_of(pieces, **options):
@@ -11,7 +13,7 @@ def spans_of(pieces, **options):
         return "".join(pieces[i] for i in ids)
 
     ids = tuple(range(len(pieces)))
-    return {span.name: (span.start, span.end) for span in find_spans(ids, decode, **options)}
+    return {span.name: (span.start, span.end) for span in find_spans(ids, decode, TAGS, **options)}
 
 
 def test_words_as_single_tokens():
@@ -37,7 +39,7 @@ def test_characters_split_over_tokens():
     def decode(ids):
         return bytes(ids).decode(errors="replace")
 
-    found = {s.name: raw[s.start : s.end].decode() for s in find_spans(tuple(raw), decode)}
+    found = {s.name: raw[s.start : s.end].decode() for s in find_spans(tuple(raw), decode, TAGS)}
     assert found == {
         "think": "<think> é🙂 </think>",
         "answer": "<answer> ü </answer>",
@@ -91,7 +93,7 @@ def test_spans_never_overlap_wrongly_and_agree_with_the_parser(pieces):
         start, end = found["action"]
         assert found["answer"][0] <= start
         words = "".join(pieces[start:end])
-        answer = parse_answer(text, ("UP",))
+        answer = TAGS.parse(text, ("UP",))
         assert "UP" in words if answer == "UP" else isinstance(answer, Failure)
     else:
-        assert isinstance(parse_answer(text, ("UP",)), Failure)
+        assert isinstance(TAGS.parse(text, ("UP",)), Failure)

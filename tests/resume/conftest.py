@@ -111,13 +111,18 @@ def read_traces(run):
             manifest = json.loads((path / "manifest.json").read_text())
             del manifest["meta"]["totals"]["seconds"], manifest["meta"]["metrics_offset"]
             files = {name: entry["blake2b"] for name, entry in manifest.pop("files").items()}
-            found[f"checkpoints/{path.name}"] = manifest | {"weights": weights(path / "policy")}
-            found[f"checkpoints/{path.name}/optimizer"] = optimizer(path / "optimizer.pt")
-            assert "optimizer.pt" in files
+            names = sorted(folder.name for folder in (path / "policies").iterdir())
+            own = {name: weights(path / "policies" / name) for name in names}
+            found[f"checkpoints/{path.name}"] = manifest | {"weights": own}
+            for name in names:
+                state = optimizer(path / "optimizers" / f"{name}.pt")
+                found[f"checkpoints/{path.name}/{name} optimizer"] = state
+                assert f"optimizers/{name}.pt" in files
     found["best"] = json.loads((folder.checkpoints / "best.json").read_text())
-    found["start"] = weights(run / "start")
-    for path in sorted(run.glob("adapters/*")):
-        found[f"adapters/{path.name}"] = weights(path)
+    for path in sorted(run.glob("start/*")):
+        found[f"start/{path.name}"] = weights(path)
+    for path in sorted(run.glob("adapters/*/*")):
+        found[f"adapters/{path.parent.name}/{path.name}"] = weights(path)
     scores = json.loads(folder.evaluation.read_text())
     found["scores"] = {name: value for name, value in scores.items() if name != "seconds"}
     found["folders"] = sorted(path.name for path in run.iterdir())

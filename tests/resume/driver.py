@@ -16,8 +16,9 @@ from typing import Any
 
 import torch
 
+import turnwise.trainers.grpo
 import turnwise.trainers.validation
-from turnwise import scoring, stages
+from turnwise.app import run_scores, stages
 from turnwise.cli.main import app
 from turnwise.engines import LocalEngine
 from turnwise.policies import Policy, PolicyOptimizer
@@ -35,8 +36,8 @@ PLACES: dict[str, tuple[Any, str]] = {
     "line": (files.LineLog, "append"),
     "episodes": (EpisodeLog, "write"),
     "validation": (turnwise.trainers.validation, "evaluate"),
-    "test": (scoring, "evaluate_run"),
-    "training": (stages, "train_grpo"),
+    "test": (run_scores, "evaluate_run"),
+    "training": (turnwise.trainers.grpo, "train_grpo"),
     "merging": (Policy, "merge_adapter"),
     "pretraining done": (stages, "resume"),
     "renaming": (Path, "rename"),

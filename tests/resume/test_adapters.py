@@ -36,7 +36,7 @@ def test_the_whole_run_has_something_to_lose(whole):
     phases = [record["phase"] for record in whole["metrics"]]
     assert [p for p, _ in itertools.groupby(phases)] == ["pretrain", "warmup", "train"]
     assert all(not r["train/skipped"] for r in whole["metrics"] if r["phase"] == "train")
-    assert whole["adapters/sft"] != whole["adapters/grpo"] != whole["start"]
+    assert whole["adapters/main/sft"] != whole["adapters/main/grpo"] != whole["start/main"]
     assert {"base", "adapters", "start"} <= set(whole["folders"])
 
 

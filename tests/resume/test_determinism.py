@@ -7,8 +7,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from turnwise.noise import token_uniforms
 from turnwise.runs import comparable, read_episodes, read_metrics
+from turnwise.seeding import token_uniforms
 
 SEED = 3  # of tiny.toml
 
@@ -26,7 +26,7 @@ def test_another_seed_gives_another_run(turnwise, unbroken, traces, tmp_path):
     pairs = list(zip(other["metrics"], unbroken["metrics"], strict=True))
     assert all(one["loss/ce"] != two["loss/ce"] for one, two in pairs[:4])
     assert all(one["rollout/turns"] != two["rollout/turns"] for one, two in pairs[4:6])
-    assert other["start"] != unbroken["start"]
+    assert other["start/main"] != unbroken["start/main"]
 
 
 @pytest.mark.slow
@@ -50,8 +50,8 @@ def recorded(turnwise, tmp_path_factory):
     run = tmp_path_factory.mktemp("recorded") / "run"
     ended = turnwise.train(run, sets=["episodes.keep=-1", "checkpoint.keep=20"])
     assert ended.code == 0, ended.said
-    weights = {0: run / "start"} | {
-        int(path.name.rsplit("-", 1)[1]): path / "policy"
+    weights = {0: run / "start/main"} | {
+        int(path.name.rsplit("-", 1)[1]): path / "policies/main"
         for path in (run / "checkpoints").glob("*-train-*")
     }
     played = {
@@ -69,7 +69,9 @@ def test_no_two_turns_share_a_draw(recorded):
     every = np.concatenate([*draws["train"], *draws["warmup"], *draws["evaluation"]])
     assert len(turns) > 100
     assert len(np.unique(every)) == len(every)
-    prompts = {(turn.id.iteration, turn.id.visit, turn.prompt_ids) for turn in turns}
+    prompts = {
+        (turn.id.episode.iteration, turn.id.episode.visit, turn.prompt_ids) for turn in turns
+    }
     same = [one for one in prompts for other in prompts if one != other and one[2] == other[2]]
     assert same, "the same prompt must be met again for the comparison to mean something"
 

@@ -42,7 +42,7 @@ def test_the_unbroken_run_has_something_to_lose(unbroken):
     trained = [record for record in unbroken["metrics"] if record["phase"] == "train"]
     assert len(trained) == 6
     assert all(record["train/skipped"] == 0 for record in trained)
-    assert unbroken["start"] != unbroken["checkpoints/000010-train-6"]["weights"]
+    assert unbroken["start/main"] != unbroken["checkpoints/000010-train-6"]["weights"]["main"]
 
 
 def test_a_killed_run_ends_with_the_same_numbers(turnwise, unbroken, traces, differences, tmp_path):
@@ -103,7 +103,9 @@ def test_a_run_that_met_its_target_is_not_trained_on(turnwise, unbroken, tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", ["optimizer.pt", "policy/model.safetensors", "manifest.json"])
+@pytest.mark.parametrize(
+    "file", ["optimizers/main.pt", "policies/main/model.safetensors", "manifest.json"]
+)
 def test_a_damaged_checkpoint_falls_back_and_says_so(
     turnwise, unbroken, traces, differences, tmp_path, file
 ):
@@ -125,7 +127,7 @@ def test_a_damaged_best_checkpoint_is_not_scored(turnwise, tmp_path):
     best = (
         run / "checkpoints" / json.loads((run / "checkpoints/best.json").read_text())["checkpoint"]
     )
-    flip(best / "policy/model.safetensors")
+    flip(best / "policies/main/model.safetensors")
     ended = turnwise("eval", run, "--tasks", 4)
     assert ended.code == 2
     assert "another checksum" in ended.said and "delete it" in ended.said
@@ -137,7 +139,7 @@ def test_without_a_whole_checkpoint_the_cure_is_said(turnwise, tmp_path):
     run = tmp_path / "run"
     assert turnwise.train(run, {"place": "step", "call": 60}).code == -9
     for checkpoint in checkpoints(run):
-        shutil.rmtree(checkpoint / "policy")
+        shutil.rmtree(checkpoint / "policies")
     ended = turnwise.resume(run)
     assert ended.code == 2
     assert "no checkpoint" in ended.said and "Delete them" in ended.said

@@ -5,7 +5,7 @@ import pytest
 import turnwise as tw
 from turnwise.envs import make_env
 from turnwise.errors import ConfigError, RewardError, SandboxError
-from turnwise.recipe import make_recipe
+from turnwise.recipe.schema import make_recipe
 from turnwise.rewards import passes_tests, program_in, runs, solves
 from turnwise.rewards.same import is_same
 from turnwise.sandbox import SandboxConfig, configure, pool, shared

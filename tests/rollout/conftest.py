@@ -13,9 +13,9 @@ from turnwise.engines import ScriptedEngine
 from turnwise.envs import FrozenLake, FrozenLakeConfig
 from turnwise.policies import NanoConfig, make_nano
 from turnwise.render import Renderer
-from turnwise.rollout import Play, Runner
-from turnwise.types import Task
-from turnwise.workflows import solo
+from turnwise.rollout import Runner
+from turnwise.types import Task, TaskVisit
+from turnwise.workflows import turns
 
 TINY = NanoConfig(hidden=16, layers=1, heads=2, kv_heads=1, head_dim=8, intermediate=16, context=64)
 MAP = ("SFF", "FHF", "FFG")
@@ -24,7 +24,7 @@ MAP = ("SFF", "FHF", "FFG")
 @pytest.fixture(scope="session")
 def renderer(tmp_path_factory) -> Renderer:
     """The renderer of a tokenizer that keeps the lake's words whole."""
-    words = FrozenLake().words()
+    words = FrozenLake().vocabulary()
     folder = make_nano(tmp_path_factory.mktemp("nano") / "model", ["you r0c0"], words, TINY, seed=0)
     return Renderer(AutoTokenizer.from_pretrained(folder))
 
@@ -56,10 +56,10 @@ def says(renderer) -> Callable[[Sequence[str]], Callable]:
 def table(renderer) -> Callable:
     """`table({"DOWN": 0.5, "UP": 0.5})`: the script that draws its answer at every turn."""
 
-    def make(chances: dict[str, float]) -> Callable:
+    def make(probabilities: dict[str, float]) -> Callable:
         drawn = {
             renderer.completion_ids(f"<answer> {word} </answer>"): chance
-            for word, chance in chances.items()
+            for word, chance in probabilities.items()
         }
         return lambda request: drawn
 
@@ -74,7 +74,7 @@ def make_runner(renderer) -> Callable[..., SimpleNamespace]:
         engine = ScriptedEngine(script, seed=seed)
         runner = Runner(
             env=env,
-            workflow=solo,
+            workflow=turns,
             agents={"player": AgentConfig(**agent)},
             renderers={"main": renderer},
             engine=engine,
@@ -84,12 +84,11 @@ def make_runner(renderer) -> Callable[..., SimpleNamespace]:
         )
 
         def play(samples=1, *, visits=1, iteration=0, stream="train", greedy=False):
-            plays = [
-                Play(iteration=iteration, visit=visit, task=task(env), sample=sample)
+            every = [
+                TaskVisit(iteration=iteration, visit=visit, task=task(env))
                 for visit in range(visits)
-                for sample in range(samples)
             ]
-            return runner.collect(plays, stream, greedy=greedy)
+            return runner.collect(every, stream, group_size=samples, greedy=greedy)
 
         return SimpleNamespace(runner=runner, engine=engine, play=play)
 

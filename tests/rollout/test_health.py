@@ -6,7 +6,7 @@ import pytest
 
 from turnwise.errors import EngineError, EnvError
 from turnwise.rollout.health import QUOTED, Health, ReplyWatch, failed_replies
-from turnwise.types import Episode, Failure, Sampling, Task, Trajectory, Turn, TurnId
+from turnwise.types import Episode, EpisodeId, Failure, Sampling, Task, Trajectory, Turn, TurnId
 
 PARSE = Failure(kind="parse", message="no answer")
 BROKEN = Failure(kind="env", message="Lake.step raised KeyError")
@@ -14,7 +14,10 @@ BROKEN = Failure(kind="env", message="Lake.step raised KeyError")
 
 def turn(text="LEFT", error=None, finish_reason="stop"):
     return Turn(
-        id=TurnId(iteration=0, visit=0, task="t", sample=0, role="player", turn=0),
+        order=0,
+        id=TurnId(
+            episode=EpisodeId(iteration=0, visit=0, task="t", member=0), role="player", turn=0
+        ),
         policy="main",
         policy_version=0,
         prompt_ids=(1,),
@@ -29,11 +32,9 @@ def turn(text="LEFT", error=None, finish_reason="stop"):
 
 def episode(error=None, *, visit=0, turns=()):
     return Episode(
+        id=EpisodeId(iteration=0, visit=visit, task="t", member=0),
         task=Task(id="t", env="lake", seed=0, data={}),
-        iteration=0,
-        visit=visit,
-        sample=0,
-        trajectories=(Trajectory(role="player", turns=tuple(turns)),),
+        trajectories=(Trajectory(role="player", seat="player", turns=tuple(turns)),),
         terminated=True,
         truncated=False,
         score=0.0,

@@ -14,7 +14,7 @@ SHORT = Limits(cpu=0.2, wall=5.0)
 class Computed(FrozenLake):
     """A lake on which a program says whether the ice is there: a world that waits for answers."""
 
-    waits = True
+    blocking = True
     runs_programs = True
 
     def __init__(self, config, sandbox):

@@ -10,11 +10,11 @@ import pytest
 from turnwise.agents import AgentConfig
 from turnwise.engines import Completion, ScriptedEngine
 from turnwise.envs import FrozenLake, FrozenLakeConfig, Step
-from turnwise.envs.base import MAX_TURNS, Settlement
+from turnwise.envs.base import MAX_TURNS, BatchRewards
 from turnwise.errors import EngineError, RewardError
-from turnwise.rollout import Play, Runner
-from turnwise.types import Failure, Message
-from turnwise.workflows import solo
+from turnwise.rollout import Runner
+from turnwise.types import Failure, Message, TaskVisit
+from turnwise.workflows import turns
 
 MAP = ("SFF", "FHF", "FFG")
 WINNING = ("DOWN", "DOWN", "RIGHT", "RIGHT")
@@ -35,7 +35,7 @@ def test_a_won_episode_is_recorded_turn_by_turn(make_runner, lake, says, rendere
     ]  # fmt: skip
     last = episode.turns[-1]
     assert last.rewards == {
-        "invalid": 0.0, "seeing": 0.0, "goal": 1.0, "fall": 0.0, "progress": 1.0, "expert": 1.0,
+        "invalid": 0.0, "perception": 0.0, "goal": 1.0, "fall": 0.0, "progress": 1.0, "expert": 1.0,
     }  # fmt: skip
     assert last.text == "<answer> RIGHT </answer>"
     assert [span.name for span in last.spans] == ["answer", "action"]
@@ -48,14 +48,16 @@ def test_seeing_is_rewarded_to_the_letter(make_runner, lake, renderer):
     for thought, expected in ((truth, 1.0), *((other, 0.0) for other in wrong)):
         ids = renderer.completion_ids(f"<think> {thought} </think> <answer> LEFT </answer>")
         (episode,) = make_runner(lake, lambda request, ids=ids: ids).play()
-        assert episode.turns[0].rewards["seeing"] == expected
+        assert episode.turns[0].rewards["perception"] == expected
 
 
 def test_a_fall_ends_with_its_reward_and_the_limit_truncates(make_runner, lake, says):
     (fallen,) = make_runner(lake, says(["RIGHT", "DOWN"])).play()
     assert (fallen.terminated, fallen.truncated, fallen.score) == (True, False, 0.0)
     assert fallen.turns[-1].rewards["fall"] == 1.0
+    assert fallen.measures == {"steps": 2.0, "falls": 1.0}
     (lost,) = make_runner(lake, says(["LEFT"] * 8)).play()
+    assert lost.measures == {"steps": 8.0, "falls": 0.0}
     assert (lost.terminated, lost.truncated, len(lost.turns)) == (False, True, 8)
 
 
@@ -72,20 +74,74 @@ def test_a_reply_without_an_action_ends_the_episode_and_costs(
     (episode,) = make_runner(lake, script).play()
     assert (episode.terminated, episode.truncated, episode.score) == (True, False, 0.0)
     assert episode.error.kind == kind
+    assert episode.measures == {}
     good, bad = episode.turns
     assert good.rewards["invalid"] == 0.0
     assert (bad.action, bad.error, bad.rewards["invalid"]) == (None, episode.error, 1.0)
-    assert set(bad.rewards) == {"invalid", "seeing"}
+    assert set(bad.rewards) == {"invalid", "perception"}
     assert bad.state_key is not None
 
 
-@pytest.mark.parametrize("answer", ["tag", "whole"])
+def test_an_invalid_reply_may_be_followed_by_another_try(make_runner, slippery, renderer, says):
+    """The env is not stepped: its later steps take the same draws as without the invalid reply."""
+    moves = ["DOWN", "RIGHT"] * 4
+    bad, good = renderer.completion_ids("DOWN"), says(moves)
+    plain = make_runner(slippery, good).play()[0]
+
+    def script(request):
+        turn = request.id.turn
+        if turn == 1:
+            return bad
+        ids = [renderer.completion_ids(f"<answer> {word} </answer>") for word in moves]
+        return ids[turn - (turn > 1)]
+
+    (episode,) = make_runner(slippery, script, invalid_reply="continue").play()
+    assert [turn.id.turn for turn in episode.turns] == list(range(9))
+    assert [turn.action is None for turn in episode.turns] == [False, True] + [False] * 7
+    failed, again = episode.turns[1:3]
+    assert (failed.error.kind, failed.rewards["invalid"]) == ("parse", 1.0)
+    assert (again.error, again.rewards["invalid"]) == (None, 0.0)
+    assert (failed.prompt_ids, failed.state_key) == (again.prompt_ids, again.state_key)
+    keys = zip(states(episode), episode.turns, strict=True)
+    assert [key for key, turn in keys if turn.action] == states(plain)
+    assert (episode.error, episode.terminated, episode.truncated) == (None, False, True)
+
+
+def test_an_agent_that_may_try_again_sees_what_it_said(make_runner, lake, renderer, says):
+    bad, good = renderer.completion_ids("DOWN"), says([*WINNING, "UP"])
+    script = lambda request: good(request) if request.id.turn else bad  # noqa: E731
+    agent = {"history": "full", "invalid_reply": "continue"}
+    (episode,) = make_runner(lake, script, **agent).play()
+    first, second = episode.turns[:2]
+    said = first.prompt_ids + first.completion_ids
+    assert second.prompt_ids[: len(said)] == said
+
+
+def test_invalid_replies_count_against_the_cap_on_turns(make_runner, lake, renderer):
+    for env, reply in ((AnyWords(lake.config), "<answer> JUMP </answer>"), (lake, "DOWN")):
+        env.max_turns = 5
+        ids = renderer.completion_ids(reply)
+        made = make_runner(env, lambda request, ids=ids: ids, invalid_reply="continue")
+        (episode,) = made.play()
+        assert (episode.error, episode.terminated, episode.truncated) == (None, False, True)
+        assert (len(episode.turns), episode.score, episode.broken) == (5, 0.0, False)
+        assert all(turn.error and turn.rewards["invalid"] == 1.0 for turn in episode.turns)
+        assert made.runner.take_metrics()["rollout/capped_share"] == 1.0
+
+
+def test_a_full_context_ends_an_episode_that_could_go_on(make_runner, lake):
+    full = Completion(token_ids=(), logprobs=(), finish_reason="context", policy_version=0)
+    (episode,) = make_runner(lake, lambda request: full, invalid_reply="continue").play()
+    assert (episode.error.kind, len(episode.turns)) == ("context", 1)
+
+
+@pytest.mark.parametrize("reply", ["tags", "lines", "program", "whole"])
 @pytest.mark.parametrize("empty", ["refused", "a step down"])
-def test_a_full_context_is_no_answer(make_runner, lake, answer, empty):
+def test_a_full_context_is_no_answer(make_runner, lake, reply, empty):
     """Even where any text, or none, is an answer: nobody said the empty one."""
     full = Completion(token_ids=(), logprobs=(), finish_reason="context", policy_version=0)
     env = (AnyWords if empty == "refused" else EmptyIsDown)(lake.config)
-    (episode,) = make_runner(env, lambda request: full, answer=answer).play()
+    (episode,) = make_runner(env, lambda request: full, reply=reply).play()
     assert (episode.terminated, episode.truncated) == (False, True)
     assert (episode.error.kind, episode.turns[0].action) == ("context", None)
 
@@ -110,7 +166,7 @@ class AnyWords(FrozenLake):
     """A lake that takes any text, and says itself what is a direction."""
 
     def observe(self, state, role):
-        return replace(super().observe(state, role), legal=())
+        return replace(super().observe(state, role), legal_actions=())
 
 
 class EmptyIsDown(AnyWords):
@@ -126,8 +182,8 @@ class EmptyIsDown(AnyWords):
         ({}, "<answer> DOWN </answer>", "DOWN", None),
         ({}, "<answer> JUMP </answer>", None, "illegal_action"),
         ({}, "DOWN", None, "parse"),
-        ({"answer": "whole"}, "DOWN", "DOWN", None),
-        ({"answer": "whole"}, "<answer> DOWN </answer>", None, "illegal_action"),
+        ({"reply": "whole"}, "DOWN", "DOWN", None),
+        ({"reply": "whole"}, "<answer> DOWN </answer>", None, "illegal_action"),
     ],
 )
 def test_where_any_text_is_legal_the_env_refuses(
@@ -154,7 +210,7 @@ class Cracking(FrozenLake):
 def test_an_env_that_raises_is_data_and_kills_no_sibling(make_runner, says):
     env = Cracking(FrozenLakeConfig(map=("SFF", "FHF", "FFG")))
     right, down = says(["RIGHT"] * 2), says(WINNING)
-    script = lambda request: (right if request.id.sample == 1 else down)(request)  # noqa: E731
+    script = lambda request: (right if request.id.episode.member == 1 else down)(request)  # noqa: E731
     played = make_runner(env, script).play(samples=3)
     assert [episode.score for episode in played] == [1.0, 0.0, 1.0]
     broken = played[1]
@@ -171,14 +227,14 @@ def test_broken_episodes_count_nothing_where_returns_are_scores(make_runner, say
 
     env = Paid(FrozenLakeConfig(map=("SFF", "FHF", "FFG")))
     right, down = says(["RIGHT"] * 2), says(WINNING)
-    script = lambda request: (right if request.id.sample == 1 else down)(request)  # noqa: E731
+    script = lambda request: (right if request.id.episode.member == 1 else down)(request)  # noqa: E731
     played = make_runner(env, script, weights={"progress": 1.0}).play(samples=2)
     assert played[1].broken and sum(t.rewards.get("progress", 0.0) for t in played[1].turns) > 0
     assert played[0].score > 0 and played[1].score == 0.0
 
 
-@pytest.mark.parametrize("waits", [False, True])
-def test_what_an_env_waits_for_may_fail_and_be_tried_again(make_runner, slippery, table, waits):
+@pytest.mark.parametrize("blocking", [False, True])
+def test_what_an_env_waits_for_may_fail_and_be_tried_again(make_runner, slippery, table, blocking):
     """A server that is away for a moment costs nothing; an env's own fault would come again."""
     drawn = table({"DOWN": 0.5, "RIGHT": 0.5})
     calm = make_runner(slippery, drawn, noise="independent").play(samples=3)
@@ -192,9 +248,9 @@ def test_what_an_env_waits_for_may_fail_and_be_tried_again(make_runner, slippery
             return super().step(state, role, action, noise)
 
     env = Served(slippery.config)
-    env.waits = waits
+    env.blocking = blocking
     played = make_runner(env, drawn, noise="independent").play(samples=3)
-    if waits:
+    if blocking:
         assert played == calm
     else:
         assert sum(episode.broken for episode in played) == 2
@@ -217,7 +273,7 @@ def test_engine_failures_are_retried_with_the_same_noise(make_runner, slippery, 
     failures = {(1, 0): 2, (2, 2): 1}
 
     def shaky(request):
-        place = (request.id.sample, request.id.turn)
+        place = (request.id.episode.member, request.id.turn)
         if failures.get(place, 0):
             failures[place] -= 1
             raise EngineError("the engine was away")
@@ -231,7 +287,7 @@ def test_an_engine_that_keeps_failing_costs_its_episode_only(make_runner, lake, 
     calls = []
 
     def script(request):
-        if request.id.sample == 1 and request.id.turn == 2:
+        if request.id.episode.member == 1 and request.id.turn == 2:
             calls.append(request)
             raise EngineError("gone")
         return says(WINNING)(request)
@@ -276,10 +332,10 @@ def test_an_episode_is_the_same_alone_and_among_others(make_runner, slippery, ta
 
 def test_episodes_that_are_solved_early_are_kept(make_runner, lake, says):
     quick, slow = says(WINNING), says(["LEFT"] * 8)
-    script = lambda request: (slow if request.id.sample else quick)(request)  # noqa: E731
+    script = lambda request: (slow if request.id.episode.member else quick)(request)  # noqa: E731
     played = make_runner(lake, script).play(samples=3)
     assert [len(episode.turns) for episode in played] == [4, 8, 8]
-    assert [episode.sample for episode in played] == [0, 1, 2]
+    assert [episode.id.member for episode in played] == [0, 1, 2]
 
 
 def test_the_agents_history_is_what_its_prompt_holds(make_runner, lake, says, renderer):
@@ -305,7 +361,7 @@ def test_greedy_takes_the_likeliest_and_sampling_draws(make_runner, lake, table)
 def test_a_workflow_may_ask_without_stepping(lake, renderer, says, task_of):
     async def consulted(agents, state):
         await agents["player"].ask([Message(role="user", content="ready")])
-        return await solo(agents, state)
+        return await turns(agents, state)
 
     answers = says(["UP", *WINNING])
     runner = Runner(
@@ -316,7 +372,7 @@ def test_a_workflow_may_ask_without_stepping(lake, renderer, says, task_of):
         engine=ScriptedEngine(answers),
         seed=0,
     )
-    play = Play(iteration=0, visit=0, task=task_of(lake), sample=0)
+    play = TaskVisit(iteration=0, visit=0, task=task_of(lake))
     (episode,) = runner.collect([play], "train")
     question, *moves = episode.turns
     assert (question.action, question.rewards, question.state_key) == (None, {}, None)
@@ -331,7 +387,7 @@ def test_what_is_asked_before_changes_no_slip(slippery, renderer, says, task_of,
 
     async def consulted(agents, state):
         await agents["player"].ask([Message(role="user", content="ready")])
-        return await solo(agents, state)
+        return await turns(agents, state)
 
     def played(workflow, answers):
         runner = Runner(
@@ -343,11 +399,11 @@ def test_what_is_asked_before_changes_no_slip(slippery, renderer, says, task_of,
             seed=0,
         )
         (episode,) = runner.collect(
-            [Play(iteration=0, visit=3, task=task_of(slippery), sample=0)], "train"
+            [TaskVisit(iteration=0, visit=3, task=task_of(slippery))], "train"
         )
         return [turn.state_key for turn in episode.turns if turn.state_key is not None]
 
-    assert played(consulted, ["UP", *moves]) == played(solo, moves)
+    assert played(consulted, ["UP", *moves]) == played(turns, moves)
 
 
 def test_no_plays_are_no_episodes(make_runner, lake, says):
@@ -356,7 +412,7 @@ def test_no_plays_are_no_episodes(make_runner, lake, says):
 
 def test_turns_name_the_weights_that_wrote_them(make_runner, lake, says):
     made = make_runner(lake, says(WINNING))
-    made.engine.hand_over("main")
+    made.engine.update_weights("main")
     (episode,) = made.play()
     assert {turn.policy_version for turn in episode.turns} == {1}
 
@@ -364,12 +420,12 @@ def test_turns_name_the_weights_that_wrote_them(make_runner, lake, says):
 class Judged(FrozenLake):
     """A lake whose rewards are also found for whole batches."""
 
-    async def settle(self, episodes, iterations):
+    async def score_batch(self, episodes, iterations):
         """Give the second of all episodes nothing, the others their number."""
         every = range(len(episodes))
         found = [None if i == 1 else {"goal": 5.0, "judged": float(i)} for i in every]
         notes = [{"read": i} for i in every]
-        return Settlement(rewards=tuple(found), notes=tuple(notes), metrics={"judge/mean": 3.0})
+        return BatchRewards(rewards=tuple(found), notes=tuple(notes), metrics={"judge/mean": 3.0})
 
 
 def test_rewards_of_a_batch_belong_to_the_last_turn_of_episodes_that_ended(
@@ -377,7 +433,7 @@ def test_rewards_of_a_batch_belong_to_the_last_turn_of_episodes_that_ended(
 ):
     """They replace the env's own of the same name; what failed is not judged."""
     won, nonsense = says(WINNING), renderer.completion_ids("nonsense")
-    script = lambda request: nonsense if request.id.sample == 0 else won(request)  # noqa: E731
+    script = lambda request: nonsense if request.id.episode.member == 0 else won(request)  # noqa: E731
     runner = make_runner(Judged(lake.config), script)
     failed, first, nobody, third = runner.play(samples=4)
     assert failed.error.kind == "parse"
@@ -409,7 +465,7 @@ class Endless(FrozenLake):
 
 def test_rewards_that_no_python_code_refuses_are_named_too(make_runner, lake, says):
     class Divides(FrozenLake):
-        settle = operator.truediv
+        score_batch = operator.truediv
 
     with pytest.raises(RewardError, match=r"raised TypeError: .* \(in no line of Python\)"):
         make_runner(Divides(lake.config), says(["DOWN"] * 8)).play()

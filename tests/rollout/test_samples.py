@@ -10,12 +10,17 @@ import pytest
 from turnwise.errors import TrainingError
 from turnwise.rollout import samples_from_episodes, without_cut
 from turnwise.rollout.samples import _check_token_truth
-from turnwise.types import Episode, Sampling, Span, Task, Trajectory, Turn, TurnId
+from turnwise.types import Episode, EpisodeId, Sampling, Span, Task, Trajectory, Turn, TurnId
 
 
 def turn(number, prompt, said, *, sample=0, finish="stop", spans=(), temperature=0.5, logprobs=()):
     return Turn(
-        id=TurnId(iteration=1, visit=2, task="t", sample=sample, role="player", turn=number),
+        order=number,
+        id=TurnId(
+            episode=EpisodeId(iteration=1, visit=2, task="t", member=sample),
+            role="player",
+            turn=number,
+        ),
         policy="main",
         policy_version=3,
         prompt_ids=tuple(prompt),
@@ -30,11 +35,9 @@ def turn(number, prompt, said, *, sample=0, finish="stop", spans=(), temperature
 
 def episode(*turns, sample=0):
     return Episode(
+        id=EpisodeId(iteration=1, visit=2, task="t", member=sample),
         task=Task(id="t", env="e", seed=0, data={}),
-        iteration=1,
-        visit=2,
-        sample=sample,
-        trajectories=(Trajectory(role="player", turns=turns),),
+        trajectories=(Trajectory(role="player", seat="player", turns=turns),),
         terminated=True,
         truncated=False,
         score=0.0,
@@ -92,7 +95,7 @@ def test_episodes_never_share_a_row():
         [episode(first), episode(other, sample=1)], whole(first) | whole(other)
     )
     assert [row.token_ids.tolist() for row in rows] == [[1, 4], [1, 4, 5]]
-    assert [row.turns[0].sample for row in rows] == [0, 1]
+    assert [row.turns[0].episode.member for row in rows] == [0, 1]
 
 
 def test_turns_without_advantage_and_turns_that_said_nothing_are_in_no_row():
@@ -132,7 +135,7 @@ def test_cut_completions_are_trained_or_have_no_loss(rule, weights):
     cut = turn(0, (1,), (4, 5), finish="length")
     good = turn(1, (1, 4, 5, 6), (7,))
     (row,) = samples_from_episodes(
-        [episode(cut, good)], whole(cut, good), on_length=rule, reference=True
+        [episode(cut, good)], whole(cut, good), truncated_completions=rule, reference=True
     )
     assert row.rl_weight.tolist() == weights
     assert row.ref_kl_weight.tolist() == weights
@@ -144,7 +147,7 @@ def test_excluded_episodes_are_those_with_a_cut_completion_in_any_turn():
     good, cut = turn(0, (1,), (4,)), turn(1, (1, 4, 6), (7,), finish="length")
     full = turn(0, (1,), (), sample=1, finish="context")
     played = [episode(good, cut), episode(full, sample=1)]
-    assert [one.sample for one in without_cut(played)] == [1]
+    assert [one.id.member for one in without_cut(played)] == [1]
 
 
 def test_the_reference_weighs_what_carries_policy_gradient():
@@ -181,3 +184,12 @@ def test_a_turn_that_is_in_no_row_and_ids_that_are_not_the_engines_are_found():
     unmarked = replace(rows[1], sampled_mask=np.array([False, False]))
     with pytest.raises(TrainingError, match="misses a drawn token"):
         _check_token_truth(played, advantages, [rows[0], unmarked])
+
+
+def test_a_row_goes_on_while_its_media_do():
+    first, second = turn(0, (1, 2), (4,)), turn(1, (1, 2, 4, 5), (6,))
+    for media, rows in ((((), ()), 1), ((("a",), ("a", "b")), 1), ((("a",), ("b",)), 2)):
+        shown = [replace(t, media=m) for t, m in zip((first, second), media, strict=True)]
+        found = samples_from_episodes([episode(*shown)], whole(*shown))
+        assert len(found) == rows
+        assert found[-1].media == media[1]

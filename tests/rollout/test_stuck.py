@@ -11,12 +11,11 @@ import time
 import pytest
 
 import turnwise as tw
-from turnwise import stuck
-from turnwise.envs import deadline
-from turnwise.envs.check_declared import ATTRIBUTES
-from turnwise.envs.deadline import Overrun, within
+from turnwise.envs import make_guarded, timeout
+from turnwise.envs.checks.declarations import ATTRIBUTES
+from turnwise.envs.timeout import Overrun, within
 from turnwise.errors import SlowEnvError
-from turnwise.rollout import make_guarded
+from turnwise.utils import stuck_calls
 
 ENV = """
 import hashlib, os, time
@@ -43,7 +42,7 @@ class Own(tw.Env[int]):
         hang() if WHERE == "reset" else None
         return 0
     def observe(self, state, role):
-        return tw.Observation(text=f"state {state}", legal=("yes", "no"))
+        return tw.Observation(text=f"state {state}", legal_actions=("yes", "no"))
     def step(self, state, role, action, noise):
         if action not in ("yes", "no"):
             raise tw.IllegalActionError("say yes or no")
@@ -62,7 +61,7 @@ def prop(name, value):
     return property(read)
 
 if WHERE in %s:
-    kept = False if WHERE == "fixed" else getattr(Own, WHERE)
+    kept = False if WHERE == "single_task" else getattr(Own, WHERE)
     setattr(Own, WHERE, prop(WHERE, kept))
 """
 
@@ -89,26 +88,26 @@ def check(own, where, how, *arguments):
 @pytest.mark.slow
 def test_a_call_in_c_ends_the_command_with_the_sentence(own):
     code, said = check(own, "reset", "c")
-    assert code == stuck.EXIT_CODE
+    assert code == stuck_calls.EXIT_CODE
     assert said.startswith("error: Own.reset has not returned for ")
-    assert "own.py:17); it cannot be interrupted, so the process ends here: mend it" in said
+    assert "own.py:17); it cannot be interrupted, so the process ends here: fix it" in said
 
 
-@pytest.mark.parametrize("name", ["name", "components", "max_turns", "fixed"])
+@pytest.mark.parametrize("name", ["name", "components", "max_turns", "single_task"])
 def test_a_property_is_read_in_time(own, name, monkeypatch):
     monkeypatch.setenv("WHERE", name)
     monkeypatch.setenv("HOW", "sleep")
     with pytest.raises(
         SlowEnvError, match=rf"Own\.{name} did not return within 0\.2 s \(.*own\.py"
     ):
-        make_guarded(own, {}, 0.2).fixed  # noqa: B018
+        make_guarded(own, {}, 0.2).single_task  # noqa: B018
 
 
 def test_a_property_that_answers_stays_what_it_was(own, monkeypatch):
     monkeypatch.setenv("WHERE", "max_turns")
     monkeypatch.setenv("HOW", "not at all")
     env = make_guarded(own, {}, 5)
-    assert env.max_turns is None and env.fixed is False and env.name == "own"
+    assert env.max_turns is None and env.single_task is False and env.name == "own"
 
 
 @pytest.mark.parametrize("where", ["baselines", "score"])
@@ -149,7 +148,7 @@ def swallows_and_notes():
 
 @pytest.mark.parametrize("call", [swallows, swallows_and_notes])
 def test_a_loop_that_catches_every_exception_is_left(call, monkeypatch):
-    monkeypatch.setattr(deadline, "REPEAT", 0.05)
+    monkeypatch.setattr(timeout, "REPEAT", 0.05)
     before = sys.gettrace()
     with pytest.raises(Overrun):
         within(0.05, call)
@@ -157,12 +156,12 @@ def test_a_loop_that_catches_every_exception_is_left(call, monkeypatch):
 
 
 def test_python_is_told_of_a_stuck_call_and_goes_on(monkeypatch, capsys):
-    monkeypatch.setattr(deadline, "GRACE", 0.1)
-    monkeypatch.setattr(stuck.os, "_exit", lambda code: pytest.fail("ended"))
+    monkeypatch.setattr(timeout, "GRACE", 0.1)
+    monkeypatch.setattr(stuck_calls.os, "_exit", lambda code: pytest.fail("ended"))
     told = threading.Event()
 
     def tell(seconds, frame):
-        stuck.report(f"a call has taken {seconds > 0.05}", "mend it")
+        stuck_calls.report(f"a call has taken {seconds > 0.05}", "fix it")
         told.set()
 
     def thread():
@@ -178,21 +177,21 @@ def test_python_is_told_of_a_stuck_call_and_goes_on(monkeypatch, capsys):
 
 def test_wishes_are_heard_before_the_end_the_innermost_first(monkeypatch, capfd):
     ended = []
-    monkeypatch.setattr(stuck.os, "_exit", ended.append)
+    monkeypatch.setattr(stuck_calls.os, "_exit", ended.append)
 
     def full():
         raise OSError("no space")
 
     with (
-        stuck.before_the_end(lambda: "outer"),
-        stuck.before_the_end(full),
-        stuck.before_the_end(lambda: "go on with `turnwise resume run`"),
-        stuck.ending_process(),
+        stuck_calls.before_exit(lambda: "outer"),
+        stuck_calls.before_exit(full),
+        stuck_calls.before_exit(lambda: "go on with `turnwise resume run`"),
+        stuck_calls.ending_process(),
     ):
-        stuck.report("Own.step has not returned for 5 s (own.py:3)", "mend it")
-    assert ended == [stuck.EXIT_CODE]
+        stuck_calls.report("Own.step has not returned for 5 s (own.py:3)", "fix it")
+    assert ended == [stuck_calls.EXIT_CODE]
     assert (
         capfd.readouterr()
         .err.strip()
-        .endswith("so the process ends here: mend it. go on with `turnwise resume run`. outer")
+        .endswith("so the process ends here: fix it. go on with `turnwise resume run`. outer")
     )

@@ -10,13 +10,13 @@ from turnwise.engines import ScriptedEngine
 from turnwise.envs import Treasure, call_text
 from turnwise.errors import ConfigError
 from turnwise.policies.nano import make_tokenizer
-from turnwise.recipe import make_recipe
+from turnwise.recipe.schema import make_recipe
 from turnwise.render import Renderer
-from turnwise.rollout import Play, Runner, samples_from_episodes
-from turnwise.rollout.talk import wander_and_talk
+from turnwise.rollout import Runner, samples_from_episodes
+from turnwise.rollout.random_play import random_conversation
 from turnwise.tasks import GeneratedTasks
-from turnwise.types import Task
-from turnwise.workflows import solo
+from turnwise.types import Task, TaskVisit
+from turnwise.workflows import turns
 
 COINS = {"amber": 4, "birch": 9, "cedar": 0, "denim": 1, "ember": 2, "flint": 3}
 TASK = Task(id="t", env="treasure", seed=0, data={"coins": COINS, "asked": ["amber", "birch"]})
@@ -27,33 +27,35 @@ AMBER, BIRCH = (call_text("look", chest=chest) for chest in ("amber", "birch"))
 def renderer():
     env = Treasure()
     seen = env.observe(env.reset(TASK), "player")
-    return Renderer(make_tokenizer([seen.text, *seen.tools, "<think> ? </think>"], env.words()))
+    return Renderer(
+        make_tokenizer([seen.text, *seen.tools, "<think> ? </think>"], env.vocabulary())
+    )
 
 
 def play(renderer, replies, **agent):
     ids = [renderer.completion_ids(reply) for reply in replies]
     runner = Runner(
         env=Treasure(),
-        workflow=solo,
+        workflow=turns,
         agents={"player": AgentConfig(history="full", **agent)},
         renderers={"main": renderer},
         engine=ScriptedEngine(lambda request: ids[request.id.turn]),
         seed=0,
     )
-    (episode,) = runner.collect([Play(iteration=0, visit=0, task=TASK, sample=0)], "train")
+    (episode,) = runner.collect([TaskVisit(iteration=0, visit=0, task=TASK)], "train")
     return episode
 
 
 def test_two_looks_and_an_answer_are_three_turns_of_one_row(renderer):
     replies = [
-        demonstration("? amber birch", AMBER),
-        demonstration("amber 4 ? amber birch", BIRCH),
-        demonstration("birch 9 amber 4 ? amber birch", "birch"),
+        demonstration(AgentConfig(), "? amber birch", AMBER),
+        demonstration(AgentConfig(), "amber 4 ? amber birch", BIRCH),
+        demonstration(AgentConfig(), "birch 9 amber 4 ? amber birch", "birch"),
     ]
     episode = play(renderer, replies)
     assert (episode.score, episode.terminated, episode.error) == (1.0, True, None)
     assert [turn.action for turn in episode.turns] == [AMBER, BIRCH, "birch"]
-    assert [turn.rewards["seeing"] for turn in episode.turns] == [1.0, 1.0, 1.0]
+    assert [turn.rewards["perception"] for turn in episode.turns] == [1.0, 1.0, 1.0]
     assert [turn.text for turn in episode.turns] == replies
     last = renderer.tokenizer.decode(episode.turns[-1].prompt_ids)
     assert "<|im_start|>tool\ncoins: amber 4<|im_end|>" in last
@@ -96,7 +98,7 @@ def test_a_third_look_truncates_and_nonsense_is_the_policys_failure(renderer):
 
 
 def test_the_whole_reply_may_be_the_answer(renderer):
-    episode = play(renderer, [AMBER, BIRCH, "birch"], answer="whole")
+    episode = play(renderer, [AMBER, BIRCH, "birch"], reply="whole")
     assert (episode.score, episode.turns[0].action) == (1.0, AMBER)
 
 
@@ -105,7 +107,8 @@ def test_talk_is_random_and_leads_to_what_a_prompt_shows(renderer):
     task = GeneratedTasks(env, "train", seed=0).task(0)
     agent, lengths, called = AgentConfig(history="full"), set(), set()
     for seed in range(200):
-        state, past = wander_and_talk(env, task, agent, renderer, np.random.default_rng(seed), 4)
+        found = random_conversation(env, task, agent, renderer, np.random.default_rng(seed), 4)
+        state, past = found.state, found.past
         assert len(past) == len(state.told)
         assert [message.content for exchange in past[1:] for message in exchange.messages] == [
             told.result for told in state.told[:-1]

@@ -1,22 +1,38 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from turnwise.credit import CreditConfig, assign_advantages
+from turnwise.credit import assign_advantages, make_credit
 from turnwise.errors import RunError
 from turnwise.runs.episodes import EpisodeLog, episode_file, read_episodes, recorded_iterations
-from turnwise.types import Episode, Failure, Sampling, Span, Task, Trajectory, Turn, TurnId
+from turnwise.types import (
+    Episode,
+    EpisodeId,
+    Failure,
+    Sampling,
+    Span,
+    Task,
+    Trajectory,
+    Turn,
+    TurnId,
+)
 
 TASK = Task(id="lake-1", env="lake", seed=3, data={"map": ["SF", "FG"], "slippery": False})
 
 
 def turn(sample, number, prompt, completion, **more) -> Turn:
-    place = TurnId(iteration=4, visit=1, task="lake-1", sample=sample, role="player", turn=number)
+    place = TurnId(
+        episode=EpisodeId(iteration=4, visit=1, task="lake-1", member=sample),
+        role="player",
+        turn=number,
+    )
     values = {"text": "Füße <answer>", "sampling": Sampling(), "finish_reason": "stop"} | more
     return Turn(
+        order=place.turn,
         id=place,
         policy="main",
         policy_version=4,
@@ -29,9 +45,12 @@ def turn(sample, number, prompt, completion, **more) -> Turn:
 
 def episode(sample, turns=(), **more) -> Episode:
     values = {"terminated": True, "truncated": False, "score": 1 / 3} | more
-    trajectory = Trajectory(role="player", turns=tuple(turns))
+    trajectory = Trajectory(role="player", seat="player", turns=tuple(turns))
     return Episode(
-        task=TASK, iteration=4, visit=1, sample=sample, trajectories=(trajectory,), **values
+        id=EpisodeId(iteration=4, visit=1, task=TASK.id, member=sample),
+        task=TASK,
+        trajectories=(trajectory,),
+        **values,
     )
 
 
@@ -45,10 +64,11 @@ def growing(sample) -> Episode:
 
 
 def test_what_is_read_equals_what_was_played_with_its_credit(tmp_path):
-    episodes = [growing(0), growing(1), episode(2, error=Failure(kind="env", message="broke"))]
+    broke = episode(2, error=Failure(kind="env", message="broke"), measures={"steps": 1 / 3})
+    episodes = [growing(0), growing(1), broke]
     credit = assign_advantages(
         episodes[:2],
-        CreditConfig(scheme="grpo", rewards={"goal": 1.0}, filter_zero_variance=False),
+        make_credit(scheme="grpo", rewards={"goal": 1.0}, filter_zero_variance=False),
     )
     EpisodeLog(tmp_path).write(4, episodes, credit=credit)
     read = read_episodes(episode_file(tmp_path, 4))
@@ -58,6 +78,13 @@ def test_what_is_read_equals_what_was_played_with_its_credit(tmp_path):
     first, other = episodes[0].turns[0].id, episodes[1].turns[0].id
     assert read.groups[first] == read.groups[other] == "player 4/1/lake-1"
     assert (read.returns[first], read.returns[other]) == (1.0, 0.0)
+
+
+def test_a_file_from_before_episodes_had_measures_reads_as_none(tmp_path):
+    EpisodeLog(tmp_path).write(4, [growing(0)])
+    file = episode_file(tmp_path, 4)
+    assert "measures" not in file.read_text()
+    assert read_episodes(file).episodes[0].measures == {}
 
 
 def test_prompts_and_tasks_are_stored_once_and_longer_prompts_as_suffixes(tmp_path):
@@ -87,17 +114,18 @@ ids = st.lists(st.integers(0, 50), max_size=4).map(tuple)
 failures = st.none() | st.builds(Failure, kind=st.sampled_from(["parse", "env"]), message=st.text())
 turn_ids = st.builds(
     TurnId,
-    iteration=st.integers(0, 9),
-    visit=st.integers(0, 9),
-    task=st.text(),
-    sample=st.integers(0, 9),
+    episode=st.just(EpisodeId(iteration=0, visit=0, task="", member=0)),
     role=st.text(),
     turn=st.integers(0, 9),
+    round=st.integers(0, 9),
     branch=st.integers(0, 9),
 )
 turns = st.builds(
     Turn,
     id=turn_ids,
+    order=st.integers(0, 9),
+    phase=st.sampled_from(["act", "ask"]),
+    chosen=st.booleans(),
     policy=st.sampled_from(["main", "other"]),
     policy_version=st.integers(0, 9),
     prompt_ids=ids,
@@ -113,12 +141,36 @@ turns = st.builds(
     rewards=st.dictionaries(st.text(), st.floats(allow_nan=False), max_size=2),
     state_key=st.none() | st.text(),
     error=failures,
+    media=st.lists(st.text(), max_size=2).map(tuple),
 )
 trajectories = st.lists(
-    st.builds(Trajectory, role=st.text(), turns=st.lists(turns, max_size=3).map(tuple)), max_size=2
+    st.builds(
+        Trajectory,
+        role=st.text(),
+        seat=st.text(),
+        turns=st.lists(turns, max_size=3).map(tuple),
+        siblings=st.lists(turns, max_size=2).map(tuple),
+    ),
+    max_size=2,
 ).map(tuple)
+
+
+def one_identity(task, numbers, trajectories, **values) -> Episode:
+    """Return an episode whose turns are its own."""
+    iteration, visit, member = numbers
+    place = EpisodeId(iteration=iteration, visit=visit, task=task.id, member=member)
+
+    def own(turns):
+        return tuple(replace(turn, id=replace(turn.id, episode=place)) for turn in turns)
+
+    trajectories = tuple(
+        replace(one, turns=own(one.turns), siblings=own(one.siblings)) for one in trajectories
+    )
+    return Episode(id=place, task=task, trajectories=trajectories, **values)
+
+
 any_episode = st.builds(
-    Episode,
+    one_identity,
     task=st.builds(
         Task,
         id=st.text(),
@@ -126,9 +178,7 @@ any_episode = st.builds(
         seed=st.integers(),
         data=st.dictionaries(st.text(), json_values, max_size=3),
     ),
-    iteration=st.integers(0, 9),
-    visit=st.integers(0, 9),
-    sample=st.integers(0, 9),
+    numbers=st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9)),
     trajectories=trajectories,
     terminated=st.booleans(),
     truncated=st.booleans(),
@@ -160,7 +210,7 @@ def test_only_the_last_iterations_are_kept(tmp_path: Path, keep, left):
 def test_an_iteration_records_its_first_episodes_and_says_how_many_were_played(tmp_path):
     write_many(EpisodeLog(tmp_path, per_iteration=2), [0])
     read = read_episodes(episode_file(tmp_path, 0))
-    assert [e.sample for e in read.episodes] == [0, 1]
+    assert [e.id.member for e in read.episodes] == [0, 1]
     assert read.played == 5
 
 
@@ -176,5 +226,5 @@ def test_a_resumed_run_forgets_later_iterations_of_its_stream(tmp_path):
 def test_a_file_of_another_kind_is_refused(tmp_path):
     path = tmp_path / "train-000000.jsonl"
     path.write_text('{"kind": "episode"}\n')
-    with pytest.raises(RunError, match="no episode file of version 1"):
+    with pytest.raises(RunError, match="no episode file of version 2"):
         read_episodes(path)

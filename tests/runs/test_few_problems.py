@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 import turnwise as tw
 from turnwise.cli.main import app
 from turnwise.policies import NanoConfig, PolicyConfig
+from turnwise.report.verdict import verdict
 from turnwise.runs.results import RunScores
-from turnwise.runs.verdict import verdict
 
 ENV = '''
 import turnwise as tw
@@ -30,7 +30,7 @@ class Few(tw.Env[int]):
         return task.data["n"]
 
     def observe(self, state, role):
-        return tw.Observation(text=f"is {{state}} even", legal=("yes", "no"))
+        return tw.Observation(text=f"is {{state}} even", legal_actions=("yes", "no"))
 
     def step(self, state, role, action, noise):
         right = float((action == "yes") == (state % 2 == 0))

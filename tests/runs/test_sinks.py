@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 
 from turnwise.errors import ConfigError, MissingDependencyError
-from turnwise.recipe import load_recipe
+from turnwise.recipe.schema import load_recipe
 from turnwise.runs import MetricsConfig, MetricsLog, check_installed
 from turnwise.settings import parse
 

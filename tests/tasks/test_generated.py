@@ -86,7 +86,7 @@ class Numbers(Env[int]):
     def generate(self, rng):
         return {"n": int(rng.choice(self.numbers, p=self.weights))}
 
-    def listed(self, split):
+    def tasks(self, split):
         if self.lists is None:
             return None
         if isinstance(self.lists, dict):
@@ -98,7 +98,7 @@ class Numbers(Env[int]):
         return task.data["n"]
 
     def observe(self, state, role):
-        return Observation(text=str(state), legal=("a", "b"))
+        return Observation(text=str(state), legal_actions=("a", "b"))
 
     def step(self, state, role, action, noise):
         return Step(state=state, rewards={"right": 1.0}, terminated=True, truncated=False)

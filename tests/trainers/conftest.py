@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 import torch
 
-from turnwise import assembly
+from turnwise.app import build
 from turnwise.forest import FlatScorer, ForestConfig, TreeScorer
 from turnwise.kernels import use
 from turnwise.policies import NanoConfig, PolicyConfig, load_policy, make_nano, make_optimizer
 from turnwise.policies.schedule import OptimizerConfig
-from turnwise.recipe import Recipe, load_recipe
+from turnwise.recipe.schema import Recipe, load_recipe
 from turnwise.rollout import samples_from_episodes
 from turnwise.runs import Run, StopSignal, read_metrics
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers import Silent, train_grpo, warm_up
 from turnwise.trainers.update import make_batch, optimise, score_column
-from turnwise.types import Episode, Sampling, Task, Trajectory, Turn, TurnId
+from turnwise.types import Episode, EpisodeId, Sampling, Task, Trajectory, Turn, TurnId
 
 RECIPE = str(Path(__file__).parent / "tiny.toml")
 ACTIONS = ("LEFT", "DOWN", "RIGHT", "UP")
@@ -48,7 +48,7 @@ def make_session(tmp_path_factory):
             fresh = not path.exists()
             run = Run.create(path, recipe.name, recipe.to_toml(), path) if fresh else Run(path)
             stop = stack.enter_context(StopSignal())
-            session = assembly.assemble(recipe, run, stop, Silent())
+            session = build.assemble(recipe, run, stop, Silent())
             stack.callback(session.metrics.close)
             return session
 
@@ -80,16 +80,16 @@ def speaker(rows_file, tmp_path_factory) -> Path:
     recipe = tiny(
         f"warmup.data={rows_file}",
         "warmup.steps=60",
-        "warmup.round=60",
+        "warmup.eval_every=60",
         "warmup.batch_size=16",
         "warmup.optimizer={lr=1e-2,warmup_steps=5}",
     )
     run = Run.create(path / "run", recipe.name, recipe.to_toml(), path / "run")
     with StopSignal() as stop:
-        session = assembly.assemble(recipe, run, stop, Silent())
+        session = build.assemble(recipe, run, stop, Silent())
         assert warm_up(session, recipe.warmup, None)
         session.metrics.close()
-    session.policy.save(path / "model")
+    session.policies["main"].save(path / "model")
     return path / "model"
 
 
@@ -110,8 +110,8 @@ def train(make_session):
 
     def run(recipe):
         session = make_session(recipe)
-        session.policy.save(session.start_folder)
-        assert train_grpo(session, assembly.plan_of(recipe), None)
+        session.save_start()
+        assert train_grpo(session, build.plan_of(recipe), None)
         session.metrics.sync()
         records = [r for r in read_metrics(session.run.metrics) if r["phase"] == "train"]
         return session, records
@@ -151,8 +151,8 @@ def play(policy, *, visits=3, samples=3, turns=3, seed=0) -> tuple[list[Episode]
                 same = int(rng.integers(0, 3))
                 own = rng.integers(0, vocab, int(rng.integers(2, 6))).tolist()
                 said = tuple(agreed[:same] + own)
-                played.append(_turn(TurnId(iteration=0, visit=visit, task=f"t{visit}",
-                                           sample=sample, role="player", turn=number),
+                played.append(_turn(TurnId(episode=EpisodeId(iteration=0, visit=visit,
+                task=f"t{visit}", member=sample), role="player", turn=number),
                                     tuple(ids), said))  # fmt: skip
                 ids += [*said, *rng.integers(0, vocab, 3).tolist()]
             episodes.append(_episode(visit, sample, tuple(played)))
@@ -162,13 +162,14 @@ def play(policy, *, visits=3, samples=3, turns=3, seed=0) -> tuple[list[Episode]
 
 def _turn(identity, prompt, said) -> Turn:
     return Turn(
+        order=identity.turn,
         id=identity,
         policy="main",
         policy_version=0,
         prompt_ids=prompt,
         completion_ids=said,
         logprobs=(0.0,) * len(said),
-        sampling=Sampling(temperature=(1.0, 0.7)[identity.sample % 2]),
+        sampling=Sampling(temperature=(1.0, 0.7)[identity.episode.member % 2]),
         finish_reason="stop",
         text="",
     )
@@ -176,11 +177,9 @@ def _turn(identity, prompt, said) -> Turn:
 
 def _episode(visit, sample, turns) -> Episode:
     return Episode(
+        id=EpisodeId(iteration=0, visit=visit, task=f"t{visit}", member=sample),
         task=Task(id=f"t{visit}", env="e", seed=0, data={}),
-        iteration=0,
-        visit=visit,
-        sample=sample,
-        trajectories=(Trajectory(role="player", turns=turns),),
+        trajectories=(Trajectory(role="player", seat="player", turns=turns),),
         terminated=True,
         truncated=False,
         score=0.0,
@@ -196,12 +195,19 @@ def _with_logprobs(policy, episodes, advantages, rng) -> list[Episode]:
     for episode in episodes:
         turns = []
         for turn in episode.turns:
-            alone = replace(episode, trajectories=(Trajectory(role="player", turns=(turn,)),))
+            alone = replace(
+                episode, trajectories=(Trajectory(role="player", seat="player", turns=(turn,)),)
+            )
             rows = samples_from_episodes([alone], advantages)
             true = score_column(policy.model, flat, rows)[-len(turn.completion_ids) :]
             noisy = true + rng.normal(0, 0.3, len(true))
             turns.append(replace(turn, logprobs=tuple(noisy.tolist())))
-        out.append(replace(episode, trajectories=(Trajectory(role="player", turns=tuple(turns)),)))
+        out.append(
+            replace(
+                episode,
+                trajectories=(Trajectory(role="player", seat="player", turns=tuple(turns)),),
+            )
+        )
     return out
 
 

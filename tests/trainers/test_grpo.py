@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from turnwise import assembly
+from turnwise.app import build
 from turnwise.credit import assign_advantages
 from turnwise.engines import EngineConfig, LocalEngine
 from turnwise.errors import EngineError, TrainingError
+from turnwise.evaluation.exact import SAMPLED, exact_measures, exact_score
 from turnwise.policies import OptimizerConfig, learning_rate, make_optimizer
 from turnwise.rollout import samples_from_episodes
 from turnwise.runs import (
@@ -22,24 +23,15 @@ from turnwise.runs import (
     recorded_iterations,
 )
 from turnwise.trainers import resume, train_grpo
-from turnwise.trainers.exact import SAMPLED, exact_measures, exact_score
-from turnwise.trainers.grpo import (
-    batch_of,
-    kl_in_reward,
-    mixed_only,
-    mixed_visits,
-    play_groups,
-    reference_policy,
-    refill,
-    update,
-)
+from turnwise.trainers.batches import batch_of, begin, kl_in_reward, reference_policy
+from turnwise.trainers.grpo import mixed_only, mixed_visits, play_groups, refill, update
 from turnwise.trainers.update import (
     FP32_LARGEST,
     FP32_MEAN,
     LOW_PRECISION_K3,
     LOW_PRECISION_P999,
     WEIGHT_STREAMS,
-    check_hand_over,
+    check_weights,
     optimise,
 )
 from turnwise.types import Trajectory
@@ -52,7 +44,7 @@ SCHEMES = {
     "grpo, by group": ("credit.std=group", "credit.std_floor=0.1"),
     "dr_grpo": ("loss.aggregation=constant", "loss.constant_length=32"),
     "maxrl": ("credit.rewards=none", "credit.rewards.expert=1.0"),
-    "gigpo": ("credit.gamma=0.5", "credit.weight=2.0"),
+    "gigpo": ("credit.gamma=0.5", "credit.state_weight=2.0"),
 }
 LONG = ("agents.player.max_tokens=4", "agents.player.temperature=1.5")
 """Just enough tokens for a plain answer, and words that wander: some replies are cut."""
@@ -64,13 +56,13 @@ LOSSES = {
     "k3, by episode": ("loss.kl=loss_k3", "loss.kl_weight=0.1", "loss.aggregation=episode"),
     "k1 off the reward": ("loss.kl=reward_k1", "loss.kl_weight=0.1"),
     "tis": ("loss.tis_cap=2.0",),
-    "masked": (*LONG, "trainer.on_length=mask"),
-    "excluded": (*LONG, "trainer.on_length=exclude"),
+    "masked": (*LONG, "trainer.truncated_completions=mask"),
+    "excluded": (*LONG, "trainer.truncated_completions=exclude"),
     "mini-batches": ("trainer.minibatches=2", "trainer.epochs=2"),
     "full history": ("agents.player.history=full",),
     "an adapter": ("policies.main.lora.rank=4", "policies.main.lora.dropout=0.5"),
-    "rehearsal": ("rehearsal.rows=3", "trainer.minibatches=2", "loss.aggregation=episode"),
-    "recomputed": ("trainer.proximal=recompute",),
+    "sft_mix": ("sft_mix.rows=3", "trainer.minibatches=2", "loss.aggregation=episode"),
+    "recomputed": ("trainer.old_logprobs=recompute",),
     "bfloat16": ("policies.main.dtype=bfloat16",),
 }
 
@@ -85,12 +77,12 @@ def check_run(session, records):
     assert records[-1]["time/total"] == pytest.approx(spent)
     learned = [record for record in records if not record["train/skipped"]]
     assert learned
-    assert session.policy.version == len(learned)
+    assert session.policies["main"].version == len(learned)
     checkpoint = session.checkpoints.latest().checkpoint
     assert (checkpoint.phase, checkpoint.step) == ("train", 2)
-    now = session.policy.digest()
-    session.policy.load_weights(session.start_folder)
-    assert session.policy.digest() != now
+    now = session.policies["main"].digest()
+    session.policies["main"].load_weights(session.run.start("main"))
+    assert session.policies["main"].digest() != now
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -110,7 +102,7 @@ def test_cut_completions_are_trained_masked_or_excluded(speaking, train):
     """The first iteration plays the same in all three, and learns something else in each."""
     first = {}
     for rule in ("train", "mask", "exclude"):
-        recipe = speaking(*LONG, f"trainer.on_length={rule}", "trainer.iterations=1")
+        recipe = speaking(*LONG, f"trainer.truncated_completions={rule}", "trainer.iterations=1")
         _, (first[rule],) = train(recipe)
     assert first["train"]["rollout/cut_share"] == first["mask"]["rollout/cut_share"] > 0
     assert first["train"]["credit/return_mean"] == first["mask"]["credit/return_mean"]
@@ -126,15 +118,16 @@ def first_batch(speaking, make_session):
 
     def make(*overrides):
         recipe = speaking(*overrides)
-        session, plan = make_session(recipe), assembly.plan_of(recipe)
-        session.policy.save(session.start_folder)
+        session, plan = make_session(recipe), build.plan_of(recipe)
+        session.save_start()
         episodes = play_groups(session, plan, session.curriculum.visits(0))
         credit = assign_advantages(episodes, plan.credit)
-        reference = reference_policy(session, plan.loss)
+        learner = session.learners["main"]
+        begin(session, plan, learner)
         samples = samples_from_episodes(
             episodes, credit.advantages, reference=plan.loss.has_kl_loss
         )
-        return session, plan, batch_of(session, plan, samples, credit, reference)
+        return session, plan, batch_of(plan, learner, samples, credit)
 
     return make
 
@@ -145,8 +138,10 @@ def first_batch(speaking, make_session):
 def test_the_first_ratio_is_one(first_batch, overrides):
     """The trainer scores what the local engine drew, to 1e-4 in float32 (docs/math.md 3)."""
     session, plan, batch = first_batch(*overrides)
-    still = make_optimizer(session.policy, OptimizerConfig(lr=1e-30), 1)
-    metrics = optimise(session.policy, still, session.scorer, batch, plan.loss)
+    still = make_optimizer(session.policies["main"], OptimizerConfig(lr=1e-30), 1)
+    metrics = optimise(
+        session.policies["main"], still, session.learners["main"].scorer, batch, plan.loss
+    )
     assert metrics["policy/ratio_mean"] == pytest.approx(1, abs=1e-4)
     assert metrics["policy/ratio_max"] == pytest.approx(1, abs=1e-4)
     assert metrics["engine/gap_max"] < 1e-4
@@ -159,13 +154,13 @@ def test_a_full_history_is_trained_in_fewer_rows_than_turns(first_batch):
     _, _, whole = first_batch("agents.player.history=full")
     assert all(len(sample.turns) == 1 for sample in apart.samples)
     assert max(len(sample.turns) for sample in whole.samples) > 1
-    assert len({sample.turns[0].sample for sample in whole.samples}) == 4
+    assert len({sample.turns[0].episode.member for sample in whole.samples}) == 4
 
 
 def test_clipping_acts_in_a_later_mini_batch(first_batch):
     session, plan, batch = first_batch("trainer.minibatches=2", "trainer.epochs=2")
-    fast = make_optimizer(session.policy, OptimizerConfig(lr=0.03), 4)
-    metrics = update(session, plan, fast, batch, 0)
+    session.learners["main"].begin(OptimizerConfig(lr=0.03), 4)
+    metrics = update(session, plan, session.learners["main"], 0, batch)
     assert metrics["policy/ratio_mean"] == pytest.approx(1, abs=1e-4)  # of the first
     assert metrics["policy/clip_fraction"] > 0  # of the last
     assert session.totals["optimizer_steps"] == 4
@@ -174,48 +169,46 @@ def test_clipping_acts_in_a_later_mini_batch(first_batch):
 def test_stale_weights_in_the_engine_stop_the_run(first_batch):
     """The trainer's weights moved, and the engine never learned of it."""
     session, plan, _ = first_batch()
-    stale = session.policy.reference()
+    stale = session.policies["main"].reference()
     stale.name = "main"
     session.engine = LocalEngine({"main": stale}, EngineConfig(), session.seed)
     session.runner.engine = session.engine
-    optimizer = make_optimizer(session.policy, OptimizerConfig(lr=0.01), 9)
+    learner = session.learners["main"]
+    learner.begin(OptimizerConfig(lr=0.01), 9)
 
     def iteration(number):
         episodes = play_groups(session, plan, session.curriculum.visits(number))
         credit = assign_advantages(episodes, plan.credit)
         samples = samples_from_episodes(episodes, credit.advantages)
-        batch = batch_of(session, plan, samples, credit, None)
-        return update(session, plan, optimizer, batch, number)
+        return update(session, plan, learner, number, batch_of(plan, learner, samples, credit))
 
     assert iteration(0)["engine/gap_max"] < 1e-4
     with pytest.raises(EngineError, match="the engine did not sample from the weights"):
         iteration(1)
 
 
-@pytest.mark.parametrize("overrides", [(), ("trainer.proximal=recompute",)])
+@pytest.mark.parametrize("overrides", [(), ("trainer.old_logprobs=recompute",)])
 def test_a_mismatch_is_found_or_ignored_as_the_recipe_says(first_batch, overrides):
     session, plan, batch = first_batch(*overrides)
-    for parameter in session.policy.trainable_parameters():
+    for parameter in session.policies["main"].trainable_parameters():
         parameter.data.mul_(1.01)
-    optimizer = make_optimizer(session.policy, OptimizerConfig(), 2)
     with pytest.raises(EngineError, match=r"trainer\.mismatch = 'ignore'"):
-        update(session, plan, optimizer, batch, 0)
+        update(session, plan, session.learners["main"], 0, batch)
     session, plan, batch = first_batch("trainer.mismatch=ignore", *overrides)
-    for parameter in session.policy.trainable_parameters():
+    for parameter in session.policies["main"].trainable_parameters():
         parameter.data.mul_(1.01)
-    optimizer = make_optimizer(session.policy, OptimizerConfig(), 2)
-    assert update(session, plan, optimizer, batch, 0)["engine/gap_max"] > 1e-4
+    assert update(session, plan, session.learners["main"], 0, batch)["engine/gap_max"] > 1e-4
 
 
 @pytest.mark.parametrize(
     ("overrides", "own"),
     [
         ((), False),
-        (("trainer.proximal=recompute",), True),
+        (("trainer.old_logprobs=recompute",), True),
         (("loss.kind=gspo",), True),
         (("loss.tis_cap=2.0",), True),
         (("policies.main.dtype=bfloat16",), True),
-        (("policies.main.dtype=bfloat16", "trainer.proximal=behaviour"), False),
+        (("policies.main.dtype=bfloat16", "trainer.old_logprobs=behaviour"), False),
     ],
 )
 def test_the_trainer_scores_for_itself_where_the_engine_is_not_exact(first_batch, overrides, own):
@@ -246,10 +239,10 @@ def test_the_reference_is_the_start_of_reinforcement_learning(speaking, train):
     session, records = train(speaking(*KL))
     assert records[0]["policy/ref_k3"] == pytest.approx(0, abs=1e-9)
     assert records[1]["policy/ref_k3"] > 1e-5
-    reference = reference_policy(session, speaking(*KL).loss)
-    moved = session.policy.digest()
-    session.policy.load_weights(session.start_folder)
-    assert reference.digest() == session.policy.digest() != moved
+    reference = reference_policy(session, session.policies["main"], speaking(*KL).loss)
+    moved = session.policies["main"].digest()
+    session.policies["main"].load_weights(session.run.start("main"))
+    assert reference.digest() == session.policies["main"].digest() != moved
 
 
 def test_a_resumed_run_keeps_the_reference_of_the_start(speaking, make_session, tmp_path):
@@ -259,11 +252,9 @@ def test_a_resumed_run_keeps_the_reference_of_the_start(speaking, make_session, 
         session = make_session(recipe, folder)
         back = resume(session)
         if back is None:
-            session.policy.save(session.start_folder)
+            session.save_start()
         part = recipe.trainer.model_copy(update={"iterations": iterations})
-        assert train_grpo(
-            session, assembly.plan_of(recipe.model_copy(update={"trainer": part})), back
-        )
+        assert train_grpo(session, build.plan_of(recipe.model_copy(update={"trainer": part})), back)
         session.metrics.close()
         return comparable(read_metrics(session.run.metrics))
 
@@ -295,9 +286,9 @@ def test_the_exact_score_is_the_first_measure_of_sampled_play(speaking, make_ses
         "env.warmup.frozen_probability=none",
     )
     session = make_session(recipe)
-    env, tasks = session.judge.env, session.validation.take(1)
-    score = exact_score(env, tasks, session.agent, session.policy)
-    measures = exact_measures(env, tasks, session.agent, session.policy)[SAMPLED]
+    env, tasks = session.eval_runner.env, session.validation.take(1)
+    score = exact_score(env, tasks, session.agents, session.policies)
+    measures = exact_measures(env, tasks, session.agents, session.policies)[SAMPLED]
     assert score == pytest.approx(next(iter(measures.values())))
     assert 0 < score < 1
 
@@ -317,7 +308,7 @@ def refilled(speaking, make_session):
 
     def make(*overrides):
         recipe = speaking(*DYNAMIC, *overrides)
-        session, plan = make_session(recipe), assembly.plan_of(recipe)
+        session, plan = make_session(recipe), build.plan_of(recipe)
         played = play_groups(session, plan, session.curriculum.visits(5))
         before = session.totals["env_steps"]
         credit = assign_advantages(played, plan.credit)
@@ -333,14 +324,14 @@ def test_refilling_draws_fresh_tasks_until_enough_groups_are_mixed(refilled):
     played, credit, episodes, after, steps = refilled()
     assert 0 < len(mixed_visits(credit)) < 4
     assert steps > 0
-    chosen = sorted({episode.visit for episode in episodes})
+    chosen = sorted({episode.id.visit for episode in episodes})
     assert len(chosen) == 4
     assert mixed_visits(after) == chosen
     assert set(mixed_visits(credit)) < set(chosen)
-    fresh = {episode.task.id for episode in episodes if episode.visit >= 4}
+    fresh = {episode.task.id for episode in episodes if episode.id.visit >= 4}
     assert fresh.isdisjoint({episode.task.id for episode in played})
-    assert all(sum(e.visit == visit for e in episodes) == 2 for visit in chosen)
-    assert {episode.iteration for episode in episodes} == {5}
+    assert all(sum(e.id.visit == visit for e in episodes) == 2 for visit in chosen)
+    assert {episode.id.iteration for episode in episodes} == {5}
 
 
 def test_refilling_stops_at_its_cap_and_keeps_everything_where_nothing_is_mixed(refilled):
@@ -348,7 +339,7 @@ def test_refilling_stops_at_its_cap_and_keeps_everything_where_nothing_is_mixed(
     played, credit, episodes, after, _ = refilled(*HOPELESS)
     assert mixed_visits(credit) == []
     assert not after.has_signal
-    assert sorted({episode.visit for episode in episodes}) == list(range(4 * 4))
+    assert sorted({episode.id.visit for episode in episodes}) == list(range(4 * 4))
     assert len(played) == 8
 
 
@@ -365,35 +356,35 @@ def test_what_is_recorded_is_what_was_played_not_what_was_chosen(speaking, train
 
 def test_every_skipped_step_is_counted(first_batch):
     session, plan, batch, *_ = first_batch("trainer.minibatches=4", "trainer.epochs=2")
-    optimizer = make_optimizer(session.policy, plan.optimizer, 100)
-    calls = []
+    learner, calls = session.learners["main"], []
 
     def sometimes(gradient):
         calls.append(gradient)
         return gradient * np.inf if len(calls) in (2, 5) else gradient
 
-    session.policy.trainable_parameters()[0].register_hook(sometimes)
-    metrics = update(session, plan, optimizer, batch, 0)
-    assert metrics["optim/skipped"] == optimizer.skipped == 2
+    session.policies["main"].trainable_parameters()[0].register_hook(sometimes)
+    metrics = update(session, plan, learner, 0, batch)
+    assert metrics["optim/skipped"] == learner.optimizer.skipped == 2
 
 
 def test_gradients_that_stay_wrong_name_the_batch(first_batch):
     session, plan, batch, *_ = first_batch("trainer.epochs=3")
-    optimizer = make_optimizer(session.policy, plan.optimizer, 100)
-    session.policy.trainable_parameters()[0].register_hook(lambda gradient: gradient * np.inf)
+    session.policies["main"].trainable_parameters()[0].register_hook(
+        lambda gradient: gradient * np.inf
+    )
     with pytest.raises(TrainingError, match=r"3 steps in a row.*its rows are of 0/0/"):
-        update(session, plan, optimizer, batch, 0)
+        update(session, plan, session.learners["main"], 0, batch)
 
 
 def test_an_iteration_without_signal_takes_no_step_and_is_counted(speaking, train):
     session, records = train(speaking(*HOPELESS))
     assert [record["train/skipped"] for record in records] == [1, 1]
-    assert session.policy.version == 0
+    assert session.policies["main"].version == 0
     assert session.totals.get("optimizer_steps", 0) == 0
     assert not any("loss/total" in record for record in records)
-    now = session.policy.digest()
-    session.policy.load_weights(session.start_folder)
-    assert session.policy.digest() == now
+    now = session.policies["main"].digest()
+    session.policies["main"].load_weights(session.run.start("main"))
+    assert session.policies["main"].digest() == now
 
 
 @pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
@@ -412,9 +403,9 @@ def test_the_rate_follows_its_schedule_through_a_run(speaking, train, schedule):
 def test_a_run_that_is_asked_to_stop_says_that_it_is_not_done(speaking, make_session):
     recipe = speaking()
     session = make_session(recipe)
-    session.policy.save(session.start_folder)
+    session.save_start()
     session.stop.requested = "SIGTERM"
-    assert train_grpo(session, assembly.plan_of(recipe), None) is False
+    assert train_grpo(session, build.plan_of(recipe), None) is False
     assert session.totals.get("env_steps", 0) == 0
 
 
@@ -439,11 +430,15 @@ def test_training_stops_at_its_target(speaking, train):
 def test_fewer_groups_than_mini_batches_still_take_a_mean_step(first_batch, gradients):
     """Dynamic sampling may keep one group only: its one step is the batch's own gradient."""
     session, plan, batch = first_batch("trainer.minibatches=4")
-    one = [s for s in batch.samples if s.turns[0].visit == batch.samples[0].turns[0].visit]
+    one = [
+        s
+        for s in batch.samples
+        if s.turns[0].episode.visit == batch.samples[0].turns[0].episode.visit
+    ]
     episodes = play_groups(session, plan, session.curriculum.visits(0)[:1])
     credit = assign_advantages(episodes, plan.credit)
     samples = samples_from_episodes(episodes, credit.advantages)
-    alone = batch_of(session, plan, samples, credit, None)
+    alone = batch_of(plan, session.learners["main"], samples, credit)
     plain = gradients.batch(samples, plan.loss, counted=credit.counted)
     assert len(samples) == len(one)
     assert np.array_equal(alone.columns["rl"], plain.columns["rl"])
@@ -464,18 +459,19 @@ def test_the_proximal_policy_is_the_one_that_played_and_not_the_reference(
     speaking, make_session, kl
 ):
     """After the weights have moved: the two were equal at the start."""
-    recipe = speaking("trainer.proximal=recompute", f"loss.kl={kl}", "loss.kl_weight=0.1")
-    session, plan = make_session(recipe), assembly.plan_of(recipe)
-    session.policy.save(session.start_folder)
-    for parameter in session.policy.trainable_parameters():
+    recipe = speaking("trainer.old_logprobs=recompute", f"loss.kl={kl}", "loss.kl_weight=0.1")
+    session, plan = make_session(recipe), build.plan_of(recipe)
+    session.save_start()
+    for parameter in session.policies["main"].trainable_parameters():
         parameter.data.mul_(1.05)
-    session.new_weights()
+    learner = session.learners["main"]
+    session.new_weights(learner)
     episodes = play_groups(session, plan, session.curriculum.visits(0))
-    reference = reference_policy(session, plan.loss)
-    paid = kl_in_reward(session, plan, episodes, reference)
+    begin(session, plan, learner)
+    paid = kl_in_reward(session, plan, episodes).get("main")
     credit = assign_advantages(episodes, plan.credit, penalties=paid and paid.penalties)
     samples = samples_from_episodes(episodes, credit.advantages, reference=plan.loss.has_kl_loss)
-    columns = batch_of(session, plan, samples, credit, reference, paid).columns
+    columns = batch_of(plan, learner, samples, credit, paid).columns
     drawn = columns["sampled"] != 0
     assert columns["proximal"][drawn] == pytest.approx(columns["logprobs"][drawn], abs=1e-4)
     if kl == "loss_k3":
@@ -488,8 +484,8 @@ def test_the_proximal_policy_is_the_one_that_played_and_not_the_reference(
 
 def test_every_epoch_of_every_iteration_deals_its_mini_batches_anew(first_batch, monkeypatch):
     session, plan, batch = first_batch("trainer.minibatches=2", "trainer.epochs=4")
-    optimizer = make_optimizer(session.policy, OptimizerConfig(lr=1e-30), 100)
-    dealt = []
+    learner, dealt = session.learners["main"], []
+    learner.begin(OptimizerConfig(lr=1e-30), 100)
 
     def watched(*arguments, rows):
         dealt.append(tuple(rows))
@@ -497,7 +493,7 @@ def test_every_epoch_of_every_iteration_deals_its_mini_batches_anew(first_batch,
 
     monkeypatch.setattr("turnwise.trainers.grpo.optimise", watched)
     for iteration in (0, 1, 0):
-        update(session, plan, optimizer, batch, iteration)
+        update(session, plan, learner, iteration, batch)
     first, second, again = (dealt[i : i + 8] for i in (0, 8, 16))
     assert first == again
     assert first != second
@@ -516,24 +512,26 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_each_measure_of_a_hand_over_alone_is_enough(tiny_policy, case):
+def test_each_measure_of_the_engines_weights_alone_is_enough(tiny_policy, case):
     low_precision, name, bound = WRONG[case]
-    check_hand_over(RIGHT | {name: bound}, tiny_policy, low_precision=low_precision)
+    check_weights(RIGHT | {name: bound}, tiny_policy, low_precision=low_precision)
     with pytest.raises(EngineError, match="differ from the trainer's"):
-        check_hand_over(RIGHT | {name: bound * 1.01}, tiny_policy, low_precision=low_precision)
-    check_hand_over(RIGHT | {name: bound * 1.01}, tiny_policy, low_precision=not low_precision)
+        check_weights(RIGHT | {name: bound * 1.01}, tiny_policy, low_precision=low_precision)
+    check_weights(RIGHT | {name: bound * 1.01}, tiny_policy, low_precision=not low_precision)
 
 
 def test_of_too_many_mixed_groups_the_first_are_kept(speaking, make_episodes):
     """The later ones were drawn because earlier tasks fell short; taking them would favour those
     that come after easy or hopeless tasks."""
-    plan = assembly.plan_of(speaking("trainer.tasks_per_iteration=2"))
+    plan = build.plan_of(speaking("trainer.tasks_per_iteration=2"))
     episodes = []
     for episode in make_episodes(visits=6, samples=2)[0]:
-        earned = float(episode.sample) if episode.visit not in (0, 3) else 1.0
+        earned = float(episode.id.member) if episode.id.visit not in (0, 3) else 1.0
         last = replace(episode.turns[-1], rewards={"goal": earned})
         turns = (*episode.turns[:-1], last)
-        episodes.append(replace(episode, trajectories=(Trajectory(role="player", turns=turns),)))
+        episodes.append(
+            replace(episode, trajectories=(Trajectory(role="player", seat="player", turns=turns),))
+        )
     credit = assign_advantages(episodes, plan.credit)
     assert mixed_visits(credit) == [1, 2, 4, 5]
-    assert {episode.visit for episode in mixed_only(plan, episodes, credit)} == {1, 2}
+    assert {episode.id.visit for episode in mixed_only(plan, episodes, credit)} == {1, 2}

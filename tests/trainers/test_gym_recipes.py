@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise import api
-from turnwise.recipe import load_recipe
+from turnwise.app import lifecycle
+from turnwise.recipe.schema import load_recipe
 from turnwise.runs import Run
 from turnwise.runs.metrics import read_metrics
 
@@ -23,7 +23,7 @@ RIVALS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RIVALS)
 def test_a_recipe_trains_from_end_to_end(name, tmp_path):
-    outcome = api.train(load_recipe(name, TINY), run=tmp_path / "run")
+    outcome = lifecycle.train(load_recipe(name, TINY), run=tmp_path / "run")
     assert outcome.finished and outcome.scores is not None
     assert {"random", "warmup", RIVALS[name]} <= set(outcome.scores.baselines)
     records = read_metrics(Run.open(tmp_path / "run").metrics)

@@ -9,15 +9,16 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from turnwise import assembly
+from turnwise.app import build
 from turnwise.credit import assign_advantages
 from turnwise.errors import ConfigError
 from turnwise.forest import FlatScorer, ForestConfig, TreeScorer
 from turnwise.rollout import samples_from_episodes
-from turnwise.trainers.grpo import batch_of, kl_in_reward, play_groups, reference_policy
+from turnwise.trainers.batches import batch_of, begin, kl_in_reward
+from turnwise.trainers.grpo import play_groups
 from turnwise.trainers.penalties import reward_kl
 from turnwise.trainers.update import make_batch
-from turnwise.types import Failure, Sample, Span, Trajectory
+from turnwise.types import Failure, Span, TrainingSample, Trajectory
 
 K1 = ("loss.kl=reward_k1", "loss.kl_weight=0.1")
 
@@ -48,7 +49,9 @@ def with_spans(episodes):
 
     def spanned(episode):
         turns = tuple(replace(turn, spans=(span,)) for turn in episode.turns)
-        return replace(episode, trajectories=(Trajectory(role="player", turns=turns),))
+        return replace(
+            episode, trajectories=(Trajectory(role="player", seat="player", turns=turns),)
+        )
 
     return [spanned(episode) for episode in episodes]
 
@@ -62,6 +65,7 @@ def test_each_turn_pays_the_weighted_k1_of_its_own_tokens(
     episodes = with_spans(make_episodes()[0])
     found = reward_kl(
         episodes,
+        "main",
         reference=reference,
         policy=tiny_policy.model if own else None,
         scorer=scorer(config=ForestConfig(token_budget=64)),
@@ -92,12 +96,18 @@ def test_rounding_is_no_distance_to_the_reference(tiny_policy, make_episodes, gr
         replace(
             episode,
             trajectories=(
-                Trajectory(role="player", turns=tuple(spoken(turn) for turn in episode.turns)),
+                Trajectory(
+                    role="player",
+                    seat="player",
+                    turns=tuple(spoken(turn) for turn in episode.turns),
+                ),
             ),
         )
         for episode in episodes
     ]
-    found = reward_kl(played, reference=model, policy=None, scorer=gradients.flat(), weight=1.0)
+    found = reward_kl(
+        played, "main", reference=model, policy=None, scorer=gradients.flat(), weight=1.0
+    )
     assert found.penalties
     assert all(paid == {"": 0.0} for paid in found.penalties.values())
 
@@ -109,12 +119,13 @@ def test_the_update_reuses_the_log_probabilities_beside_rehearsed_rows(
     episodes, advantages = make_episodes()
     found = reward_kl(
         episodes,
+        "main",
         reference=reference,
         policy=tiny_policy.model,
         scorer=gradients.flat(),
         weight=1.0,
     )
-    taught = Sample.of(
+    taught = TrainingSample.of(
         policy="main", turns=(), token_ids=[1, 2], turn_index=[-1, -1], ce_weight=[0, 1]
     )
     rows = [*samples_from_episodes(episodes, advantages), taught]
@@ -137,10 +148,12 @@ def test_broken_episodes_pay_nothing_and_silent_turns_pay_0(
     (turn, *others) = episodes[1].turns
     silent = replace(turn, completion_ids=(), logprobs=())
     silenced = replace(
-        episodes[1], trajectories=(Trajectory(role="player", turns=(silent, *others)),)
+        episodes[1],
+        trajectories=(Trajectory(role="player", seat="player", turns=(silent, *others)),),
     )
     found = reward_kl(
         [broken, silenced],
+        "main",
         reference=reference,
         policy=None,
         scorer=gradients.flat(),
@@ -149,28 +162,29 @@ def test_broken_episodes_pay_nothing_and_silent_turns_pay_0(
     assert set(found.penalties) == {t.id for t in silenced.turns}
     assert found.penalties[turn.id] == {"": 0.0}
     nothing = reward_kl(
-        [broken], reference=reference, policy=None, scorer=gradients.flat(), weight=1.0
+        [broken], "main", reference=reference, policy=None, scorer=gradients.flat(), weight=1.0
     )
     assert (dict(nothing.penalties), nothing.mean) == ({}, 0.0)
 
 
 @pytest.mark.parametrize(
-    ("overrides", "own"), [((), False), (("trainer.proximal=recompute",), True)]
+    ("overrides", "own"), [((), False), (("trainer.old_logprobs=recompute",), True)]
 )
 def test_the_batch_has_no_reference_and_scores_itself_once(
     speaking, make_session, overrides, own, monkeypatch
 ):
     recipe = speaking(*K1, *overrides)
-    session, plan = make_session(recipe), assembly.plan_of(recipe)
-    session.policy.save(session.start_folder)
+    session, plan = make_session(recipe), build.plan_of(recipe)
+    session.save_start()
     episodes = play_groups(session, plan, session.curriculum.visits(0))
-    reference = reference_policy(session, plan.loss)
-    kl = kl_in_reward(session, plan, episodes, reference)
+    learner = session.learners["main"]
+    begin(session, plan, learner)
+    kl = kl_in_reward(session, plan, episodes)["main"]
     assert (kl.proximal is not None) == own
     credit = assign_advantages(episodes, plan.credit, penalties=kl.penalties)
     samples = samples_from_episodes(episodes, credit.advantages)
-    monkeypatch.setattr("turnwise.trainers.grpo.score_column", refuse)
-    batch = batch_of(session, plan, samples, credit, reference, kl)
+    monkeypatch.setattr("turnwise.trainers.batches.score_column", refuse)
+    batch = batch_of(plan, learner, samples, credit, kl)
     assert "reference" not in batch.columns
     drawn = batch.columns["sampled"] != 0
     same = np.array_equal(batch.columns["proximal"][drawn], batch.columns["logprobs"][drawn])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from turnwise.errors import ConfigError
-from turnwise.rollout.talk import random_game
+from turnwise.rollout.random_play import random_game
 from turnwise.trainers.sft import rows_for
 
 
@@ -15,11 +15,15 @@ def sources(make_recipe, make_session):
     """Rows of first states and of random play, and their session, on a lake with one start."""
     recipe = make_recipe("env.training.start=corner", "agents.player.history=full")
     session = make_session(recipe)
-    return {rule: rows_for(session, "demonstrations", states=rule) for rule in ("first", "play")}
+    learner = session.learners["main"]
+    return {
+        rule: rows_for(session, learner, "demonstrations", states=rule)
+        for rule in ("first", "play")
+    }
 
 
 def test_rows_of_play_show_later_turns_with_their_past(sources):
-    decode = sources["play"].renderer.decode
+    decode = sources["play"].sources[0].renderer.decode
     texts = {
         rule: [decode(row.token_ids.tolist()) for row in rows.batch(0, 64)]
         for rule, rows in sources.items()
@@ -34,14 +38,14 @@ def test_rows_of_play_are_a_function_of_their_number_and_fit_the_context(sources
     rows = sources["play"]
     whole = [row.token_ids.tolist() for row in rows.batch(0, 24)]
     assert [row.token_ids.tolist() for row in rows.batch(2, 8)] == whole[16:]
-    assert all(len(row) <= rows.context for row in whole)
+    assert all(len(row) <= rows.sources[0].context for row in whole)
     for row in rows.batch(0, 24):  # the last reply alone is imitated
         assert np.flatnonzero(row.ce_weight)[-1] == len(row.token_ids) - 1
         assert not row.ce_weight[0]
 
 
 def test_a_random_game_is_the_env_s_own(sources):
-    rows = sources["play"]
+    (rows,) = sources["play"].sources
     rng = np.random.default_rng(3)
     game = random_game(rows.env, rows.tasks.task(0), rows.agent, rows.renderer, rng)
     assert len(game.states) == len(game.past)

@@ -12,7 +12,7 @@ from statistics import mean, stdev
 import pytest
 import torch
 
-from turnwise import assembly
+from turnwise.app import build
 from turnwise.trainers import grpo, train_grpo
 
 REWARDS = {"goal": 1.0, "progress": 1.0, "fall": -0.5, "invalid": -1.0}
@@ -79,10 +79,10 @@ def test_a_batch_holds_what_the_formulas_say(name, speaking, make_session, monke
         *SETTINGS[name], "loss.kl=reward_k1", f"loss.kl_weight={KL}", "trainer.iterations=2",
         "agents.player.temperature=1.3", "optimizer.lr=0.01",
     )  # fmt: skip
-    session, plan = make_session(recipe), assembly.plan_of(recipe)
-    session.policy.save(session.start_folder)
-    start = session.policy.reference()
-    start.load_weights(session.start_folder)
+    session, plan = make_session(recipe), build.plan_of(recipe)
+    session.save_start()
+    start = session.policies["main"].reference()
+    start.load_weights(session.run.start("main"))
     seen, written = [], []
     optimise, write = grpo.optimise, session.episodes.write
 
@@ -115,14 +115,14 @@ def check(batch, metrics, episodes, reference, name, aggregation):
     for e in episodes:
         earned = sum(weight * turn.rewards.get(what, 0.0) for turn in e.turns
                      for what, weight in REWARDS.items())  # fmt: skip
-        returns.setdefault(e.visit, {})[e.sample] = earned - sum(paid[t.id] for t in e.turns)
+        returns.setdefault(e.id.visit, {})[e.id.member] = earned - sum(paid[t.id] for t in e.turns)
     expected = expected_advantages(returns, name)
     turns = {turn.id: turn for episode in episodes for turn in episode.turns}
     loss, found = 0.0, set()
     for row, offset in zip(batch.samples, batch.offsets, strict=True):
         for number, identity in enumerate(row.turns):
             places = offset + (row.turn_index == number).nonzero()[0]
-            advantage = expected[identity.visit][identity.sample]
+            advantage = expected[identity.episode.visit][identity.episode.member]
             weight = expected_weight(turns[identity], episodes, aggregation)
             size = len(turns[identity].completion_ids)
             got = batch.columns["advantages"][places].tolist()

@@ -1,4 +1,4 @@
-"""Rehearsal: the supervised rows that every update sees again, and what each of them weighs."""
+"""SftMix: the supervised rows that every update sees again, and what each of them weighs."""
 
 from __future__ import annotations
 
@@ -7,25 +7,33 @@ import json
 import numpy as np
 import pytest
 
-from turnwise import assembly
+from turnwise.app import build
+from turnwise.credit import Credit
 from turnwise.errors import DataError
-from turnwise.losses import LossConfig
+from turnwise.losses import make_loss
 from turnwise.rollout import samples_from_episodes
-from turnwise.trainers.grpo import minibatches, rehearsed_rows
+from turnwise.trainers.batches import rehearsed_rows
+from turnwise.trainers.minibatches import minibatches, parts_of
 from turnwise.trainers.sft import rows_for
 from turnwise.trainers.update import make_batch
 
-SPANS = "rehearsal.spans={think=5.0,answer=1.0,action=0.5}"
+SPANS = "sft_mix.spans={think=5.0,answer=1.0,action=0.5}"
+
+
+def by_visit(samples):
+    """Rows of one visit are one part, as where the group of a scheme is the whole batch."""
+    nothing = Credit(advantages={}, groups=(), metrics={}, counted=frozenset())
+    return parts_of(samples, nothing)
 
 
 @pytest.fixture
 def rehearsal(make_recipe, make_session):
-    """`rehearsal(*overrides)`: the session and the rows that its updates would rehearse."""
+    """`sft_mix(*overrides)`: the session and the rows that its updates would rehearse."""
 
     def make(*overrides):
         recipe = make_recipe(*overrides)
         session = make_session(recipe)
-        return session, rehearsed_rows(session, assembly.plan_of(recipe))
+        return session, rehearsed_rows(session, build.plan_of(recipe), session.learners["main"])
 
     return make
 
@@ -36,8 +44,8 @@ def test_a_recipe_without_the_section_rehearses_nothing(rehearsal):
 
 def test_rows_are_those_after_the_warm_up_s(rehearsal, make_recipe):
     warmup = make_recipe().warmup
-    session, rows = rehearsal("rehearsal.rows=4")
-    shown = rows_for(session, "demonstrations")
+    session, rows = rehearsal("sft_mix.rows=4")
+    shown = rows_for(session, session.learners["main"], "demonstrations")
     last = warmup.steps - 1
     seen = [row.token_ids.tolist() for row in shown.batch(last, warmup.batch_size)]
     following = [row.token_ids.tolist() for row in shown.batch(last + 1, warmup.batch_size)]
@@ -47,14 +55,16 @@ def test_rows_are_those_after_the_warm_up_s(rehearsal, make_recipe):
 
 
 def test_each_span_has_its_weight_and_the_rest_has_none(rehearsal):
-    session, rows = rehearsal("rehearsal.rows=2", SPANS)
+    session, rows = rehearsal("sft_mix.rows=2", SPANS)
     (row,) = rows.batch(0, 1)
     start = len(row.token_ids) - len(
-        session.policy.renderer.completion_ids(
-            session.policy.renderer.decode(row.token_ids.tolist()).partition("assistant\n")[2]
+        session.policies["main"].renderer.completion_ids(
+            session.policies["main"]
+            .renderer.decode(row.token_ids.tolist())
+            .partition("assistant\n")[2]
         )
     )
-    words = [session.policy.renderer.decode((index,)).strip() for index in row.token_ids]
+    words = [session.policies["main"].renderer.decode((index,)).strip() for index in row.token_ids]
     opens, closes = words.index("<answer>"), words.index("</answer>")
     assert not row.ce_weight[:start].any()
     assert set(row.ce_weight[start:opens].tolist()) == {5.0}
@@ -65,7 +75,7 @@ def test_each_span_has_its_weight_and_the_rest_has_none(rehearsal):
 def test_weights_go_in_a_straight_line_to_their_last_ones(rehearsal):
     """Over the iterations of the run: the first has `spans`, the last exactly `final`."""
     _, rows = rehearsal(
-        "rehearsal.rows=2", SPANS, "rehearsal.final={think=1.0,action=0.0}", "trainer.iterations=5"
+        "sft_mix.rows=2", SPANS, "sft_mix.final={think=1.0,action=0.0}", "trainer.iterations=5"
     )
     found = [rows.spans_at(step) for step in range(5)]
     assert [spans["think"] for spans in found] == [5.0, 4.0, 3.0, 2.0, 1.0]
@@ -76,14 +86,16 @@ def test_weights_go_in_a_straight_line_to_their_last_ones(rehearsal):
 
 
 def test_one_iteration_has_the_first_weights(rehearsal):
-    _, rows = rehearsal(SPANS, "rehearsal.final={think=1.0}", "trainer.iterations=1")
+    _, rows = rehearsal(SPANS, "sft_mix.final={think=1.0}", "trainer.iterations=1")
     assert rows.spans_at(0) == {"think": 5.0, "answer": 1.0, "action": 0.5}
 
 
 def test_without_spans_the_whole_reply_weighs_one(rehearsal):
-    session, rows = rehearsal("rehearsal.rows=2")
+    session, rows = rehearsal("sft_mix.rows=2")
     (row,) = rows.batch(3, 1)
-    (plain,) = rows_for(session, "demonstrations", first=rows.rows.first).batch(3, 1)
+    (plain,) = rows_for(
+        session, session.learners["main"], "demonstrations", first=rows.rows.first
+    ).batch(3, 1)
     assert row.ce_weight.tolist() == plain.ce_weight.tolist()
     assert set(row.ce_weight.tolist()) == {0.0, 1.0}
 
@@ -92,7 +104,7 @@ def test_spans_that_no_reply_has_are_refused(rehearsal, tmp_path):
     path = tmp_path / "plain.jsonl"
     path.write_text(json.dumps({"prompt": "you r0c0", "completion": "DOWN"}) + "\n")
     with pytest.raises(DataError, match="none of 1 replies has such a span"):
-        rehearsal(f"rehearsal.data={path}", "rehearsal.spans={think=1.0}")
+        rehearsal(f"sft_mix.data={path}", "sft_mix.spans={think=1.0}")
 
 
 def test_rows_without_a_span_weigh_nothing_and_stop_nobody(rehearsal, tmp_path):
@@ -101,7 +113,7 @@ def test_rows_without_a_span_weigh_nothing_and_stop_nobody(rehearsal, tmp_path):
     rows = [{"prompt": "you r0c0", "completion": "DOWN"}] * 3
     rows.append({"prompt": "you r0c0", "completion": "<think> edge </think>"})
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    _, rows = rehearsal(f"rehearsal.data={path}", "rehearsal.spans={think=1.0}")
+    _, rows = rehearsal(f"sft_mix.data={path}", "sft_mix.spans={think=1.0}")
     weighs = [rows.batch(step, 1)[0].ce_weight.any() for step in range(8)]
     assert sum(weighs) == 2  # the one in four, in each of two passes
 
@@ -111,19 +123,19 @@ def test_rows_without_a_span_weigh_nothing_and_stop_nobody(rehearsal, tmp_path):
 def test_mini_batches_share_the_rows_out_and_change_no_weight(
     rehearsal, make_episodes, aggregation, count
 ):
-    _, rows = rehearsal("rehearsal.rows=5", SPANS)
+    _, rows = rehearsal("sft_mix.rows=5", SPANS)
     episodes, advantages = make_episodes(visits=4)
     played = samples_from_episodes(episodes, advantages)
     samples = [*played, *rows.batch(0, 5)]
     length = 50 if aggregation == "constant" else None
-    loss = LossConfig(aggregation=aggregation, constant_length=length)
+    loss = make_loss(aggregation=aggregation, constant_length=length)
     batch = make_batch(samples, loss, scale=count)
-    parts = minibatches(samples, count, np.random.default_rng(0))
+    parts = minibatches(by_visit(samples), count, np.random.default_rng(0))
     assert sorted(row for part in parts for row in part) == list(range(len(samples)))
     shares = [sum(not samples[row].turns for row in part) for part in parts]
     assert sum(shares) == 5
     assert max(shares) - min(shares) <= 1
-    alone = make_batch(rows.batch(0, 5), LossConfig(aggregation="token"))
+    alone = make_batch(rows.batch(0, 5), make_loss(aggregation="token"))
     assert batch.columns["ce"].sum() / count == pytest.approx(alone.columns["ce"].sum())
     without = make_batch(played, loss)
     tokens = len(without.columns["rl"])
@@ -133,7 +145,7 @@ def test_mini_batches_share_the_rows_out_and_change_no_weight(
 def test_what_is_rehearsed_is_learned_again(speaking, train):
     """The loss of the rows falls, which without them it does not."""
     options = ("optimizer.lr=3e-3", "trainer.iterations=8", "evaluation.every=8")
-    _, records = train(speaking("rehearsal.rows=16", *options))
+    _, records = train(speaking("sft_mix.rows=16", *options))
     _, plain = train(speaking(*options))
     ce = [record["loss/ce"] for record in records if not record["train/skipped"]]
     assert ce[-1] < 0.8 * ce[0]

@@ -14,18 +14,20 @@ import pytest
 import torch
 from torch import nn
 
-from turnwise.agents import AgentConfig, parse_answer
+from turnwise.agents import AgentConfig
+from turnwise.app import build
 from turnwise.errors import DataError
-from turnwise.runs import comparable, read_metrics
+from turnwise.runs import comparable, read_metrics, recorded_iterations
 from turnwise.tasks import GeneratedTasks
-from turnwise.trainers import Silent, resume, warm_up
-from turnwise.trainers.demonstrations import Demonstrations, FileRows, supervised_row
+from turnwise.trainers import Silent, resume, train_grpo, warm_up
+from turnwise.trainers.demonstrations import Alternating, Demonstrations, FileRows, supervised_row
 from turnwise.trainers.sft import IMITATION, rows_for
 from turnwise.trainers.update import make_batch, score_column
+from turnwise.types import TaskVisit
 
 FAST = (
     "warmup.steps=40",
-    "warmup.round=20",
+    "warmup.eval_every=20",
     "warmup.batch_size=16",
     "warmup.optimizer={lr=1e-2,warmup_steps=5}",
 )
@@ -65,10 +67,14 @@ def file(request, rows_file, tmp_path):
 def test_a_file_is_imitated_from_end_to_end(make_recipe, make_session, file):
     recipe = make_recipe(f"warmup.data={file}", *FAST)
     session = make_session(recipe)
-    rows = rows_for(session, recipe.warmup.data).batch(0, 64)
-    before = score_column(session.policy.model, session.scorer, rows).sum()
+    rows = rows_for(session, session.learners["main"], recipe.warmup.data).batch(0, 64)
+    before = score_column(
+        session.policies["main"].model, session.learners["main"].scorer, rows
+    ).sum()
     assert warm_up(session, recipe.warmup, None)
-    after = score_column(session.policy.model, session.scorer, rows).sum()
+    after = score_column(
+        session.policies["main"].model, session.learners["main"].scorer, rows
+    ).sum()
     assert after > before / 4
     session.metrics.sync()
     records = read_metrics(session.run.metrics)
@@ -78,19 +84,23 @@ def test_a_file_is_imitated_from_end_to_end(make_recipe, make_session, file):
     assert records[1]["loss/ce"] < records[0]["loss/ce"]
     assert records[1]["total/warmup_optimizer_steps"] == 40
     checkpoint = session.checkpoints.latest().checkpoint
-    assert (checkpoint.phase, checkpoint.step, checkpoint.meta["enough"]) == ("warmup", 40, 0)
+    assert (checkpoint.phase, checkpoint.step, checkpoint.meta["stop_at_accuracy"]) == (
+        "warmup",
+        40,
+        0,
+    )
 
 
 def test_each_form_of_a_file_gives_the_same_rows(make_recipe, make_session, rows_file, tmp_path):
     session = make_session(make_recipe())
     forms = [rows_file, as_csv(rows_file, tmp_path), as_chats(rows_file, tmp_path)]
-    sources = [FileRows(path, session.policy.renderer, "main", 0) for path in forms]
+    sources = [FileRows(path, session.policies["main"].renderer, "main", 0) for path in forms]
     batches = [[row.token_ids.tolist() for row in source.batch(1, 10)] for source in sources]
     assert batches[0] == batches[1] == batches[2]
 
 
 def test_a_file_is_passed_through_whole_in_a_new_order(make_session, make_recipe, rows_file):
-    source = FileRows(rows_file, make_session(make_recipe()).policy.renderer, "main", 0)
+    source = FileRows(rows_file, make_session(make_recipe()).policies["main"].renderer, "main", 0)
     passes = [[tuple(row.token_ids.tolist()) for row in source.batch(n, 64)] for n in range(3)]
     assert len(set(passes[0])) == 64
     assert sorted(passes[0]) == sorted(passes[1]) == sorted(passes[2])
@@ -105,11 +115,11 @@ def test_an_empty_file_is_refused(make_session, make_recipe, tmp_path):
     path = tmp_path / "none.jsonl"
     path.write_text("\n")
     with pytest.raises(DataError, match="has no rows"):
-        FileRows(path, make_session(make_recipe()).policy.renderer, "main", 0)
+        FileRows(path, make_session(make_recipe()).policies["main"].renderer, "main", 0)
 
 
 def test_only_the_completion_is_imitated(make_session, make_recipe):
-    renderer = make_session(make_recipe()).policy.renderer
+    renderer = make_session(make_recipe()).policies["main"].renderer
     reply = renderer.completion_ids("<answer> UP </answer>")
     row = supervised_row("main", (5, 6, 7), reply)
     assert row.ce_weight.tolist() == [0, 0, 0] + [1] * len(reply)
@@ -129,16 +139,17 @@ def demonstrations(make_recipe, make_session):
     env = session.warmup_env
 
     def make(seed=0):
-        return Demonstrations(
+        one = Demonstrations(
             env=env,
             tasks=GeneratedTasks(env, "train", seed),
             agent=AgentConfig(),
-            renderer=session.policy.renderer,
+            renderer=session.policies["main"].renderer,
             policy="main",
             seed=seed,
         )
+        return Alternating(sources=[one])
 
-    make.decode, make.env = session.policy.renderer.decode, env
+    make.decode, make.env = session.policies["main"].renderer.decode, env
     return make
 
 
@@ -147,7 +158,7 @@ def shown(demonstrations, row):
     said = row.ce_weight > 0
     text = demonstrations.decode(row.token_ids[said].tolist())
     thought = text.partition("<think>")[2].partition("</think>")[0].strip()
-    action = parse_answer(text, ("LEFT", "DOWN", "RIGHT", "UP"))
+    action = AgentConfig().reply_format.parse(text, ("LEFT", "DOWN", "RIGHT", "UP"))
     return demonstrations.decode(row.token_ids[~said].tolist()), thought, action
 
 
@@ -175,8 +186,9 @@ def test_demonstrated_actions_are_uniform_and_know_nothing(demonstrations):
 
 
 def test_demonstrations_describe_truly(demonstrations):
-    source = demonstrations()
-    for number, row in enumerate(source.batch(0, 40)):
+    rows = demonstrations()
+    (source,) = rows.sources
+    for number, row in enumerate(rows.batch(0, 40)):
         state = source.env.reset(source.tasks.task(number))
         seen = source.env.observe(state, "player")
         prompt, thought, _ = shown(demonstrations, row)
@@ -195,6 +207,23 @@ def test_demonstrations_are_functions_of_seed_and_step(demonstrations):
     assert ids(again, 0, 16) == ids(again, 0) + ids(again, 1)
 
 
+def test_a_resumed_phase_after_training_keeps_the_episodes_of_training(
+    speaking, make_session, make_recipe, tmp_path
+):
+    recipe = speaking("trainer.iterations=2")
+    supervised = make_recipe("warmup.steps=1", "warmup.eval_every=1").warmup
+    session = make_session(recipe, tmp_path / "run")
+    session.save_start()
+    assert train_grpo(session, build.plan_of(recipe), None)
+    assert warm_up(session, supervised, None)
+    session.metrics.close()
+    before = recorded_iterations(session.run.episodes)
+    again = make_session(recipe, tmp_path / "run")
+    back = resume(again)
+    assert back.phase == "warmup"
+    assert recorded_iterations(again.run.episodes) == before == [0, 1]
+
+
 def test_a_resumed_warm_up_sees_the_same_rows(make_recipe, make_session, tmp_path):
     """Two rounds and then two more are four rounds, to the last digit."""
     recipe = make_recipe("warmup.steps=4", "warmup.batch_size=8", "warmup.optimizer.lr=1e-3")
@@ -204,7 +233,7 @@ def test_a_resumed_warm_up_sees_the_same_rows(make_recipe, make_session, tmp_pat
         back = resume(session)
         assert warm_up(session, recipe.warmup.model_copy(update={"steps": steps}), back)
         session.metrics.close()
-        return session.policy.digest(), comparable(read_metrics(session.run.metrics))
+        return session.policies["main"].digest(), comparable(read_metrics(session.run.metrics))
 
     whole = play_on(tmp_path / "whole", 4)
     half, _ = play_on(tmp_path / "parts", 2)
@@ -223,9 +252,9 @@ class Notes(Silent):
 FOUR_CELLS = (
     *FAST,
     "warmup.steps=200",
-    "warmup.round=10",
-    "warmup.enough=0.4",
-    "warmup.seeing_tasks=16",
+    "warmup.eval_every=10",
+    "warmup.stop_at_accuracy=0.4",
+    "warmup.perception_tasks=16",
     "agents.player.max_tokens=24",
     "env.options={map=['SF','HG'],start='random'}",
     "env.options.size=none",
@@ -243,10 +272,28 @@ def test_warm_up_stops_after_two_rounds_running_that_saw_enough(make_recipe, mak
     session.metrics.sync()
     (said,) = watcher.notes
     assert re.match(r"the warm-up ended after \d+ of at most 200 steps: states are described", said)
-    seen = [record["warmup/seeing"] >= 0.4 for record in read_metrics(session.run.metrics)]
+    seen = [record["warmup/perception"] >= 0.4 for record in read_metrics(session.run.metrics)]
     assert len(seen) < 20
     assert seen[-2:] == [True, True]
     assert not any(one and two for one, two in itertools.pairwise(seen[:-1]))
+
+
+@pytest.mark.parametrize("reply", ["lines", "program"])
+def test_a_nano_model_learns_to_see_and_speak_in_other_formats(make_recipe, make_session, reply):
+    recipe = make_recipe(*FOUR_CELLS, f"agents.player.reply={reply}")
+    session = make_session(recipe)
+    reply_format = recipe.agents["player"].reply_format
+    for marker in reply_format.markers:
+        assert len(session.policies["main"].renderer.tokenizer.encode(marker)) == 1
+    assert warm_up(session, recipe.warmup, None)
+    session.metrics.sync()
+    assert list(read_metrics(session.run.metrics))[-1]["warmup/perception"] >= 0.4
+    tasks = session.validation_states.take(16)
+    visits = [TaskVisit(iteration=0, visit=n, task=task) for n, task in enumerate(tasks)]
+    turns = [t for e in session.runner.collect(visits, "train") for t in e.turns]
+    read = [turn for turn in turns if turn.action is not None]
+    assert len(read) > len(turns) / 2
+    assert all({"think", "answer", "action"} == {s.name for s in turn.spans} for turn in read[:4])
 
 
 class StopAfter(Notes):
@@ -269,7 +316,7 @@ def test_the_warm_up_cools_down_and_goes_on_cooling(make_recipe, make_session, t
     assert warm_up(session, recipe.warmup, None)
     session.metrics.sync()
     whole = read_metrics(session.run.metrics)
-    seen = [record["warmup/seeing"] >= 0.4 for record in whole]
+    seen = [record["warmup/perception"] >= 0.4 for record in whole]
     enough = next(i for i in range(1, len(seen)) if seen[i] and seen[i - 1])
     assert [record["step"] for record in whole[enough + 1 :]] == [
         whole[enough]["step"] + more for more in (10, 20, 25)
@@ -299,18 +346,20 @@ def test_dropout_acts_in_warm_up_and_nowhere_else(make_recipe, make_session, row
         )
         session = make_session(recipe)
         assert warm_up(session, recipe.warmup, None)
-        assert not any(module.training for module in session.policy.model.modules())
-        digests.add(session.policy.digest())
+        assert not any(module.training for module in session.policies["main"].model.modules())
+        digests.add(session.policies["main"].digest())
     assert len(digests) == 2
 
 
 def test_every_step_draws_its_own_dropout_by_seed_and_step(make_recipe, make_session):
-    recipe = make_recipe("warmup.steps=4", "warmup.round=2")
+    recipe = make_recipe("warmup.steps=4", "warmup.eval_every=2")
     seeds = {}
     for seed in (0, 0, 1):
         session = make_session(recipe.model_copy(update={"seed": seed}))
         drawn = seeds.setdefault(seed, [])
-        embedding = next(m for m in session.policy.model.modules() if isinstance(m, nn.Embedding))
+        embedding = next(
+            m for m in session.policies["main"].model.modules() if isinstance(m, nn.Embedding)
+        )
         embedding.register_forward_pre_hook(
             lambda module, _, drawn=drawn: (
                 drawn.append(torch.initial_seed()) if module.training else None
@@ -327,15 +376,15 @@ def test_every_step_draws_its_own_dropout_by_seed_and_step(make_recipe, make_ses
 
 def test_a_skipped_step_is_recorded(make_recipe, make_session):
     """A gradient that is not finite costs its step, and is counted where the round is written."""
-    recipe = make_recipe("warmup.steps=1", "warmup.round=1")
+    recipe = make_recipe("warmup.steps=1", "warmup.eval_every=1")
     session = make_session(recipe)
-    session.policy.trainable_parameters()[0].register_hook(lambda grad: grad * np.inf)
-    before = session.policy.digest()
+    session.policies["main"].trainable_parameters()[0].register_hook(lambda grad: grad * np.inf)
+    before = session.policies["main"].digest()
     assert warm_up(session, recipe.warmup, None)
     session.metrics.sync()
     (record,) = read_metrics(session.run.metrics)
     assert record["optim/skipped"] == 1
-    assert session.policy.digest() == before
+    assert session.policies["main"].digest() == before
 
 
 def test_a_record_has_the_peak_of_memory_in_megabytes(make_session, make_recipe):

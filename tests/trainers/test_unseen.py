@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from turnwise.recipe import load_recipe, recipe_names, recipe_summary
+from turnwise.recipe.schema import load_recipe, recipe_names, recipe_summary
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers.sft import rows_for
 
@@ -40,7 +40,7 @@ def learned_from(session, recipe):
     chosen = session.validation.take(100)
     seeing = session.validation_states.take(100)
     return {"warm-up": maps(warmup), "training": maps(training)}, {
-        "validation": maps(chosen), "seeing": maps(seeing),
+        "validation": maps(chosen), "perception": maps(seeing),
     }  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def test_no_map_is_on_two_sides(make_session, name, overrides):
     recipe = load_recipe(name, ["preset=smoke", *nano, "policies.main.device=cpu", *overrides])
     session = make_session(recipe)
     judged = recipe.env.make("evaluation")
-    if judged.fixed:  # one problem in every split, and said to be
+    if judged.single_task:  # one problem in every split, and said to be
         assert session.validation.seen and GeneratedTasks(judged, "test", 0).seen
         return
     learned, validated = learned_from(session, recipe)
@@ -74,15 +74,17 @@ def test_the_sources_are_those_that_the_phases_use(make_session, make_recipe):
     """What is checked above is what warm-up shows, what is played, and what is validated."""
     recipe = make_recipe()
     session = make_session(recipe)
-    assert rows_for(session, "demonstrations").tasks is session.warmup_tasks
+    assert rows_for(session, session.learners["main"], "demonstrations").sources[0].tasks is (
+        session.warmup_tasks
+    )
     assert session.warmup_tasks.env.config.solvable is False
     assert session.warmup_tasks.env.config.frozen_probability == 0.6
     assert session.curriculum.visits(0)[0].task == GeneratedTasks(
         session.runner.env, "train", recipe.seed
     ).task(0)
     assert session.runner.env.config.start == "random"
-    assert session.judge.env.config.start == "corner"
-    assert session.validation.env is session.judge.env
+    assert session.eval_runner.env.config.start == "corner"
+    assert session.validation.env is session.eval_runner.env
     assert session.validation_states.env is session.runner.env
 
 

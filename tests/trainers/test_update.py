@@ -8,25 +8,26 @@ import numpy as np
 import pytest
 import torch
 
+from turnwise.credit import Credit
 from turnwise.forest import FlatScorer, ForestConfig
-from turnwise.losses import LossConfig
-from turnwise.noise import generator
+from turnwise.losses import make_loss
 from turnwise.rollout import samples_from_episodes
-from turnwise.trainers.grpo import minibatches
+from turnwise.seeding import generator
+from turnwise.trainers.minibatches import minibatches, parts_of
 from turnwise.trainers.update import row_offsets, score_column
 from turnwise.types import Trajectory
 
 TOLERANCE = 1e-5
 WIDE = {"clip_low": 0.3, "clip_high": 0.3}
 LOSSES = {
-    "clipped": LossConfig(),
-    "dual": LossConfig(dual_clip=1.2),
-    "gspo": LossConfig(kind="gspo", **WIDE),
-    "cispo": LossConfig(kind="cispo", cispo_cap=1.1),
-    "tis": LossConfig(tis_cap=1.05),
-    "k2": LossConfig(kl="loss_k2", kl_weight=0.5),
-    "k3": LossConfig(kl="loss_k3", kl_weight=0.5),
-    "entropy": LossConfig(entropy_weight=0.3),
+    "clipped": make_loss(),
+    "dual": make_loss(dual_clip=1.2),
+    "gspo": make_loss(kind="gspo", **WIDE),
+    "cispo": make_loss(kind="cispo", cispo_cap=1.1),
+    "tis": make_loss(tis_cap=1.05),
+    "k2": make_loss(kl="loss_k2", kl_weight=0.5),
+    "k3": make_loss(kl="loss_k3", kl_weight=0.5),
+    "entropy": make_loss(entropy_weight=0.3),
 }
 AGGREGATIONS = {
     "token": {},
@@ -39,7 +40,7 @@ AGGREGATIONS = {
 def one_row_a_turn(episodes):
     """Return the same turns as episodes of one turn each: no row can hold two of them."""
     return [
-        replace(episode, trajectories=(Trajectory(role="player", turns=(turn,)),))
+        replace(episode, trajectories=(Trajectory(role="player", seat="player", turns=(turn,)),))
         for episode in episodes
         for turn in episode.turns
     ]
@@ -63,7 +64,7 @@ class Rows:
                 column = row.logprobs.copy()
                 for number, turn in enumerate(row.turns):
                     here = np.flatnonzero(row.turn_index == number)
-                    noise = generator(0, name, turn.visit, turn.sample, turn.turn)
+                    noise = generator(0, name, turn.episode.visit, turn.episode.member, turn.turn)
                     column[here] += noise.normal(0, shift, len(here)).astype(np.float32)
                 columns[name].append(column)
         return {name: np.concatenate(parts) for name, parts in columns.items()}
@@ -90,12 +91,18 @@ CASES = [(name, "token") for name in LOSSES] + [
 ]
 
 
+def by_visit(samples):
+    """Rows of one visit are one part, as where the group of a scheme is the whole batch."""
+    nothing = Credit(advantages={}, groups=(), metrics={}, counted=frozenset())
+    return parts_of(samples, nothing)
+
+
 @pytest.mark.parametrize(("name", "aggregation"), CASES)
 def test_the_layout_of_rows_changes_no_gradient(
     tiny_policy, make_episodes, gradients, name, aggregation
 ):
     options = {"aggregation": aggregation, **AGGREGATIONS[aggregation]}
-    loss = LossConfig(**(LOSSES[name].model_dump(exclude_unset=True) | options))
+    loss = make_loss(**(LOSSES[name].model_dump(exclude_unset=True) | options))
     episodes, advantages = make_episodes()
     whole = Rows(gradients, episodes, advantages, loss)
     cut = Rows(gradients, one_row_a_turn(episodes), advantages, loss)
@@ -142,7 +149,7 @@ def shares(episodes, aggregation):
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 def test_the_gradient_is_that_of_the_formula(tiny_policy, make_episodes, gradients, aggregation):
     """PPO's clipped objective, one turn at a time through the model's own forward."""
-    loss = LossConfig(aggregation=aggregation, **AGGREGATIONS[aggregation])
+    loss = make_loss(aggregation=aggregation, **AGGREGATIONS[aggregation])
     episodes, advantages = make_episodes()
     weight, model = shares(episodes, aggregation), tiny_policy.model
     model.zero_grad()
@@ -167,7 +174,7 @@ def test_the_gradient_is_that_of_the_formula(tiny_policy, make_episodes, gradien
 def test_a_wrong_place_would_be_seen(tiny_policy, make_episodes, gradients):
     """The comparison above has teeth: one column that is off by a token moves the gradient."""
     episodes, advantages = make_episodes()
-    rows = Rows(gradients, episodes, advantages, LossConfig())
+    rows = Rows(gradients, episodes, advantages, make_loss())
     base, _ = gradients.of(tiny_policy, rows.batch(), rows.loss)
     for column in ("advantages", "proximal", "rl"):
         batch = rows.batch()
@@ -181,7 +188,7 @@ def test_other_aggregations_are_other_gradients(tiny_policy, make_episodes, grad
     episodes, advantages = make_episodes()
     found = {}
     for name, options in AGGREGATIONS.items():
-        loss = LossConfig(aggregation=name, **options)
+        loss = make_loss(aggregation=name, **options)
         rows = Rows(gradients, episodes, advantages, loss)
         found[name], _ = gradients.of(tiny_policy, rows.batch(), loss)
     names = list(found)
@@ -196,11 +203,11 @@ def test_mini_batches_share_the_denominators_of_the_batch(
     tiny_policy, make_episodes, gradients, count, aggregation
 ):
     """Their mean at unmoved weights is the batch's gradient, though their sizes differ."""
-    loss = LossConfig(aggregation=aggregation)
+    loss = make_loss(aggregation=aggregation)
     episodes, advantages = make_episodes(visits=4)
     rows = Rows(gradients, episodes, advantages, loss)
     base, _ = gradients.of(tiny_policy, rows.batch(), loss)
-    parts = minibatches(rows.samples, count, np.random.default_rng(0))
+    parts = minibatches(by_visit(rows.samples), count, np.random.default_rng(0))
     batch = rows.batch(scale=count)
     found = [gradients.of(tiny_policy, batch, loss, rows=part)[0] for part in parts]
     mean = {name: sum(one[name] for one in found) / count for name in base}
@@ -208,7 +215,7 @@ def test_mini_batches_share_the_denominators_of_the_batch(
 
 
 def test_counted_turns_decide_the_denominator_alone(tiny_policy, make_episodes, gradients):
-    loss = LossConfig(aggregation="turn")
+    loss = make_loss(aggregation="turn")
     episodes, advantages = make_episodes()
     samples = samples_from_episodes(episodes, advantages)
     turns = [turn.id for episode in episodes for turn in episode.turns]
@@ -224,19 +231,19 @@ def test_counted_turns_decide_the_denominator_alone(tiny_policy, make_episodes, 
 def test_mini_batches_keep_groups_whole_and_lose_no_row(make_episodes, count, seed):
     episodes, advantages = make_episodes(visits=8, samples=2)
     samples = samples_from_episodes(one_row_a_turn(episodes), advantages)
-    parts = minibatches(samples, count, np.random.default_rng(seed))
+    parts = minibatches(by_visit(samples), count, np.random.default_rng(seed))
     assert sorted(row for part in parts for row in part) == list(range(len(samples)))
-    visits = [{samples[row].turns[0].visit for row in part} for part in parts]
+    visits = [{samples[row].turns[0].episode.visit for row in part} for part in parts]
     assert len(parts) == count
     assert sum(len(found) for found in visits) == 8
     assert max(map(len, visits)) - min(map(len, visits)) <= 1
-    assert parts == minibatches(samples, count, np.random.default_rng(seed))
+    assert parts == minibatches(by_visit(samples), count, np.random.default_rng(seed))
 
 
 def test_mini_batches_are_dealt_anew_by_chance(make_episodes):
     episodes, advantages = make_episodes(visits=8, samples=2)
     samples = samples_from_episodes(episodes, advantages)
-    dealt = [minibatches(samples, 2, np.random.default_rng(seed)) for seed in range(6)]
+    dealt = [minibatches(by_visit(samples), 2, np.random.default_rng(seed)) for seed in range(6)]
     assert any(one != dealt[0] for one in dealt)
 
 

@@ -1,6 +1,6 @@
-"""Speed, measured: whole training steps against TRL's, and against what the machine can do.
+"""Benchmarks of whole training steps, against TRL and against the peaks of the machine.
 
-`works` names what is timed, `step` plays two trainers turn about in processes of their own, `ours`
-and `theirs` are the two, `counting` is the work that the shapes demand, `roofline` what the machine
-gives, and `growth` how a token's cost grows. Nothing else in turnwise knows of this package.
+`workloads` has the table of timed steps. `step` times two trainers in alternation, each in its own
+process: `run_turnwise` and `run_trl`. `flops` counts the operations that the shapes require,
+`roofline` measures the peaks of the machine, and `growth` the cost of a token at several sizes.
 """

@@ -1,7 +1,7 @@
-"""How the cost of a token grows with group size, prompt and turns: it should not.
+"""The cost of a token as group size, prompt or number of turns grow.
 
-Owns the three series and their measurement. What differs along a series is what is named. Attention
-to what came before is counted apart: a token with a longer past has more to do.
+Provides `grow` and the three series. The cost per token should be constant, except for attention,
+whose operations are counted separately because they grow with the length of the history.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from turnwise.bench.counting import Shape, distinct, distinct_tokens
-from turnwise.bench.step import PARTS, WARM, make_side
-from turnwise.bench.works import Work
+from turnwise.bench.flops import Shape, distinct_operations, distinct_tokens
+from turnwise.bench.step import PARTS, WARM, make_worker
+from turnwise.bench.workloads import Workload
 
-BASE = Work(
+BASE = Workload(
     name="",
     model="nano",
     prompts=8,
@@ -27,7 +27,7 @@ BASE = Work(
 )
 
 
-def _work(along: str, size: int) -> Work:
+def _workload(along: str, size: int) -> Workload:
     name = f"{along} {size}"
     if along == "group":
         return replace(BASE, name=name, group=size)
@@ -39,18 +39,18 @@ def _work(along: str, size: int) -> Work:
 
 
 SERIES = {
-    "group": [_work("group", size) for size in (4, 16, 64)],
-    "prompt": [_work("prompt", size) for size in (64, 256, 1024, 2048)],
-    "turns": [_work("turns", size) for size in (1, 10, 40)],
+    "group": [_workload("group", size) for size in (4, 16, 64)],
+    "prompt": [_workload("prompt", size) for size in (64, 256, 1024, 2048)],
+    "turns": [_workload("turns", size) for size in (1, 10, 40)],
 }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Growth:
-    """One size of a series; times and operations are a distinct token's, by part of the step.
+    """One size of a series; times and operations are per distinct token, by part of the step.
 
-    `seconds` are medians; `growth` is their ratio to those of the series' first size, and `counted`
-    that of operations, which attention to a longer past makes more.
+    `seconds` are medians. `growth` is their ratio to those of the first size of the series, and
+    `counted` is the same ratio of operations, which includes attention to a longer history.
     """
 
     along: str
@@ -65,29 +65,29 @@ class Growth:
 def grow(
     along: str, *, steps: int, threads: int | None, model: str, note: Callable[[str], None]
 ) -> list[Growth]:
-    """Time `steps` steps of every size of a series, turn about.
+    """Time `steps` steps of every size of a series, in alternation.
 
     Raises:
-        RunError: if a process ends.
+        RunError: if a process ends early.
     """
-    works = [replace(work, model=model) for work in SERIES[along]]
+    workloads = [replace(workload, model=model) for workload in SERIES[along]]
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
-        sides, shapes = [], []
-        for number, work in enumerate(works):
+        workers, shapes = [], []
+        for number, workload in enumerate(workloads):
             folder = Path(scratch) / str(number)
             folder.mkdir()
-            sides.append(stack.enter_context(make_side(work, folder, threads)))
+            workers.append(stack.enter_context(make_worker(workload, folder, threads)))
             shapes.append(Shape.of(folder / "model"))
-        for side in sides * WARM:
-            side.ask("step")
+        for worker in workers * WARM:
+            worker.ask("step")
         taken = []
         for number in range(steps):
-            taken.append([side.ask("step") for side in sides])
+            taken.append([worker.ask("step") for worker in workers])
             note(f"{along}: round {number + 1} of {steps}")
     found: list[Growth] = []
     first: tuple[dict[str, float], dict[str, float]] | None = None
-    for number, (work, shape) in enumerate(zip(works, shapes, strict=True)):
-        tokens, needed = distinct_tokens(work), distinct(work, shape)
+    for number, (workload, shape) in enumerate(zip(workloads, shapes, strict=True)):
+        tokens, needed = distinct_tokens(workload), distinct_operations(workload, shape)
         of_size = [answers[number] for answers in taken]
         seconds = {part: median(step[part] for step in of_size) / tokens for part in PARTS}
         operations = {part: getattr(needed, part) / tokens for part in PARTS}
@@ -95,7 +95,7 @@ def grow(
         found.append(
             Growth(
                 along=along,
-                work=work.name,
+                work=workload.name,
                 tokens=tokens,
                 seconds=seconds,
                 growth={part: seconds[part] / first[0][part] for part in PARTS},

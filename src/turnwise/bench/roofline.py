@@ -1,6 +1,6 @@
-"""What this machine can do, and how much of it a training step uses.
+"""The peaks of the machine: matrix products by the fastest available library, and memory copies.
 
-Owns the measurement of peaks: products of matrices by the fastest library at hand, and memory.
+Provides `measure`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SIZE, ROUNDS = 2048, 5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Roofline:
-    """Peaks: operations a second by precision, and bytes a second copied (read and written)."""
+    """Peaks: operations per second by precision, and bytes per second copied (read and written)."""
 
     device: str
     threads: int
@@ -28,7 +28,7 @@ class Roofline:
 
 
 def measure(device: str, threads: int) -> Roofline:
-    """Measure the machine's peaks; the best of a few rounds, as a peak is."""
+    """Measure the peaks of the machine, as the best of several rounds."""
     torch.set_num_threads(threads)
     operations = {
         name: 2 * SIZE**3 / _best(_products(dtype, device), device)
@@ -42,21 +42,21 @@ def measure(device: str, threads: int) -> Roofline:
 
 
 def _products(dtype: torch.dtype, device: str) -> list[Callable[[], object]]:
-    """Return the ways to multiply two square matrices."""
+    """Return the available functions that multiply two square matrices."""
     one, other = (torch.randn(SIZE, SIZE, dtype=dtype, device=device) for _ in range(2))
-    ways: list[Callable[[], object]] = [lambda: F.linear(one, other)]
+    variants: list[Callable[[], object]] = [lambda: F.linear(one, other)]
     if device == "cpu" and torch.backends.mkldnn.is_available():
-        ways.append(lambda: multiply(one, other))
-    return ways
+        variants.append(lambda: multiply(one, other))
+    return variants
 
 
-def _best(ways: list[Callable[[], object]], device: str) -> float:
-    """Return the seconds of the fastest way at its best."""
+def _best(variants: list[Callable[[], object]], device: str) -> float:
+    """Return the seconds of the fastest function in its best round."""
     found: list[float] = []
-    for way in ways:
+    for variant in variants:
         for _ in range(ROUNDS):
             began = time.perf_counter()
-            way()
+            variant()
             if device != "cpu":
                 torch.cuda.synchronize()
             found.append(time.perf_counter() - began)

@@ -1,7 +1,7 @@
-"""Whole training steps of turnwise and of TRL, turn about: who is faster, and why.
+"""Time of whole training steps of turnwise and of TRL, measured in alternation.
 
-Owns the interleaving and what is made of the figures. Which work is timed is `works`'s, the two
-trainers are `ours` and `theirs`, what the shapes demand is `counting`'s.
+Provides `compare`, which also checks that both trainers compute the same gradient, and
+`time_workload`, which times turnwise alone.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from turnwise.bench.counting import Shape, distinct, row_by_row
-from turnwise.bench.side import Side
-from turnwise.bench.works import Words, Work, count_words, make_model, make_rows
-from turnwise.bench.worlds import talk_of, words_of
+from turnwise.bench.envs import words_config, words_of
+from turnwise.bench.flops import Shape, distinct_operations, flat_operations
+from turnwise.bench.worker import Worker
+from turnwise.bench.workloads import Words, Workload, count_words, make_model, make_rows
 from turnwise.errors import ConfigError, RunError, TrainingError
 from turnwise.policies import default_threads
 
 WARM = 2
 AGREEMENT = 1e-4
-"""Largest difference of the two first gradients, as a share of their length."""
-HOPELESS = 3.0
-"""Times the best step that a way's first one may take and still be tried again, warm."""
+"""Largest relative difference of the two first gradients."""
+MAX_SLOWDOWN = 3.0
+"""A variant whose first step takes longer than this times the best one is not timed again."""
 PARTS = ("seconds", "sampling", "update")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepResult:
-    """What was measured of one work.
+    """The measurements of one workload.
 
-    `ratio` is TRL's seconds over ours, the median over pairs of steps, `low` and `high` its
-    quartiles; by part of the step likewise. It is `counted`, the ratio of operations that the two
-    ways of laying out a step demand, times `efficiency`, that of operations a second. `gradient` is
-    the relative difference of the two first gradients; `settings` say how TRL was run, the fastest
-    of those `tried` (None: it ended, mostly for want of memory). `operations` are a second's, of
-    ours.
+    `ratio` is TRL's seconds over turnwise's (`theirs` over `ours`), the median over pairs of steps;
+    `low` and `high` are its quartiles. All are given for each part of the step. The ratio is
+    `counted`, the ratio of required operations, times `efficiency`, the ratio of operations per
+    second. `gradient` is the relative difference of the two first gradients. `settings` are those
+    of the fastest variant of TRL among those `tried` (None: its process ended, usually for lack of
+    memory). `operations` are turnwise's per second.
     """
 
     work: str
@@ -69,80 +69,80 @@ class StepResult:
 
 
 def compare(
-    work: Work,
+    workload: Workload,
     *,
     pairs: int,
     threads: int | None,
     checkpointing: bool,
     note: Callable[[str], None],
 ) -> StepResult:
-    """Time `pairs` steps of each trainer on one work, turn about, after `WARM` of each.
+    """Time `pairs` steps of each trainer on one workload in alternation, after `WARM` of each.
 
     Raises:
         ConfigError: if TRL is not installed.
-        TrainingError: if the two first gradients differ: then it is not the same mathematics.
-        RunError: if our process ends, or TRL's in every way it is tried.
+        TrainingError: if the two first gradients differ, so the steps are not comparable.
+        RunError: if turnwise's process ends, or TRL's in every variant.
     """
     if find_spec("trl") is None:
         raise ConfigError("TRL is not installed: pip install 'turnwise[bench]'")
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
         folder = Path(scratch)
-        settings = _settings(work, folder, threads, checkpointing)
+        settings = _settings(workload, folder, threads, checkpointing)
         threads = int(settings["threads"])
         first = Path(settings["first"])
-        ours = stack.enter_context(_side("ours", settings, folder, threads))
+        ours = stack.enter_context(_worker("run_turnwise", settings, folder, threads))
         told = ours.ask("gradients")
-        note(f"{work.name}: {told['scorer']}; {told['engine']}")
-        way, tried = _fastest(work, settings, folder, threads, note)
-        theirs = stack.enter_context(_side("theirs", {**settings, **way}, folder, threads))
+        note(f"{workload.name}: {told['scorer']}; {told['engine']}")
+        variant, tried = _fastest(workload, settings, folder, threads, note)
+        theirs = stack.enter_context(_worker("run_trl", {**settings, **variant}, folder, threads))
         theirs.ask("gradients")
         gradient = gradient_difference(first)
-        note(f"{work.name}: first gradients differ by {gradient:.1e} of their length")
+        note(f"{workload.name}: first gradients differ by {gradient:.1e} of their length")
         if not gradient <= AGREEMENT:
             raise TrainingError(
-                f"{work.name}: the two first gradients differ by {gradient:.1e} of their length, "
-                f"more than {AGREEMENT:.0e}: this is not the same step"
+                f"{workload.name}: the two first gradients differ by {gradient:.1e} "
+                f"of their length, more than {AGREEMENT:.0e}: the steps are not comparable"
             )
         for _ in range(WARM):
-            for side in (ours, theirs):
-                side.ask("step")
+            for worker in (ours, theirs):
+                worker.ask("step")
         a, b = [], []
         for _ in range(pairs):
             a.append(ours.ask("step"))
             b.append(theirs.ask("step"))
-            note(f"{work.name}: ours {a[-1]['seconds']:.3f} s, TRL {b[-1]['seconds']:.3f} s")
+            note(f"{workload.name}: {a[-1]['seconds']:.3f} s, TRL {b[-1]['seconds']:.3f} s")
         shape = Shape.of(folder / "model")
-    return _result(work, shape, a, b, gradient, dict(way), tried)
+    return _result(workload, shape, a, b, gradient, dict(variant), tried)
 
 
 def _fastest(
-    work: Work,
+    workload: Workload,
     settings: Mapping[str, Any],
     folder: Path,
     threads: int,
     note: Callable[[str], None],
 ) -> tuple[Mapping[str, Any], dict[str, float | None]]:
-    """Take two steps by TRL in every way; return the fastest, and the second step of each.
+    """Take two steps in every variant of TRL; return the fastest, and the second time of each.
 
-    Where the first takes more than `HOPELESS` times the best, it is the only one.
+    A variant whose first step takes more than `MAX_SLOWDOWN` times the best takes only that step.
     """
     tried: dict[str, float | None] = {}
     taken: list[tuple[float, Mapping[str, Any]]] = []
     failure: RunError | None = None
-    for way in _ways(work):
-        name = ", ".join(f"{key} {value}" for key, value in way.items())
+    for variant in _variants(workload):
+        name = ", ".join(f"{key} {value}" for key, value in variant.items())
         try:
-            with _side("theirs", {**settings, **way}, folder, threads) as side:
-                seconds = side.ask("step")["seconds"]
-                if not taken or seconds <= HOPELESS * min(taken, key=_seconds)[0]:
-                    seconds = side.ask("step")["seconds"]
+            with _worker("run_trl", {**settings, **variant}, folder, threads) as worker:
+                seconds = worker.ask("step")["seconds"]
+                if not taken or seconds <= MAX_SLOWDOWN * min(taken, key=_seconds)[0]:
+                    seconds = worker.ask("step")["seconds"]
         except RunError as error:
             tried[name], failure = None, error
-            note(f"{work.name}: TRL by {name} ended")
+            note(f"{workload.name}: TRL by {name} ended")
             continue
         tried[name] = seconds
-        taken.append((seconds, way))
-        note(f"{work.name}: TRL by {name}: {seconds:.2f} s")
+        taken.append((seconds, variant))
+        note(f"{workload.name}: TRL by {name}: {seconds:.2f} s")
     if not taken:
         assert failure is not None
         raise failure
@@ -153,42 +153,49 @@ def _seconds(taken: tuple[float, Mapping[str, Any]]) -> float:
     return taken[0]
 
 
-def alone(
-    work: Work, *, steps: int, threads: int | None, checkpointing: bool, note: Callable[[str], None]
+def time_workload(
+    workload: Workload,
+    *,
+    steps: int,
+    threads: int | None,
+    checkpointing: bool,
+    note: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Time `steps` of our steps on one work; return medians, and operations a second."""
+    """Time `steps` steps of turnwise on one workload; return medians, and operations per second."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        with make_side(work, folder, threads, checkpointing) as side:
+        with make_worker(workload, folder, threads, checkpointing) as worker:
             for _ in range(WARM):
-                side.ask("step")
-            taken = [side.ask("step") for _ in range(steps)]
-        needed = distinct(work, Shape.of(folder / "model"))
+                worker.ask("step")
+            taken = [worker.ask("step") for _ in range(steps)]
+        needed = distinct_operations(workload, Shape.of(folder / "model"))
     seconds = {part: median(step[part] for step in taken) for part in PARTS}
-    note(f"{work.name}: {seconds['seconds']:.3f} s")
+    note(f"{workload.name}: {seconds['seconds']:.3f} s")
     return {
-        "work": work.name,
+        "work": workload.name,
         "steps": steps,
         "seconds": seconds,
         "operations": {part: getattr(needed, part) / seconds[part] for part in PARTS},
         "peak_mb": taken[-1]["peak_mb"],
-        "metrics": taken[-1]["work"],
+        "metrics": taken[-1]["metrics"],
     }
 
 
-def _settings(work: Work, folder: Path, threads: int | None, checkpointing: bool) -> dict[str, Any]:
-    """Make a work's model and prompts in `folder`; return what both sides are told.
+def _settings(
+    workload: Workload, folder: Path, threads: int | None, checkpointing: bool
+) -> dict[str, Any]:
+    """Write a workload's model and prompts to `folder`; return the settings of both workers.
 
-    Without `threads`, as many as a run of such a model takes, or two where that is torch's choice.
+    Without `threads`, the number is that of a run of the model, or two if PyTorch chooses that.
     """
-    model = make_model(work, folder / "model")
+    model = make_model(workload, folder / "model")
     if threads is None:
         threads = default_threads(_parameters(model)) or 2
-    words = count_words(work, model)
+    words = count_words(workload, model)
     return {
-        "work": asdict(work),
+        "workload": asdict(workload),
         "model": str(model),
-        "rows": str(_prompts(work, words, folder / "rows.jsonl")),
+        "rows": str(_prompts(workload, words, folder / "rows.jsonl")),
         "talk": asdict(words),
         "first": str(folder / "first.pt"),
         "threads": threads,
@@ -197,67 +204,72 @@ def _settings(work: Work, folder: Path, threads: int | None, checkpointing: bool
 
 
 def _parameters(model: Path) -> int:
-    """Return how many numbers the weights of a saved model hold."""
+    """Return the number of parameters of a saved model."""
     files = [load_file(path) for path in model.glob("*.safetensors")]
     return sum(tensor.numel() for file in files for tensor in file.values())
 
 
-def _prompts(work: Work, words: Words, file: Path) -> Path:
-    """Write the first prompts of a work: in many turns, those of the world."""
-    if work.turns == 1:
-        return make_rows(work, words, file)
-    config = talk_of(work, words)
-    said = [words_of(config, index, 0) for index in range(work.prompts)]
+def _prompts(workload: Workload, words: Words, file: Path) -> Path:
+    """Write the first prompts of a workload; with many turns, those of the env."""
+    if workload.turns == 1:
+        return make_rows(workload, words, file)
+    config = words_config(workload, words)
+    said = [words_of(config, index, 0) for index in range(workload.prompts)]
     rows = [{"prompt": [{"role": "user", "content": text}]} for text in said]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return file
 
 
-def _ways(work: Work) -> list[dict[str, Any]]:
-    """Return how TRL is tried: rows of a micro-batch, how it samples, how memory is freed.
+def _variants(workload: Workload) -> list[dict[str, Any]]:
+    """Return the variants of TRL: rows of a micro-batch, sampling method, allocator settings.
 
-    `keep` gives its process the allocator's settings that turnwise makes for itself: a user's does
-    not have them, but one who wants it to win would find them. In many turns a history is read
-    anew every turn, as TRL's own loop does, or its keys and values are `cached`.
+    `keep` applies turnwise's settings of the allocator to TRL's process; a user's process would not
+    have them. With many turns, each turn computes its history again, as TRL's own loop does, or
+    keys and values are `cached`.
     """
-    ways = [{"micro_rows": n, "continuous": False, "keep": True} for n in work.micro_rows]
-    ways.append(ways[0] | {"keep": False})
-    if work.turns == 1:
-        return [*ways, ways[0] | {"continuous": True}]
-    return [way | {"cached": cached} for way in ways for cached in (True, False)]
+    variants = [{"micro_rows": n, "continuous": False, "keep": True} for n in workload.micro_rows]
+    variants.append(variants[0] | {"keep": False})
+    if workload.turns == 1:
+        return [*variants, variants[0] | {"continuous": True}]
+    return [variant | {"cached": cached} for variant in variants for cached in (True, False)]
 
 
-def make_side(work: Work, folder: Path, threads: int | None, checkpointing: bool = False) -> Side:
-    """Make a work's model and prompts in `folder`, and our process that takes its steps."""
-    settings = _settings(work, folder, threads, checkpointing)
-    return _side("ours", settings, folder, int(settings["threads"]))
+def make_worker(
+    workload: Workload, folder: Path, threads: int | None, checkpointing: bool = False
+) -> Worker:
+    """Write a workload's model and prompts to `folder`; return turnwise's worker for its steps."""
+    settings = _settings(workload, folder, threads, checkpointing)
+    return _worker("run_turnwise", settings, folder, int(settings["threads"]))
 
 
-def _side(name: str, settings: Mapping[str, Any], folder: Path, threads: int) -> Side:
+def _worker(name: str, settings: Mapping[str, Any], folder: Path, threads: int) -> Worker:
     place = folder / name
     place.mkdir(exist_ok=True)
     command = [sys.executable, "-m", f"turnwise.bench.{name}", json.dumps(dict(settings))]
-    return Side(name, command, place, threads)
+    return Worker(name, command, place, threads)
 
 
 def gradient_difference(first: Path) -> float:
-    """Return |theirs - ours| / |ours| over all tensors of the two saved gradients.
+    """Return |TRL - turnwise| / |turnwise| over all tensors of the two saved gradients.
 
     Raises:
-        TrainingError: if they are of other tensors.
+        TrainingError: if the trainers train different tensors.
     """
     ours = torch.load(first, weights_only=False)["gradients"]
-    theirs = torch.load(f"{first}.theirs")
+    theirs = torch.load(f"{first}.trl")
     if ours.keys() != theirs.keys():
         other = sorted(ours.keys() ^ theirs.keys())
-        raise TrainingError(f"the two trainers train other tensors: {other[0]} and {len(other)}")
+        raise TrainingError(
+            f"the two trainers train different tensors: {other[0]} is one of {len(other)} that "
+            "only one of them trains"
+        )
     apart = sum(float((theirs[name] - ours[name]).square().sum()) for name in ours)
     whole = sum(float(value.square().sum()) for value in ours.values())
     return (apart / whole) ** 0.5
 
 
 def _result(
-    work: Work,
+    workload: Workload,
     shape: Shape,
     ours: Sequence[Mapping[str, Any]],
     theirs: Sequence[Mapping[str, Any]],
@@ -269,13 +281,13 @@ def _result(
         part: sorted(t[part] / o[part] for o, t in zip(ours, theirs, strict=True)) for part in PARTS
     }
     quarter = (len(ours) - 1) / 4
-    needed = distinct(work, shape)
-    demanded = row_by_row(work, shape, cached=bool(settings.get("cached")))
+    needed = distinct_operations(workload, shape)
+    demanded = flat_operations(workload, shape, cached=bool(settings.get("cached")))
     ratio = {part: median(values) for part, values in ratios.items()}
     counted = {part: getattr(demanded, part) / getattr(needed, part) for part in PARTS}
     seconds = {part: median(step[part] for step in ours) for part in PARTS}
     return StepResult(
-        work=work.name,
+        work=workload.name,
         pairs=len(ours),
         ours=seconds,
         theirs={part: median(step[part] for step in theirs) for part in PARTS},
@@ -289,5 +301,5 @@ def _result(
         peak_mb={"ours": ours[-1]["peak_mb"], "theirs": theirs[-1]["peak_mb"]},
         settings=settings,
         tried=tried,
-        metrics=dict(ours[-1]["work"]),
+        metrics=dict(ours[-1]["metrics"]),
     )

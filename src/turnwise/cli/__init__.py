@@ -1,1 +1,1 @@
-"""The command line: a thin face on the library."""
+"""The command line of turnwise; every command calls a function of the library."""

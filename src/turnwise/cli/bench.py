@@ -1,6 +1,6 @@
-"""`turnwise bench`: how fast a training step is, against TRL's and against the machine.
+"""The command `turnwise bench`: times of training steps, beside TRL and beside the machine's peak.
 
-Owns the tables. What is measured is `turnwise.bench`'s.
+Provides the subcommands and their tables; `turnwise.bench` measures.
 """
 
 from __future__ import annotations
@@ -14,60 +14,60 @@ import typer
 from turnwise.cli.options import console, draw_table, one_sentence, print_json, problems, say
 
 if TYPE_CHECKING:
-    from turnwise.bench.works import Work
+    from turnwise.bench.workloads import Workload
 
 bench = typer.Typer(help="Time training steps: against TRL, and against the machine.")
 
 
 class Against(StrEnum):
-    """Whom to be timed against."""
+    """The trainer to compare with."""
 
     TRL = "trl"
     NOBODY = "nobody"
 
 
 class Along(StrEnum):
-    """What grows."""
+    """The size that a series varies."""
 
     GROUP = "group"
     PROMPT = "prompt"
     TURNS = "turns"
 
 
-Works = Annotated[
+Workloads = Annotated[
     list[str] | None,
-    typer.Option("--work", help="What to time; may be repeated. `turnwise bench works` lists."),
+    typer.Option("--workload", help="What to time; repeatable. `turnwise bench workloads` lists."),
 ]
 Threads = Annotated[int, typer.Option(min=1, help="Threads of each trainer.")]
 OwnThreads = Annotated[
     int | None,
-    typer.Option(min=1, help="Threads of each trainer; what a run takes, if not given."),
+    typer.Option(min=1, help="Threads of each trainer; by default those of a training run."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
 @bench.command()
-def works(as_json: AsJson = False) -> None:
-    """List what can be timed."""
+def workloads(as_json: AsJson = False) -> None:
+    """List the workloads that can be timed."""
     from dataclasses import asdict
 
-    from turnwise.bench.works import WORKS
+    from turnwise.bench.workloads import WORKLOADS
 
     if as_json:
-        print_json([asdict(work) for work in WORKS.values()])
+        print_json([asdict(workload) for workload in WORKLOADS.values()])
         return
-    columns = ("work", "model", "prompts x group", "prompt", "completion", "turns", "goal")
+    columns = ("workload", "model", "prompts x group", "prompt", "completion", "turns", "goal")
     rows: list[tuple[str, ...]] = []
-    for work in WORKS.values():
+    for workload in WORKLOADS.values():
         rows.append(
             (
-                work.name,
-                work.model + (", LoRA" if work.lora else ""),
-                f"{work.prompts} x {work.group}",
-                str(work.prompt_tokens),
-                str(work.completion_tokens),
-                str(work.turns),
-                "" if work.goal is None else f"{work.goal:g}x",
+                workload.name,
+                workload.model + (", LoRA" if workload.lora else ""),
+                f"{workload.prompts} x {workload.group}",
+                str(workload.prompt_tokens),
+                str(workload.completion_tokens),
+                str(workload.turns),
+                "" if workload.goal is None else f"{workload.goal:g}x",
             )
         )
     draw_table(columns, rows)
@@ -75,8 +75,8 @@ def works(as_json: AsJson = False) -> None:
 
 @bench.command()
 def step(
-    works: Works = None,
-    against: Annotated[Against, typer.Option(help="Whom to be timed against.")] = Against.TRL,
+    workloads: Workloads = None,
+    against: Annotated[Against, typer.Option(help="The trainer to compare with.")] = Against.TRL,
     steps: Annotated[int, typer.Option(min=1, help="Timed steps of each.")] = 7,
     threads: OwnThreads = None,
     checkpointing: Annotated[
@@ -84,23 +84,27 @@ def step(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Time whole GRPO steps, turn about with TRL at equal mathematics."""
+    """Time whole GRPO steps in alternation with TRL's, at equal mathematics."""
     note = _noter(as_json)
     found: list[dict[str, Any]] = []
     with one_sentence():
-        chosen = _chosen(works or ["nano-short"])
-        from turnwise.bench.step import alone, compare
+        chosen = _chosen(workloads or ["nano-short"])
+        from turnwise.bench.step import compare, time_workload
 
-        for work in chosen:
+        for workload in chosen:
             if against is Against.TRL:
                 result = compare(
-                    work, pairs=steps, threads=threads, checkpointing=checkpointing, note=note
+                    workload, pairs=steps, threads=threads, checkpointing=checkpointing, note=note
                 )
                 found.append(result.as_dict())
             else:
                 found.append(
-                    alone(
-                        work, steps=steps, threads=threads, checkpointing=checkpointing, note=note
+                    time_workload(
+                        workload,
+                        steps=steps,
+                        threads=threads,
+                        checkpointing=checkpointing,
+                        note=note,
                     )
                 )
     if as_json:
@@ -113,24 +117,24 @@ def step(
 
 @bench.command()
 def roofline(
-    works: Works = None,
-    steps: Annotated[int, typer.Option(min=1, help="Timed steps of each work.")] = 5,
+    workloads: Workloads = None,
+    steps: Annotated[int, typer.Option(min=1, help="Timed steps of each workload.")] = 5,
     threads: Threads = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Measure what the machine can do, and the share of it that a step uses."""
+    """Measure the peaks of the machine and the share of them that a step uses."""
     from dataclasses import asdict
 
     note = _noter(as_json)
     with one_sentence():
-        chosen = _chosen(works or ["nano-short", "small"])
+        chosen = _chosen(workloads or ["nano-short", "small"])
         from turnwise.bench.roofline import measure
-        from turnwise.bench.step import alone
+        from turnwise.bench.step import time_workload
 
         peaks = measure("cpu", threads)
         found = [
-            alone(work, steps=steps, threads=threads, checkpointing=False, note=note)
-            for work in chosen
+            time_workload(workload, steps=steps, threads=threads, checkpointing=False, note=note)
+            for workload in chosen
         ]
     for result in found:
         rates = result["operations"]
@@ -147,7 +151,7 @@ def roofline(
 @bench.command()
 def growth(
     along: Annotated[
-        list[Along] | None, typer.Option(help="What grows; may be repeated; all by default.")
+        list[Along] | None, typer.Option(help="What grows; repeatable; all by default.")
     ] = None,
     model: Annotated[str, typer.Option(help="The model: a nano preset.")] = "nano",
     steps: Annotated[int, typer.Option(min=1, help="Timed steps of each size.")] = 5,
@@ -198,18 +202,18 @@ def _noter(as_json: bool) -> Callable[[str], None]:
     return note
 
 
-def _chosen(names: Sequence[str]) -> list[Work]:
-    from turnwise.bench.works import WORKS
+def _chosen(names: Sequence[str]) -> list[Workload]:
+    from turnwise.bench.workloads import WORKLOADS
     from turnwise.errors import unknown_name
 
     for name in names:
-        if name not in WORKS:
-            raise unknown_name("work", name, WORKS)
-    return [WORKS[name] for name in names]
+        if name not in WORKLOADS:
+            raise unknown_name("workload", name, WORKLOADS)
+    return [WORKLOADS[name] for name in names]
 
 
 def _draw_comparisons(found: Sequence[Mapping[str, Any]]) -> None:
-    columns = ("work", "part", "ours, s", "TRL, s", "ratio", "quartiles", "= counted", "x rate")
+    columns = ("workload", "part", "ours, s", "TRL, s", "ratio", "quartiles", "= counted", "x rate")
     rows: list[tuple[str, ...]] = []
     for result in found:
         for part in result["ratio"]:
@@ -237,7 +241,7 @@ def _draw_comparisons(found: Sequence[Mapping[str, Any]]) -> None:
 
 def _draw_alone(found: Sequence[Mapping[str, Any]]) -> None:
     shared = bool(found) and "share_of_peak" in found[0]
-    columns = ("work", "part", "seconds", "billion operations a second", *["share"] * shared)
+    columns = ("workload", "part", "seconds", "billion operations a second", *["share"] * shared)
     rows: list[tuple[str, ...]] = []
     for result in found:
         for part, seconds in result["seconds"].items():

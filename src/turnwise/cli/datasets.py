@@ -1,7 +1,4 @@
-"""Writing the data sets that turnwise makes by itself.
-
-Owns the file that `turnwise data` leaves. Knows nothing of what the rows mean.
-"""
+"""The command `turnwise data`, which writes the data sets that turnwise generates."""
 
 from __future__ import annotations
 
@@ -13,9 +10,9 @@ from pathlib import Path
 
 from turnwise.envs.datasets import DATASETS
 from turnwise.errors import DataError, unknown_name
-from turnwise.noise import generator
-from turnwise.recipe import parse_override
+from turnwise.recipe.schema import parse_override
 from turnwise.runs.files import write_atomically
+from turnwise.seeding import generator
 from turnwise.settings import parse
 
 

@@ -1,24 +1,26 @@
-"""The `turnwise` command: a thin face on `turnwise.api`.
+"""The `turnwise` command.
 
-Owns arguments, tables and exit codes: 0 for done, 2 for a mistake that the user can mend, 130 for a
-run that a signal stopped after saving. Does nothing that the library cannot do without it.
+Provides arguments, tables and exit codes: 0 for success, 2 for an error that the user can correct,
+130 for a run that a signal stopped after saving. All work is done by the library.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from turnwise.app.progress_bar import LiveProgress
 from turnwise.cli.bench import bench
 from turnwise.cli.options import (
     HELP,
     STOPPED,
     console,
     draw_table,
-    look_at_run,
+    fail,
     one_sentence,
     print_json,
     print_styled,
@@ -26,11 +28,9 @@ from turnwise.cli.options import (
     say,
 )
 from turnwise.cli.sandbox import sandbox
-from turnwise.live import LiveProgress
 
 if TYPE_CHECKING:
-    from turnwise.api import Outcome
-    from turnwise.runs import RunScores
+    from turnwise.app.lifecycle import Outcome
 
 app = typer.Typer(
     name="turnwise",
@@ -78,13 +78,13 @@ def train(
 ) -> None:
     """Train a recipe, evaluate it on unseen tasks, and write the report."""
     with one_sentence():
-        from turnwise.recipe import load_recipe
+        from turnwise.recipe.schema import load_recipe
 
         live = LiveProgress(problems if as_json else console)
         chosen = load_recipe(recipe, sets or [], live.note)
-        from turnwise import api
+        from turnwise.app import lifecycle
 
-        _carry_out(lambda: api.train(chosen, run=run, progress=live), live, as_json)
+        _carry_out(lambda: lifecycle.train(chosen, run=run, progress=live), live, as_json)
 
 
 @app.command()
@@ -95,16 +95,17 @@ def resume(
 ) -> None:
     """Go on with a run from its latest checkpoint; with more iterations, a finished one, too."""
     with one_sentence():
-        from turnwise import api
+        from turnwise.app import lifecycle
 
         live = LiveProgress(problems if as_json else console)
-        _carry_out(lambda: api.resume(run, sets or [], progress=live), live, as_json)
+        _carry_out(lambda: lifecycle.resume(run, sets or [], progress=live), live, as_json)
 
 
 def _carry_out(go: Callable[[], Outcome], live: LiveProgress, as_json: bool) -> None:
     """Train with a display, and print what came of it."""
+    from turnwise.app.train import closing_lines
+    from turnwise.cli.evaluation import draw_scores
     from turnwise.errors import Interrupted
-    from turnwise.front import closing_lines
 
     try:
         with live:
@@ -129,22 +130,59 @@ def _carry_out(go: Callable[[], Outcome], live: LiveProgress, as_json: bool) -> 
 
 @app.command("eval")
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN | RECIPE | ENV",
+            help="A run folder; or a recipe's name or .toml file; or an env, with --baselines.",
+        ),
+    ],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Who plays a role of RECIPE, as ROLE=PATH: a model's or adapter's directory, a "
+            "hub name, a run folder or RUN:POLICY; may be repeated."
+        ),
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Who plays a role of RUN in place of its own policy, as ROLE=RUN:POLICY; may be "
+            "repeated."
+        ),
+    ] = None,
+    baselines: Annotated[
+        bool, typer.Option("--baselines", help="Score the baselines of ENV, without a model.")
+    ] = False,
     tasks: Annotated[int, typer.Option(min=1, help="How many test tasks.")] = 500,
     seed: Annotated[int, typer.Option(help="Draws the tasks.")] = 0,
     sets: Sets = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score a run's best checkpoint and every baseline on tasks of the test split."""
-    with one_sentence():
-        look_at_run(run, sets or [])
-        from turnwise.scoring import evaluate_run
+    """Score a run, models in the roles of a recipe, or an env's baselines, on unseen tasks."""
+    from turnwise.cli import evaluation
 
-        scores = evaluate_run(run, tasks=tasks, seed=seed, overrides=sets or [])
+    with one_sentence():
+        if baselines:
+            if model or policy:
+                option = "--model" if model else "--policy"
+                fail(f"--baselines plays without a model: leave {option} out")
+            found = evaluation.baselines_of(target, tasks=tasks, seed=seed, sets=sets or [])
+            draw = partial(evaluation.draw_baselines, found)
+        else:
+            found = evaluation.scores_of(
+                target,
+                models=model or [],
+                policies=policy or [],
+                tasks=tasks,
+                seed=seed,
+                sets=sets or [],
+            )
+            draw = partial(evaluation.draw_scores, found)
     if as_json:
-        print_json(scores.model_dump())
+        print_json(found.model_dump())
     else:
-        draw_scores(scores)
+        draw()
 
 
 @app.command()
@@ -152,7 +190,8 @@ def report(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
 ) -> None:
     """Write a run's report and curve again."""
-    from turnwise.runs import Run, write_report
+    from turnwise.report import write_report
+    from turnwise.runs import Run
 
     with one_sentence():
         folder = Run.open(run)
@@ -163,7 +202,7 @@ def report(
 @app.command()
 def recipes(as_json: AsJson = False) -> None:
     """List the shipped recipes."""
-    from turnwise.recipe import recipe_names, recipe_summary
+    from turnwise.recipe.schema import recipe_names, recipe_summary
 
     with one_sentence():
         found = [recipe_summary(name) for name in recipe_names()]
@@ -242,33 +281,30 @@ def data(
 
 @app.command()
 def check(
-    env: Annotated[str, typer.Argument(help="The env's name.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="ENV | RECIPE", help="An env, as file.py:Class too; or a recipe or .toml file."
+        ),
+    ],
+    recipe: Annotated[
+        bool, typer.Option("--recipe", help="Check the recipe where an env has its name, too.")
+    ] = False,
     timeout: Annotated[
         float, typer.Option(min=0.001, help="Seconds that one call of the env may take.")
     ] = 30.0,
     sets: Sets = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check an env against its contract and measure what its calls cost."""
-    from dataclasses import asdict
-
-    from turnwise.cli.play import env_with
-    from turnwise.envs import check_env
+    """Check an env against its contract, and measure an iteration of a recipe before a run."""
+    from turnwise.cli.check import check_name, draw_found
 
     with one_sentence():
-        made = env_with(env, sets or [], timeout=timeout)
-        found = check_env(
-            made, timeout=timeout, say=lambda what: problems.print(f"checking: {what}")
-        )
+        found = check_name(name, recipe=recipe, timeout=timeout, sets=sets or [])
     if as_json:
-        print_json(asdict(found))
-        return
-    say(f"{env}: keeps the contract")
-    for note in found.notes:
-        problems.print(f"warning: {note}.")
-    draw_table(
-        ("call", "microseconds"), [(name, f"{cost:.1f}") for name, cost in found.costs.items()]
-    )
+        print_json(found)
+    else:
+        draw_found(found)
 
 
 @app.command()
@@ -279,11 +315,11 @@ def init(
     seed: Annotated[int, typer.Option(help="Decides the weights.")] = 0,
 ) -> None:
     """Make a nano model from nothing: a small Qwen3 and a tokenizer of the env's own words."""
-    from turnwise import api
-    from turnwise.recipe import load_recipe
+    from turnwise.app import lifecycle
+    from turnwise.recipe.schema import load_recipe
 
     with one_sentence():
-        parameters = api.init_model(load_recipe(recipe, [f"seed={seed}"]), size, directory)
+        parameters = lifecycle.init_model(load_recipe(recipe, [f"seed={seed}"]), size, directory)
     say(f"{directory}: {parameters:,} parameters")
 
 
@@ -314,7 +350,7 @@ def docs(
     ] = None,
 ) -> None:
     """Show a document, or list those there are."""
-    from turnwise.documents import document_names, read_document
+    from turnwise.utils.documents import document_names, read_document
 
     with one_sentence():
         if name is not None:
@@ -322,46 +358,3 @@ def docs(
             return
         for known, title in document_names().items():
             say(f"turnwise docs {known:<24} {title}")
-
-
-def draw_scores(scores: RunScores) -> None:
-    """Print the table of scores: the policy among all baselines, best first."""
-    partly = scores.seen_share is not None and 0 < scores.seen_share < 1
-    known = "partly seen" if partly else "seen" if scores.seen else "unseen"
-    notes = (f"{scores.described}.", scores.meaning_of_errors, scores.divided)
-    rows = [(f"trained, {name}", *found) for name, found in scores.by_decoding.items()]
-    errors = scores.baselines_stderr
-    rows += [(name, value, errors[name]) for name, value in scores.baselines.items()]
-    texts = [
-        (name, f"{value:.3f}", scores.error_text(error).removeprefix("± "))
-        for name, value, error in sorted(rows, key=lambda row: -row[1])
-    ]
-    draw_table(
-        ("policy", "score", "standard error"),
-        texts,
-        title=f"{scores.env}: {scores.tasks} {known} tasks, seed {scores.seed}",
-        numbers=("score", "standard error"),
-        bold=_is_ours,
-    )
-    say(" ".join(filter(None, notes)))
-    if scores.exact:
-        draw_exact(scores)
-
-
-def draw_exact(scores: RunScores) -> None:
-    """Print what was computed without sampling."""
-    columns = list(next(iter(scores.exact.values())))
-    draw_table(
-        ("policy", *columns),
-        [
-            (name, *(f"{row[column]:.3f}" if column in row else "" for column in columns))
-            for name, row in scores.exact.items()
-        ],
-        title="computed, not sampled",
-        numbers=columns,
-        bold=_is_ours,
-    )
-
-
-def _is_ours(row: Sequence[str]) -> bool:
-    return row[0].startswith("trained")

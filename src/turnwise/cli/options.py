@@ -1,4 +1,4 @@
-"""Shared pieces of the command line: JSON output, tables, one-sentence errors (exit code 2)."""
+"""Shared helpers of the commands: JSON output, tables, one-sentence errors (exit code 2)."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from rich.markup import escape
 from rich.table import Table
 
 from turnwise.errors import TurnwiseError
-from turnwise.output import LastingConsole, silence
-from turnwise.stuck import ending_process
+from turnwise.utils.console import LastingConsole, silence
+from turnwise.utils.stuck_calls import ending_process
 
 HELP = {"help_option_names": ["-h", "--help"]}
-"""Settings of a command line that asks for help by -h, too; subcommands take them over."""
+"""Settings that add -h as a help option, also for subcommands."""
 STOPPED = 130
-"""The exit code of a command that Ctrl-C or another signal stopped."""
+"""The exit code of a command that was stopped by Ctrl-C or another signal."""
 TEXT = 24
-"""The fewest columns for a cell of text that wraps."""
+"""The smallest width of a cell with wrapped text."""
 console = LastingConsole()
 problems = LastingConsole(stderr=True)
 
 
 @contextmanager
 def _written() -> Iterator[None]:
-    """Turn an error of writing to standard output, such as a full disk, into one sentence."""
+    """Report an error of writing to standard output, such as a full disk, in one sentence."""
     try:
         yield
     except BrokenPipeError:
-        raise  # whoever read has ended: typer's own affair
+        raise  # the reader has closed the pipe, which typer handles
     except OSError as error:
         said = (error.strerror or str(error)).lower()
-        silence(sys.stdout)  # what is still in its buffer would fail again when Python ends
+        silence(sys.stdout)  # the rest of its buffer would fail again when Python exits
         fail(f"the output cannot be written ({said}): send it elsewhere")
 
 
@@ -50,24 +50,24 @@ def print_json(value: Any) -> None:
 
 
 def say(text: str) -> None:
-    """Write a line as it is: no markup, no colours, not broken at the terminal's edge."""
+    """Print a line without markup, colours or line breaks at the terminal's edge."""
     print_styled(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def look_at_run(run: Path, sets: Sequence[str]) -> None:
-    """Refuse a folder or settings that cannot be, before what is slow is imported.
+    """Refuse an invalid folder or invalid settings before slow packages are imported.
 
     Raises:
         TurnwiseError: if there is no run at `run`, or its recipe does not take `sets`.
     """
-    from turnwise.recipe import load_recipe
+    from turnwise.recipe.schema import load_recipe
     from turnwise.runs import Run
 
     load_recipe(str(Run.open(run).recipe), sets, lambda text: None)
 
 
 def print_styled(*args: Any, **styles: Any) -> None:
-    """Print as rich's console does."""
+    """Print like rich's console."""
     with _written():
         console.print(*args, **styles)
 
@@ -81,7 +81,7 @@ def draw_table(
     numbers: Sequence[str] = (),
     bold: Callable[[Sequence[str]], bool] = lambda row: False,
 ) -> None:
-    """Print a table in which nothing is cut; where the console is too narrow, an entry a row.
+    """Print a table without truncation; in a narrow console, one entry per line.
 
     Args:
         columns: the headings; the first column holds names.
@@ -113,7 +113,7 @@ def _draw_entries(
     title: str | None,
     bold: Callable[[Sequence[str]], bool],
 ) -> None:
-    """Print each row as its name and, below it, the other columns, wrapped between them."""
+    """Print each row as its name and, below it, its other columns, wrapped between columns."""
     if title is not None:
         print_styled(title, style="italic", markup=False, soft_wrap=True)
     for row in rows:
@@ -126,7 +126,7 @@ def _draw_entries(
 
 
 def _wrapped(parts: Sequence[str], width: int) -> Iterator[str]:
-    """Yield lines of whole parts; a part that is longer than a line breaks between words."""
+    """Yield lines of whole parts; a part longer than a line is broken between words."""
     line = ""
     for part in parts:
         joined = f"{line}; {part}" if line else part
@@ -142,7 +142,7 @@ def _wrapped(parts: Sequence[str], width: int) -> Iterator[str]:
 
 
 def fail(message: str) -> NoReturn:
-    """Say one sentence on standard error and exit with code 2."""
+    """Print one sentence to standard error and exit with code 2."""
     problems.print(f"[bold red]error:[/] {message}", highlight=False, soft_wrap=True)
     raise typer.Exit(2)
 
@@ -152,12 +152,12 @@ def one_sentence() -> Iterator[None]:
     """Turn turnwise's own errors, and a disk's, into one sentence and exit code 2.
 
     Ctrl-C ends the command with code 130; a call into the user's code that cannot be interrupted,
-    too, ends the process (`turnwise.stuck`). Bugs show themselves.
+    too, ends the process (`turnwise.utils.stuck_calls`). Bugs show themselves.
     """
-    from turnwise.runs import DiskTrouble
+    from turnwise.runs import DiskErrors
 
     try:
-        with DiskTrouble(), ending_process():
+        with DiskErrors(), ending_process():
             yield
     except TurnwiseError as error:
         fail(str(error).replace("[", "\\["))

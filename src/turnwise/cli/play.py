@@ -1,4 +1,4 @@
-"""Playing an env at the terminal: a person, a baseline, or the policy of a run."""
+"""The command `turnwise play`: an env at the terminal, played by a person, baseline or policy."""
 
 from __future__ import annotations
 
@@ -10,25 +10,29 @@ from typing import Any
 from rich.markup import escape
 
 from turnwise.cli.options import look_at_run, print_styled, say
-from turnwise.envs import make_env
+from turnwise.envs import guarded, make_env
 from turnwise.envs.base import Env, Observation
-from turnwise.envs.calls import call_env
-from turnwise.envs.tool_calls import CLOSE, OPEN
+from turnwise.envs.tools.calls import CLOSE, OPEN
+from turnwise.envs.user_calls import call_env
 from turnwise.errors import ConfigError, IllegalActionError, unknown_name
-from turnwise.noise import generator, world_generator
-from turnwise.recipe import parse_override
-from turnwise.rollout import guarded
+from turnwise.recipe.schema import parse_override
+from turnwise.seeding import generator, world_generator
 from turnwise.tasks import GeneratedTasks
 from turnwise.types import Task
 
 OPTIONS = "env.options."
-"""What stands before an env's options in recipes, and may stand there here."""
+"""The prefix of an env's options in recipes, which is accepted here too."""
 
 
 def env_with(name: str, sets: Sequence[str], *, timeout: float) -> Env[Any]:
-    """Return the env called `name` with its options from "key=value" pairs, made in time."""
-    pairs = dict(parse_override(pair.removeprefix(OPTIONS)) for pair in sets)
+    """Return the env called `name` with its options from "key=value" pairs, with a time limit."""
+    pairs = options_of(sets)
     return call_env(None, "__init__", timeout, lambda: make_env(name, **pairs))
+
+
+def options_of(sets: Sequence[str]) -> dict[str, Any]:
+    """Return an env's options from "key=value" pairs."""
+    return dict(parse_override(pair.removeprefix(OPTIONS)) for pair in sets)
 
 
 def play_env(
@@ -56,11 +60,11 @@ def play_env(
 
 
 def _play_by_hand(env: Env[Any], task: Task, baseline: str | None, seed: int) -> None:
-    (role,) = env.roles
     state, total = env.reset(task), 0
     while total < env.turn_cap():
-        observation = env.observe(state, role)
-        say(env.render(state))
+        seat = env.acting(state)[0]
+        observation = env.observe(state, seat)
+        say(env.render(state) if len(env.seats) == 1 else f"{seat}: {observation.text}")
         rng = generator(seed, "play", total)
         if baseline is not None:
             action = env.baselines()[baseline](state, rng)
@@ -70,7 +74,7 @@ def _play_by_hand(env: Env[Any], task: Task, baseline: str | None, seed: int) ->
         if action is None:
             return
         try:
-            step = env.step(state, role, action, rng)
+            step = env.step(state, seat, action, rng)
         except IllegalActionError as refused:
             say(str(refused))
             if baseline is None:
@@ -88,11 +92,11 @@ def _play_by_hand(env: Env[Any], task: Task, baseline: str | None, seed: int) ->
 
 
 def _ask(observation: Observation) -> str | None:
-    """Return the action a person chooses by word or first letters; None to stop.
+    """Return the action that the user chooses by a word or its first letters; None to stop.
 
     A tool is called by its name and a JSON object of its arguments.
     """
-    legal = observation.legal
+    legal = observation.legal_actions
     tools = [json.loads(tool)["function"]["name"] for tool in observation.tools]
     offered = [*(f'{name} {{"argument": ...}}' for name in tools), *(legal or ("any text",))]
     while True:
@@ -116,18 +120,19 @@ def _ask(observation: Observation) -> str | None:
 
 
 def _watch_policy(env: Env[Any], task: Task, run: Path, seed: int) -> None:
-    """Show an episode again: the same actions under the same chance lead to the same states."""
-    from turnwise.scoring import play_run
+    """Render an episode again: the same actions with the same seed lead to the same states."""
+    from turnwise.app.run_scores import play_run
 
     episode = play_run(run, env, task, seed=seed)
-    (role,) = env.roles
-    state = env.reset(task)
-    for turn in episode.turns:
+    state, steps = env.reset(task), 0
+    for turn in sorted(episode.turns, key=lambda turn: turn.order):
         say(env.render(state))
-        say(turn.text)
+        say(turn.text if len(env.seats) == 1 else f"{turn.id.role}: {turn.text}")
+        if turn.phase == "ask":
+            continue
         if turn.action is None:
             break
-        noise = world_generator(seed, "evaluation", 0, 0, turn.id.turn, None)
-        state = env.step(state, role, turn.action, noise).state
+        noise = world_generator(seed, "evaluation", 0, 0, steps, None)
+        state, steps = env.step(state, turn.id.role, turn.action, noise).state, steps + 1
     say(env.render(state))
     say(f"score {episode.score:g} after {len(episode.turns)} turns")

@@ -1,6 +1,6 @@
-"""`turnwise sandbox`: what keeps programs in on this machine; and one of them run.
+"""The command `turnwise sandbox`, which describes the isolation on this machine or runs a program.
 
-Owns the commands' words. Programs are run by `turnwise.sandbox`.
+Provides the subcommands; `turnwise.sandbox` runs the programs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def check(
     seconds: Annotated[float, typer.Option(min=0.1, help="How long to measure.")] = 2.0,
     as_json: AsJson = False,
 ) -> None:
-    """Say what keeps programs in, and measure how many of them run in a second."""
+    """Describe the isolation of programs on this machine, and measure programs per second."""
     with one_sentence(), _opened(backend, preload, workers) as box:
         began = time.perf_counter()
         box.start()
@@ -81,8 +81,8 @@ def run(
     preload: Preload = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run one program as training does, and show what came of it; exit code 1 for a failure."""
-    from turnwise.recipe import parse_override
+    """Run one program as training does, and print its result; exit code 1 for a failure."""
+    from turnwise.recipe.schema import parse_override
 
     with one_sentence():
         if not file.is_file():
@@ -105,15 +105,15 @@ def run(
 
 
 def _printable(text: str) -> str:
-    """Return a program's words without what would steer the terminal."""
+    """Return a program's text without control characters of the terminal."""
     return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
 
 
 def _shown(value: Any) -> str:
-    """Return a program's value as text that any terminal takes."""
+    """Return a program's value as text that any terminal can print."""
     try:
         return _printable(repr(value).encode("utf-8", "backslashreplace").decode())
-    except ValueError as cause:  # an integer of more digits than Python writes
+    except ValueError as cause:  # an integer with more digits than Python prints
         return f"a value that cannot be shown: {cause}"
 
 

@@ -2,12 +2,13 @@
 
 from turnwise.credit.assign import Credit, assign_advantages
 from turnwise.credit.config import CreditConfig, check_components, fill_rewards
-from turnwise.credit.groups import Group, GroupKey, Unit, Visit, group
+from turnwise.credit.groups import Group, GroupKey, Unit, group
 from turnwise.credit.returns import Penalties, episode_return, mix_rewards, returns_to_go
-from turnwise.credit.schemes import SCHEMES, Scheme
+from turnwise.credit.schemes import SCHEMES, AnyCredit, Scheme, make_credit
 
 __all__ = [
     "SCHEMES",
+    "AnyCredit",
     "Credit",
     "CreditConfig",
     "Group",
@@ -15,12 +16,12 @@ __all__ = [
     "Penalties",
     "Scheme",
     "Unit",
-    "Visit",
     "assign_advantages",
     "check_components",
     "episode_return",
     "fill_rewards",
     "group",
+    "make_credit",
     "mix_rewards",
     "returns_to_go",
 ]

@@ -1,33 +1,27 @@
 """Episodes in, advantages out: the entry point of credit assignment.
 
-Owns `assign_advantages`, its result `Credit`, and which span of a completion carries what. Knows
-nothing of tokens or tensors: advantages belong to turns and named spans; `rollout.samples` puts
-them on tokens.
+Provides `assign_advantages` and its result `Credit`. Advantages belong to turns and named spans;
+`rollout.samples` puts them on tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from turnwise.credit.compare import Scaling, compare, compare_states, spread, standardise
+from turnwise.credit.compare import compare, spread, standardise
 from turnwise.credit.config import RETURN, WHOLE, CreditConfig
 from turnwise.credit.groups import Group
 from turnwise.credit.metrics import credit_metrics
-from turnwise.credit.returns import Penalties
+from turnwise.credit.returns import Payments, Penalties, team_shares
 from turnwise.credit.schemes import SCHEMES
 from turnwise.credit.units import (
     component_units,
-    episode_units,
-    state_units,
     trajectories,
     without_infrastructure_failures,
 )
 from turnwise.errors import ConfigError, TrainingError
 from turnwise.types import Episode, Trajectory, Turn, TurnId
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,9 +47,21 @@ class Credit:
         """Whether any advantage is not 0; without one an iteration takes no optimizer step."""
         return any(value != 0 for spans in self.advantages.values() for value in spans.values())
 
+    def of(self, turns: Collection[TurnId]) -> Credit:
+        """Return the credit of some turns: those of one policy, say."""
+        return replace(
+            self,
+            advantages={turn: spans for turn, spans in self.advantages.items() if turn in turns},
+            counted=self.counted & frozenset(turns),
+        )
+
 
 def assign_advantages(
-    episodes: Sequence[Episode], config: CreditConfig, *, penalties: Penalties | None = None
+    episodes: Sequence[Episode],
+    config: CreditConfig,
+    *,
+    penalties: Penalties | None = None,
+    team: Collection[str] = (),
 ) -> Credit:
     """Compare what answered the same question and return every turn's advantage.
 
@@ -66,6 +72,7 @@ def assign_advantages(
             -> span -> amount, the span `""` being the whole turn. A turn's own reward, the return
             of its episode and so the advantages of earlier turns fall by it. A span that answers
             for a component of its own is charged for its own tokens there.
+        team: the components of level `team`, which are part of every seat's return.
 
     Raises:
         ConfigError: if `config.rewards` is empty.
@@ -81,15 +88,18 @@ def assign_advantages(
     played = trajectories(kept)
     if penalties is not None:
         _check_complete(played, penalties)
-    groups, values = _return_advantages(played, config, penalties)
+    shares: dict[TurnId, float] = {}
+    for episode in kept:
+        shares |= team_shares(episode, config.rewards, team)
+    payments = Payments(penalties=penalties, shares=shares)
+    groups, values = _return_advantages(played, config, payments)
     own = {
         name: standardise(
-            component_units(played, name, config.spans_of(name), penalties),
-            _given(config.std_floor),
+            component_units(played, name, config.spans_of(name), penalties), config.floor
         )
         for name in config.segment_components
     }
-    if config.filter_zero_variance:
+    if config.mixed_only:
         _silence([group for group in groups if group.zero_variance], values, *own.values())
     advantages = {
         turn.id: _by_span(turn, values[turn.id], own, config)
@@ -114,29 +124,20 @@ def _check_complete(played: Sequence[Trajectory], penalties: Penalties) -> None:
 
 
 def _return_advantages(
-    played: Sequence[Trajectory], config: CreditConfig, penalties: Penalties | None
+    played: Sequence[Trajectory], config: CreditConfig, payments: Payments
 ) -> tuple[tuple[Group, ...], dict[TurnId, float]]:
-    """Return the episode-level groups and each turn's advantage for the return."""
+    """Return the groups of the scheme's comparison and each turn's advantage for the return."""
     scheme = SCHEMES[config.scheme]
-    scaling = Scaling(
-        std=_given(config.std),
-        floor=0.0 if config.std == "none" else _given(config.std_floor),
-        mixed_only=config.filter_zero_variance,
-    )
-    units = episode_units(played, config.rewards, penalties)
-    groups = compare(units, scheme, scaling)
+    units = scheme.compare.unit(played, config.rewards, payments, config)
+    groups = compare(units, scheme.compare, config)
     values = spread(groups)
-    if scheme.compares_states:
-        silent = [group for group in groups if scaling.mixed_only and group.zero_variance]
-        states = compare_states(
-            state_units(played, config.rewards, _given(config.gamma), penalties),
-            own_episode=_given(config.own_episode),
-            scaling=scaling,
-            untrained=set(spread(silent)),
-        )
-        weight = _given(config.weight)
-        values = {turn: value + weight * states[turn] for turn, value in values.items()}
-    return groups, values
+    if scheme.add is None:
+        return groups, values
+    silent = [group for group in groups if config.mixed_only and group.zero_variance]
+    more = scheme.add.unit(played, config.rewards, payments, config)
+    added = spread(compare(more, scheme.add, config, untrained=set(spread(silent))))
+    weight = config.weight_of_second
+    return groups, {turn: value + weight * added[turn] for turn, value in values.items()}
 
 
 def _silence(groups: Sequence[Group], *tables: dict[TurnId, float]) -> None:
@@ -172,9 +173,3 @@ def _counted(
     if config.normalise_by == "sampled":
         return frozenset(advantages)
     return frozenset(turn for turn, spans in advantages.items() if any(spans.values()))
-
-
-def _given(value: T | None) -> T:
-    """Return an option that parsing has resolved."""
-    assert value is not None, "CreditConfig resolves every option that its scheme has"
-    return value

@@ -1,111 +1,86 @@
-"""The options of credit assignment, checked when they are parsed.
+"""The options that every credit scheme has, checked when they are parsed.
 
-Owns `CreditConfig`, `check_components` and `fill_rewards`. Options that mean nothing to the chosen
-scheme are refused, never ignored. Knows nothing of episodes.
+Provides `CreditConfig`, the base of each scheme's own config class, `VisitCreditConfig`, the base
+of schemes that compare the episodes of one visit, `fill_rewards` and `check_components`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from turnwise.credit.schemes import SCHEMES, Std
 from turnwise.errors import ConfigError, unknown_name
-from turnwise.settings import Settings, fit_options
+from turnwise.settings import Settings
 
 RETURN = "return"
 WHOLE = ""
 STD_FLOOR = 1e-4
-SCHEME_OPTIONS = ("std", "std_floor", "gamma", "weight", "own_episode")
+Std = Literal["group", "batch_returns", "batch_advantages", "none"]
+"""What an advantage is divided by: the std of its group's returns; that of all returns of its role
+in the batch, before any baseline; that of all its role's advantages in the batch; or nothing."""
 
 
 class CreditConfig(Settings):
-    """How episodes become advantages.
+    """How episodes become advantages; `scheme` chooses what is compared with what.
 
-    Example:
-        >>> config = CreditConfig(scheme="grpo", rewards={"goal": 1.0})
-        >>> config.std, config.std_floor
-        ('batch_returns', 0.0001)
+    `scheme`: `reinforce` (Williams 1992), `reinforce++` (arXiv:2501.03262), `rloo`
+    (arXiv:2402.14740), `grpo` (arXiv:2402.03300), `dr_grpo` (arXiv:2503.20783), `maxrl`
+    (arXiv:2602.02710) or `gigpo` (arXiv:2505.10978). docs/math.md 2 has the formulas.
     """
 
-    scheme: str = "grpo"
-    """One of reinforce, reinforce++, rloo, grpo, dr_grpo, maxrl, gigpo."""
+    scheme: Any
+    """The scheme's name in the table of schemes."""
     rewards: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
     """Weight of each reward component in the return; the others do not count."""
-    std: Std | None = None
-    """The standard deviation that advantages are divided by (ddof = 1), of one role: `group`, of
-    the group's returns (GRPO); `batch_returns`, of all returns of the batch, so that differences
-    between groups count (Lite PPO, arXiv:2508.08221; REINFORCE++); `batch_advantages`, of all
-    advantages of the batch, which are centred by group first (ScaleRL, arXiv:2510.13786;
-    REINFORCE++ with baseline); or `none`. None is the scheme's default."""
     std_floor: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Lower bound of every standard deviation divided by; None is 1e-4 where there is one."""
-    gamma: float | None = Field(default=None, ge=0, le=1)
-    """gigpo: discount of the return-to-go; None is the published 0.95."""
-    weight: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """gigpo: weight of the turn-level part; None is 1."""
-    own_episode: Literal["exclude", "include"] | None = None
-    """gigpo: whether a state's baseline holds the episode's own visits; None leaves them out."""
+    """Lower bound of every standard deviation divided by; None is 1e-4, the number that TRL adds to
+    it."""
     segments: dict[str, str] = Field(default_factory=dict)
     """Span -> "return" or a reward component it answers for; empty: all tokens, the return."""
-    filter_zero_variance: bool = False
-    """Zero every advantage, segments' too, of a group whose returns are all equal."""
     normalise_by: Literal["sampled", "kept"] = "sampled"
     """Whether loss denominators count all units, or only those with an advantage: the latter is a
     hidden growing learning rate."""
 
-    @field_validator("scheme")
-    @classmethod
-    def _scheme_is_known(cls, name: str) -> str:
-        if name not in SCHEMES:
-            raise unknown_name("credit scheme", name, SCHEMES)
-        return name
+    @property
+    def divides_by(self) -> Std:
+        """What advantages are divided by."""
+        return "none"
 
-    @model_validator(mode="before")
-    @classmethod
-    def _fit_to_scheme(cls, given: Any) -> Any:
-        """Fill in the scheme's own defaults; refuse what means nothing to it."""
-        if not isinstance(given, Mapping):
-            return given
-        name = given.get("scheme", cls.model_fields["scheme"].default)
-        if not isinstance(name, str) or name not in SCHEMES:
-            return given  # the field's own check says what is wrong
-        scheme = SCHEMES[name]
-        std = given.get("std") or scheme.std[0]
-        options: dict[str, Any] = {"std": scheme.std[0], **scheme.options}
-        segments = given.get("segments")
-        own = isinstance(segments, Mapping) and any(v != RETURN for v in segments.values())
-        if std != "none" or own:
-            options["std_floor"] = STD_FLOOR
-        chosen = f"scheme = {name!r} with std = {std!r}"
-        return fit_options(given, options=options, among=SCHEME_OPTIONS, chosen=chosen)
+    @property
+    def floor(self) -> float:
+        """The lower bound of every standard deviation divided by."""
+        return STD_FLOOR if self.std_floor is None else self.std_floor
+
+    @property
+    def mixed_only(self) -> bool:
+        """Whether groups of equal returns get no advantage at all, segments' included."""
+        return False
+
+    @property
+    def weight_of_second(self) -> float:
+        """The weight of the scheme's second comparison, where it has one."""
+        return 0.0
+
+    @property
+    def lone_groups_teach(self) -> bool:
+        """Whether a group of one episode may have advantages."""
+        return False
 
     @model_validator(mode="after")
-    def _options_agree(self) -> CreditConfig:
-        scheme = SCHEMES[self.scheme]
-        if self.std not in scheme.std:
+    def _check_floor(self) -> CreditConfig:
+        if self.std_floor is not None and self.divides_by == "none" and not self.segment_components:
             raise ConfigError(
-                f"std = {self.std!r} does not apply to scheme = {self.scheme!r}, whose formula "
-                f"takes {' or '.join(scheme.std)}: leave std out, or use grpo"
+                f"std_floor = {self.std_floor} does not apply to scheme = {self.scheme!r} with std "
+                "= 'none': leave std_floor out"
             )
-        if self.filter_zero_variance and not scheme.by_visit:
-            raise ConfigError(
-                f"filter_zero_variance does not apply to scheme = {self.scheme!r}: its one group "
-                "is the whole batch; leave it out, or use a scheme with groups"
-            )
-        if self.scheme == "maxrl" and any(weight < 0 for weight in self.rewards.values()):
-            raise ConfigError(
-                f"maxrl needs returns of 0 or more, got the reward weights {self.rewards}: "
-                "leave the negative ones out, or use grpo"
-            )
-        self._check_segments()
         return self
 
-    def _check_segments(self) -> None:
+    @model_validator(mode="after")
+    def _check_segments(self) -> CreditConfig:
         if not self.segments:
-            return
+            return self
         if WHOLE in self.segments or WHOLE in self.segments.values():
             raise ConfigError(
                 f"segments = {self.segments} has an empty name: expected span names, each with "
@@ -116,6 +91,7 @@ class CreditConfig(Settings):
                 f"segments = {self.segments} gives the return's advantage to no span, so nothing "
                 f"would be trained to earn it: give one the value {RETURN!r}"
             )
+        return self
 
     @property
     def segment_components(self) -> tuple[str, ...]:
@@ -125,6 +101,19 @@ class CreditConfig(Settings):
     def spans_of(self, component: str) -> tuple[str, ...]:
         """Return the segments that answer for a reward component by themselves, sorted."""
         return tuple(sorted(span for span, name in self.segments.items() if name == component))
+
+
+class VisitCreditConfig(CreditConfig):
+    """The options of schemes that compare the episodes of one visit of a task."""
+
+    filter_zero_variance: bool = False
+    """Zero every advantage, segments' too, of a group whose returns are all equal (ScaleRL,
+    arXiv:2510.13786)."""
+
+    @property
+    def mixed_only(self) -> bool:
+        """Whether groups of equal returns get no advantage at all, segments' included."""
+        return self.filter_zero_variance
 
 
 def fill_rewards(config: CreditConfig, components: Collection[str]) -> CreditConfig:

@@ -1,7 +1,7 @@
-"""What is compared with what: units, keys and the one grouping function of all schemes.
+"""Units, group keys, and the grouping function of all schemes.
 
-Owns `Unit`, `GroupKey`, `Group` and the invariants of groups (docs/math.md 2), each a bug found in
-a published system. Knows nothing of estimators. Output goes to `credit.assign`.
+Provides `Unit`, `GroupKey`, `Group` and `group`, which checks the invariants of groups
+(docs/math.md 2). Each invariant prevents a bug that was found in a published system.
 """
 
 from __future__ import annotations
@@ -10,69 +10,55 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from turnwise.errors import TrainingError
-from turnwise.types import TurnId
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, order=True)
-class Visit:
-    """One visit of one task: 128 visits of one prompt are 128 groups.
-
-    Example:
-        >>> Visit(iteration=0, visit=3, task="t").visit
-        3
-    """
-
-    iteration: int
-    visit: int
-    task: str
-
-    @classmethod
-    def of(cls, turn: TurnId) -> Visit:
-        """Return the visit that a turn belongs to."""
-        return cls(iteration=turn.iteration, visit=turn.visit, task=turn.task)
+from turnwise.types import EpisodeId, TurnId, VisitId
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupKey:
-    """What the members of a group have in common: the role; maybe the visit; maybe the state.
+    """What the members of a group have in common: the role; maybe the seat, visit and state.
 
-    `visit = None` means the whole batch.
+    `visit = None` means the whole batch, `seat = None` all seats of the role.
 
     Example:
-        >>> str(GroupKey(role="player", visit=Visit(iteration=0, visit=3, task="t")))
+        >>> str(GroupKey(role="player", visit=VisitId(iteration=0, visit=3, task="t")))
         'player 0/3/t'
     """
 
     role: str
-    visit: Visit | None = None
+    visit: VisitId | None = None
     state: str | None = None
+    seat: str | None = None
 
     def __str__(self) -> str:
         """Return the short form used in logs and messages."""
-        visit = self.visit
-        where = f"{visit.iteration}/{visit.visit}/{visit.task}" if visit else "batch"
-        return " ".join(part for part in (self.role, where, self.state) if part is not None)
+        where = "batch" if self.visit is None else str(self.visit)
+        parts = (self.seat or self.role, where, self.state)
+        return " ".join(part for part in parts if part is not None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unit:
-    """What a scheme compares: a role's whole episode, or one of its turns, and its return.
+    """What a scheme compares: a seat's whole episode, or one of its turns, and its return.
 
     `turns` are the turns that carry the unit's advantage; `first_prompt` the ids before the first.
+    `opens` says whether nothing was said in the episode before the unit.
 
     Example:
-        >>> turn = TurnId(iteration=0, visit=0, task="t", sample=2, role="player", turn=0)
-        >>> unit = Unit(turns=(turn,), policy="main", first_prompt=(5, 6), value=1.0)
-        >>> unit.episode
-        (0, 0, 't', 2)
+        >>> episode = EpisodeId(iteration=0, visit=0, task="t", member=2)
+        >>> turn = TurnId(episode=episode, role="ant-3", turn=0)
+        >>> unit = Unit(role="ant", turns=(turn,), policy="main", first_prompt=(5, 6), value=1.0)
+        >>> unit.episode == episode
+        True
     """
 
+    role: str
     turns: tuple[TurnId, ...]
     policy: str
     first_prompt: tuple[int, ...]
     value: float
     state: str | None = None
     is_episode: bool = True
+    opens: bool = True
 
     @property
     def id(self) -> TurnId:
@@ -80,14 +66,9 @@ class Unit:
         return self.turns[0]
 
     @property
-    def role(self) -> str:
-        """The role that acted."""
-        return self.id.role
-
-    @property
-    def episode(self) -> tuple[int, int, str, int]:
-        """Which episode the unit is of, or a part of."""
-        return (self.id.iteration, self.id.visit, self.id.task, self.id.sample)
+    def episode(self) -> EpisodeId:
+        """The episode that the unit is of, or a part of."""
+        return self.id.episode
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,7 +101,8 @@ def group(units: Iterable[Unit], key: KeyFunction) -> dict[GroupKey, tuple[Unit,
 
     Raises:
         TrainingError: if a unit occurs twice; if members differ in policy or role; if a group with
-            a visit in its key spans another visit; if its episodes differ in their first prompt.
+            a visit in its key spans another visit; if episodes differ in the first prompt of the
+            seat that speaks first.
     """
     members: dict[GroupKey, list[Unit]] = {}
     for unit in sorted(units, key=lambda unit: unit.id):
@@ -142,9 +124,10 @@ def _check_group(key: GroupKey, units: tuple[Unit, ...]) -> None:
         raise TrainingError(f"group {key} mixes the roles {', '.join(roles)}")
     if key.visit is None:
         return
-    if {Visit.of(turn) for unit in units for turn in unit.turns} != {key.visit}:
+    if {turn.episode.visit_id for unit in units for turn in unit.turns} != {key.visit}:
         raise TrainingError(f"group {key} spans two visits: each visit of a task is its own group")
-    if all(unit.is_episode for unit in units) and len({u.first_prompt for u in units}) > 1:
+    same_question = all(unit.is_episode and unit.opens for unit in units)
+    if same_question and len({unit.first_prompt for unit in units}) > 1:
         raise TrainingError(
             f"group {key} holds episodes with different first prompts: they did not answer the "
             "same question, so their returns cannot be compared"

@@ -1,6 +1,6 @@
-"""What a batch's comparison looked like, as flat `credit/...` floats.
+"""The metrics of credit assignment, as flat `credit/...` floats.
 
-Owns the metrics of credit assignment. A group is mixed, of zero variance, or of one.
+Provides `credit_metrics`. A group is mixed, has zero variance, or has one member.
 """
 
 from __future__ import annotations

@@ -1,15 +1,23 @@
 """Episodes become units: a role's whole trajectory, or each of its turns.
 
-Owns which episodes take part and what return each unit has. Knows nothing of estimators. Output
-goes to `credit.groups`.
+Provides the units that schemes compare, each with its return, and the choice of the episodes that
+take part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
+from turnwise.credit.config import CreditConfig
 from turnwise.credit.groups import Unit
-from turnwise.credit.returns import Penalties, episode_return, returns_to_go, turn_rewards
+from turnwise.credit.returns import (
+    Payments,
+    Penalties,
+    episode_return,
+    returns_to_go,
+    turn_rewards,
+)
 from turnwise.errors import TrainingError
 from turnwise.types import Episode, Trajectory, Turn
 
@@ -25,40 +33,54 @@ def without_infrastructure_failures(episodes: Iterable[Episode]) -> list[Episode
 
 
 def trajectories(episodes: Iterable[Episode]) -> list[Trajectory]:
-    """Return every role's trajectory that has turns, after checking that ids tell the truth.
+    """Return every seat's trajectory that has turns, after checking that ids tell the truth.
+
+    Seats that a server's policy plays have no tokens to train: they earn rewards, as part of their
+    team too, but are compared with nothing.
 
     Raises:
-        TrainingError: if a turn's id names another episode or role, or one role used two policies.
+        TrainingError: if a turn's id names another episode or seat, or one seat used two policies.
     """
     found: list[Trajectory] = []
     for episode in episodes:
-        place = (episode.iteration, episode.visit, episode.task.id, episode.sample)
         for trajectory in episode.trajectories:
             for turn in trajectory.turns:
-                at = (turn.id.iteration, turn.id.visit, turn.id.task, turn.id.sample)
-                if at != place or turn.id.role != trajectory.role:
+                if turn.id.episode != episode.id or turn.id.role != trajectory.seat:
                     raise TrainingError(
-                        f"turn {turn.id} is filed under episode {place}, role {trajectory.role!r}"
+                        f"turn {turn.id} is filed under episode {episode.id}, seat "
+                        f"{trajectory.seat!r}"
                     )
             if len({turn.policy for turn in trajectory.turns}) > 1:
-                raise TrainingError(f"{trajectory.turns[0].id}: one role, more than one policy")
-            if trajectory.turns:
+                raise TrainingError(f"{trajectory.turns[0].id}: one seat, more than one policy")
+            if trajectory.turns and not trajectory.turns[0].text_only:
                 found.append(trajectory)
     return found
+
+
+class Discounted(Protocol):
+    """The options of a scheme that discounts returns-to-go."""
+
+    @property
+    def gamma(self) -> float:
+        """The discount of one turn."""
+        ...
 
 
 def episode_units(
     played: Sequence[Trajectory],
     weights: Mapping[str, float],
-    penalties: Penalties | None = None,
+    payments: Payments,
+    config: CreditConfig,
 ) -> list[Unit]:
     """Return one unit per trajectory, whose value is the episode's return R."""
     return [
         Unit(
+            role=trajectory.role,
+            opens=trajectory.turns[0].order == 0,
             turns=tuple(turn.id for turn in trajectory.turns),
             policy=trajectory.turns[0].policy,
             first_prompt=trajectory.turns[0].prompt_ids,
-            value=episode_return(trajectory, weights, penalties),
+            value=episode_return(trajectory, weights, payments),
         )
         for trajectory in played
     ]
@@ -67,8 +89,8 @@ def episode_units(
 def state_units(
     played: Sequence[Trajectory],
     weights: Mapping[str, float],
-    gamma: float,
-    penalties: Penalties | None = None,
+    payments: Payments,
+    config: Discounted,
 ) -> list[Unit]:
     """Return one unit per turn, whose value is the discounted return-to-go, with its state's key.
 
@@ -77,14 +99,14 @@ def state_units(
     """
     units: list[Unit] = []
     for trajectory in played:
-        values = returns_to_go(turn_rewards(trajectory, weights, penalties), gamma)
+        values = returns_to_go(turn_rewards(trajectory, weights, payments), config.gamma)
         for turn, value in zip(trajectory.turns, values, strict=True):
             if turn.state_key is None:
                 raise TrainingError(
                     f"turn {turn.id} has no state key, by which gigpo groups turns: record one "
                     "for every turn, or use grpo"
                 )
-            units.append(_turn_unit(turn, float(value)))
+            units.append(_turn_unit(trajectory.role, turn, float(value)))
     return units
 
 
@@ -99,7 +121,11 @@ def component_units(
     `spans` answer for the component, and what their tokens cost is taken off it.
     """
     return [
-        _turn_unit(turn, turn.rewards.get(component, 0.0) - _cost(turn, spans, penalties))
+        _turn_unit(
+            trajectory.role,
+            turn,
+            turn.rewards.get(component, 0.0) - _cost(turn, spans, penalties),
+        )
         for trajectory in played
         for turn in trajectory.turns
     ]
@@ -112,8 +138,9 @@ def _cost(turn: Turn, spans: Sequence[str], penalties: Penalties | None) -> floa
     return sum(penalties[turn.id].get(span, 0.0) for span in spans)
 
 
-def _turn_unit(turn: Turn, value: float) -> Unit:
+def _turn_unit(role: str, turn: Turn, value: float) -> Unit:
     return Unit(
+        role=role,
         turns=(turn.id,),
         policy=turn.policy,
         first_prompt=turn.prompt_ids,

@@ -1,41 +1,31 @@
-"""The plainest curriculum: every iteration gets fresh tasks of the training split.
-
-Owns which task is visited when. Knows nothing of policies or rewards.
-"""
+"""The uniform curriculum: every iteration visits new tasks of the training split."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Literal
 
+from turnwise.settings import Settings
 from turnwise.tasks import GeneratedTasks
-from turnwise.types import Task
+from turnwise.types import Task, TaskVisit
 
 REFILLS_FROM = 2**40
-"""Where refills are numbered from, if iterations leave no gaps for them."""
+"""The first number of refills if iterations leave no gaps for them."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Visit:
-    """One occurrence of a task in one iteration. Two visits of one task are two groups.
+class UniformConfig(Settings):
+    """Fresh tasks of the training split in every iteration."""
 
-    Example:
-        >>> task = Task(id="t", env="e", seed=0, data={})
-        >>> Visit(iteration=3, number=0, task=task).number
-        0
-    """
-
-    iteration: int
-    number: int
-    task: Task
+    kind: Literal["uniform"] = "uniform"
+    """The curriculum."""
 
 
 class UniformCurriculum:
-    """Fresh tasks in the order of a generated source; none is repeated on purpose.
+    """New tasks in the order of a generated source; no task is repeated on purpose.
 
-    Tasks are numbered by (iteration, visit), so a resumed run meets the same ones, and a refill of
-    an iteration (dynamic sampling) meets others. With `passes` iterations take tasks without gaps,
-    as a list is gone through; refills then come from far behind.
+    Tasks are numbered by (iteration, visit), so a resumed run gets the same tasks, and a refill of
+    an iteration (dynamic sampling) gets other tasks. With `passes`, iterations take consecutive
+    tasks of a list, and refills take tasks far ahead.
     """
 
     def __init__(
@@ -47,21 +37,23 @@ class UniformCurriculum:
 
     @classmethod
     def of(cls, tasks: GeneratedTasks, per_iteration: int) -> UniformCurriculum:
-        """Return the curriculum over a source: in passes where its tasks are a list."""
+        """Return the curriculum of a source; a source with a list of tasks is used in passes."""
         return cls(tasks.task, per_iteration, passes=tasks.count is not None)
 
-    def visits(self, iteration: int, *, first: int = 0, count: int | None = None) -> list[Visit]:
+    def visits(
+        self, iteration: int, *, first: int = 0, count: int | None = None
+    ) -> list[TaskVisit]:
         """Return `count` visits (default: one iteration's worth), numbered from `first`.
 
         Raises:
-            ValueError: if more visits are asked for than an iteration may ever have (64 fillings).
+            ValueError: if more visits are requested than an iteration may have (64 fillings).
         """
         count = self.per_iteration if count is None else count
         if first + count > self._stride:
             raise ValueError(f"an iteration has at most {self._stride} visits, got {first + count}")
         numbers = range(first, first + count)
         return [
-            Visit(iteration=iteration, number=n, task=self._draw(self._index(iteration, n)))
+            TaskVisit(iteration=iteration, visit=n, task=self._draw(self._index(iteration, n)))
             for n in numbers
         ]
 

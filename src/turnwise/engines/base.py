@@ -1,14 +1,26 @@
-"""What an engine is: something that continues token ids and tells the log-probabilities it drew at.
+"""The contract of engines: an engine generates completions and their log-probabilities.
 
-Owns `Request`, `Completion` and the `Engine` contract. Knows no messages, environments or rewards.
+Provides `Request`, `Completion` and the `Engine` protocol.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from turnwise.types import FinishReason, Sampling, Stream, TurnId
+from turnwise.types import FinishReason, MediaKey, Prompt, Sampling, Stream, TurnId
+
+
+class PromptKey(NamedTuple):
+    """What keys and values of a prompt depend on, beside the weights: its media and its tokens.
+
+    Example:
+        >>> PromptKey((), (1, 2)) == PromptKey(("a68b",), (1, 2))
+        False
+    """
+
+    media: MediaKey
+    ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -16,7 +28,9 @@ class Request:
     """One model call. `id`, `stream` and the engine's seed decide every draw.
 
     Example:
-        >>> Request(id=TurnId(iteration=0, visit=0, task="t", sample=0, role="player", turn=0),
+        >>> from turnwise.types import EpisodeId
+        >>> episode = EpisodeId(iteration=0, visit=0, task="t", member=0)
+        >>> Request(id=TurnId(episode=episode, role="player", turn=0),
         ...         stream="train", policy="main", prompt_ids=(1, 2), sampling=Sampling()).policy
         'main'
     """
@@ -26,41 +40,49 @@ class Request:
     policy: str
     prompt_ids: tuple[int, ...]
     sampling: Sampling
+    media: MediaKey = ()
+    """The hashes of what the prompt shows beside its tokens."""
+    prompt: Prompt | None = None
+    """What `prompt_ids` were made from, for engines that take messages and no ids."""
     goes_on: bool = False
     """Whether a later prompt may begin with this one and its completion."""
+
+    @property
+    def prompt_key(self) -> PromptKey:
+        """The key of everything that is kept for the prompt."""
+        return PromptKey(self.media, self.prompt_ids)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Completion:
-    """What was drawn: ids and log-probabilities of equal length, the end token included."""
+    """What was drawn: ids and log-probabilities of equal length, the end token included.
+
+    `text` is what an engine says that gives no ids: such a turn is never trained. It is None where
+    the ids say everything.
+    """
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     finish_reason: FinishReason
     policy_version: int
+    text: str | None = None
 
 
 class Engine(Protocol):
-    """Samples completions for many coroutines at once."""
+    """Samples completions for many coroutines at once, on this machine or at a server."""
 
-    deterministic: bool
+    async def generate(self, request: Request) -> Completion:
+        """Return one completion; many calls may wait at once and share a batch.
 
-    async def sample(self, request: Request) -> Completion:
-        """Return one completion; many calls may wait at once and share a batch."""
-        ...
-
-    def advance(self) -> bool:
-        """Do one unit of work for the waiting requests; False if nothing waits.
-
-        The event loop of `engines.loop` calls it only when every runnable coroutine waits, which
-        is what makes batches, and so every bit of a run, repeatable.
+        Raises:
+            EngineError: if there is none, with what was given, what was expected and the cure.
         """
         ...
 
-    def hand_over(self, policy: str) -> None:
-        """Learn that `policy` has new weights: everything cached for it is dropped."""
+    def update_weights(self, policy: str) -> None:
+        """Take the new weights of `policy`: everything cached for the old ones is dropped."""
         ...
 
-    def end_iteration(self) -> None:
-        """Drop all prefix caches, frozen policies' too."""
+    async def close(self) -> None:
+        """Give back connections and memory; awaited on the loop on which it generated."""
         ...

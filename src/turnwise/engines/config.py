@@ -1,7 +1,4 @@
-"""The options of the local engine.
-
-Owns `EngineConfig`. Knows nothing of torch, models or requests.
-"""
+"""The options of the local engine, `EngineConfig`. Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""An engine that says what it is told: a policy as a function or a table, for tests and docs.
+"""An engine whose completions come from a function or a table, for tests and documents.
 
-Owns `ScriptedEngine`. Its draws are counter-based like a model's, so that what is built on engines
-can be tested without one. Knows nothing of models or tensors.
+Provides `ScriptedEngine`. Its draws are counter-based like those of a model.
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from turnwise.engines.base import Completion, Request
+from turnwise.engines.loop import RunLoop
 from turnwise.errors import EngineError
-from turnwise.noise import token_uniforms
+from turnwise.seeding import token_uniforms
 from turnwise.types import FinishReason
 
 Reply: TypeAlias = Sequence[int] | Mapping[tuple[int, ...], float] | Completion
@@ -27,19 +27,20 @@ class ScriptedEngine:
     A table of completions is drawn from token by token, each from its own uniform: probabilities of
     tokens are those of the completions that begin so. Greedy sampling takes the likeliest token.
     Plain ids are certain and have log-probability 0. Completions longer than `max_tokens` are cut.
-    An `EngineError` that `reply` raises is raised by `sample`.
+    An `EngineError` that `reply` raises is raised by `generate`.
 
     Attributes:
         requests: all requests in the order in which they were answered.
 
     Example:
         >>> from turnwise.engines.loop import run
-        >>> from turnwise.types import Sampling, TurnId
-        >>> turn = TurnId(iteration=0, visit=0, task="t", sample=0, role="player", turn=0)
+        >>> from turnwise.types import Sampling, EpisodeId, TurnId
+        >>> episode = EpisodeId(iteration=0, visit=0, task="t", member=0)
+        >>> turn = TurnId(episode=episode, role="player", turn=0)
         >>> request = Request(id=turn, stream="train", policy="main", prompt_ids=(1,),
         ...                   sampling=Sampling())
         >>> engine = ScriptedEngine(lambda request: {(5, 2): 0.25, (6, 2): 0.75})
-        >>> completion = run(engine.sample(request), engine)
+        >>> completion = run(engine.generate(request), engine)
         >>> completion.token_ids in {(5, 2), (6, 2)}, completion.logprobs[1]
         (True, 0.0)
     """
@@ -51,10 +52,15 @@ class ScriptedEngine:
     ) -> None:
         self._reply, self._seed = reply, seed
         self.policy_version = policy_version
+        self.loop = RunLoop()
         self.requests: list[Request] = []
         self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
 
-    async def sample(self, request: Request) -> Completion:
+    def reason(self, policy: str) -> str:
+        """Return how a policy is sampled."""
+        return "scripted"
+
+    async def generate(self, request: Request) -> Completion:
         """Return the completion that the script gives to this request."""
         future = asyncio.get_running_loop().create_future()
         self._waiting.append((request, future))
@@ -74,12 +80,19 @@ class ScriptedEngine:
                 future.set_exception(error)
         return bool(waiting)
 
-    def hand_over(self, policy: str) -> None:
+    def update_weights(self, policy: str) -> None:
         """Count the new weights: `policy_version` goes up by one."""
         self.policy_version += 1
 
     def end_iteration(self) -> None:
         """Do nothing: nothing is remembered."""
+
+    def metrics(self) -> dict[str, float]:
+        """Return nothing: nothing is measured."""
+        return {}
+
+    async def close(self) -> None:
+        """Do nothing: nothing is open."""
 
     def _complete(self, request: Request) -> Completion:
         said = self._reply(request)

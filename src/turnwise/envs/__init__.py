@@ -1,70 +1,76 @@
-"""Worlds: states, legal moves, rewards. One file each; they know nothing of models or tokens.
+"""Environments: the table `ENVS`, `find_env`, `make_env`, `make_guarded`, and the public names.
 
-To add one: write its file, add a line to `ENVS`, and run `turnwise check NAME`. One of the user's
-own needs no line: its name is "file.py:Class".
+Envs define states, legal actions and rewards. They never see models or tokens. To add a shipped
+env, write its file, add a line to `ENVS`, and run `turnwise check NAME`. A user's env needs no
+line: its name is "file.py:Class".
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from turnwise.envs.base import (
+    ActionProbabilities,
     Baseline,
-    Chances,
+    BatchRewards,
     Env,
     Exact,
     Level,
     Observation,
-    Settlement,
     Step,
     score_span,
 )
 from turnwise.envs.baselines import BaselineScore, score_baselines
-from turnwise.envs.calls import call_env
-from turnwise.envs.check import EnvReport, check_env
-from turnwise.envs.check_declared import check_constructor
-from turnwise.envs.frozen_lake import FrozenLake, FrozenLakeConfig
-from turnwise.envs.gym_env import GymnasiumConfig, GymnasiumEnv
-from turnwise.envs.gym_registry import gymnasium_cure
-from turnwise.envs.lake_published import FrozenLakePublished, FrozenLakePublishedConfig
-from turnwise.envs.rows import Rows, RowsConfig
-from turnwise.envs.tool_calls import ToolCall, call_text
-from turnwise.envs.tools import ToolEnv, ToolResult, ToolState, tool
+from turnwise.envs.checks.check import EnvReport, check_env
+from turnwise.envs.checks.declarations import check_constructor, check_declarations
+from turnwise.envs.frozen_lake.env import FrozenLake, FrozenLakeConfig
+from turnwise.envs.frozen_lake.published import FrozenLakePublished, FrozenLakePublishedConfig
+from turnwise.envs.guard import GuardedEnv, guarded
+from turnwise.envs.gymnasium.env import GymnasiumConfig, GymnasiumEnv
+from turnwise.envs.gymnasium.registry import gymnasium_cure
+from turnwise.envs.measures import Measure, expected_measures, mean_measures
+from turnwise.envs.random_play import first_turn, random_walk
+from turnwise.envs.relay import Relay, RelayConfig
+from turnwise.envs.rows.env import Rows, RowsConfig
+from turnwise.envs.standard_errors import ErrorUnit, clustered_stderr, error_unit, standard_error
+from turnwise.envs.tools.calls import ToolCall, call_text
+from turnwise.envs.tools.env import ToolEnv, ToolResult, ToolState, tool
 from turnwise.envs.treasure import Treasure, TreasureConfig
-from turnwise.envs.uncertainty import ErrorUnit, clustered_stderr, error_unit, standard_error
-from turnwise.envs.wander import wander
+from turnwise.envs.user_calls import call_env
 from turnwise.errors import ConfigError, unknown_name
-from turnwise.imports import is_import_name, load_object, names_in
 from turnwise.settings import parse
+from turnwise.utils.user_code import is_import_name, load_object, names_in
 
 ENVS: dict[str, type[Env[Any]]] = {
     FrozenLake.name: FrozenLake,
     FrozenLakePublished.name: FrozenLakePublished,
     GymnasiumEnv.name: GymnasiumEnv,
+    Relay.name: Relay,
     Rows.name: Rows,
     Treasure.name: Treasure,
 }
 
 
 IMPORTING = 60.0
-"""Seconds that the import of an env's file may take where no env.timeout is known."""
+"""The default time limit for importing an env's file, in seconds."""
 
 
 def find_env(name: str, timeout: float = IMPORTING) -> type[Env[Any]]:
-    """Return the env class called `name`, in the table or by "file.py:Class".
+    """Return the env class with the given name.
 
     Args:
-        name: the name.
-        timeout: seconds that importing its file may take.
+        name: a name in `ENVS`, or "file.py:Class".
+        timeout: the time limit for importing the file, in seconds.
 
     Raises:
-        UnknownNameError: if there is no such env.
-        ConfigError: if what the name leads to is no env.
-        SlowEnvError: if importing its file takes too long.
+        UnknownNameError: if no env has this name.
+        ConfigError: if the named object is not an env class.
+        SlowEnvError: if importing the file takes longer than `timeout`.
     """
     if not is_import_name(name):
         if name.endswith(".py"):
-            raise ConfigError(_class_wanted(name))
+            raise ConfigError(_missing_class_message(name))
         if name not in ENVS:
             raise unknown_name("env", name, ENVS)
         return ENVS[name]
@@ -72,30 +78,30 @@ def find_env(name: str, timeout: float = IMPORTING) -> type[Env[Any]]:
     cure = gymnasium_cure(found)
     if cure:
         raise ConfigError(cure)
-    if isinstance(found, Env):  # made by its user, options and all: it can only be taken as it is
+    if isinstance(found, Env):  # an instance of the user's, made with its own options
         return type(found)
     if not (isinstance(found, type) and issubclass(found, Env)):
-        raise ConfigError(f"env {name!r} is no env: expected a class derived from turnwise.Env")
+        raise ConfigError(f"env {name!r} is not an env: expected a class derived from turnwise.Env")
     missing = sorted(found.__abstractmethods__)
     if missing:
         raise ConfigError(f"env {name!r} does not define {', '.join(missing)}: write it")
     return found
 
 
-def _class_wanted(file: str) -> str:
-    """Return the sentence for a file that is given without a class."""
+def _missing_class_message(file: str) -> str:
+    """Return the error message for a file that is given without a class name."""
     found = names_in(file, Env)
     if not found:
-        return f"{file!r} defines no class derived from turnwise.Env: write one, and name it too"
+        return f"{file!r} defines no class derived from turnwise.Env: write one and name it"
     return f"{file!r} is a file: name the class in it, {' or '.join(found)}"
 
 
 def make_env(name: str, **options: Any) -> Env[Any]:
-    """Return the env called `name` with the given options.
+    """Return an instance of the env with the given name and options.
 
     Raises:
-        UnknownNameError: if there is no such env.
-        ConfigError: if an option is unknown or wrong.
+        UnknownNameError: if no env has this name.
+        ConfigError: if an option is unknown or has a wrong value.
 
     Example:
         >>> make_env("frozen-lake", size=8).roles
@@ -109,18 +115,36 @@ def make_env(name: str, **options: Any) -> Env[Any]:
     made = load_object(name) if is_import_name(name) else None
     if isinstance(made, Env):
         if options:
-            raise ConfigError(f"env {name!r} was handed over ready-made: options cannot change it")
+            raise ConfigError(f"env {name!r} is an instance: its options cannot be changed")
         return made
     check_constructor(env)
     return env(parse(env.config_class, options, f"env {name!r}"))
 
 
+def make_guarded(name: str, options: Mapping[str, Any], timeout: float) -> GuardedEnv:
+    """Return the env called `name` under guard; importing and making it is guarded too.
+
+    Args:
+        name: as for `make_env`.
+        options: its options.
+        timeout: seconds that one call may take.
+
+    Raises:
+        ConfigError: as `make_env` does.
+        BrokenEnvError: if its module or its `__init__` raises or takes too long.
+    """
+    made = call_env(None, "__init__", timeout, lambda: make_env(name, **options))
+    check_declarations(made, timeout)
+    return guarded(made, timeout)
+
+
 __all__ = [
     "ENVS",
     "IMPORTING",
+    "ActionProbabilities",
     "Baseline",
     "BaselineScore",
-    "Chances",
+    "BatchRewards",
     "Env",
     "EnvReport",
     "ErrorUnit",
@@ -129,13 +153,16 @@ __all__ = [
     "FrozenLakeConfig",
     "FrozenLakePublished",
     "FrozenLakePublishedConfig",
+    "GuardedEnv",
     "GymnasiumConfig",
     "GymnasiumEnv",
     "Level",
+    "Measure",
     "Observation",
+    "Relay",
+    "RelayConfig",
     "Rows",
     "RowsConfig",
-    "Settlement",
     "Step",
     "ToolCall",
     "ToolEnv",
@@ -147,11 +174,16 @@ __all__ = [
     "check_env",
     "clustered_stderr",
     "error_unit",
+    "expected_measures",
     "find_env",
+    "first_turn",
+    "guarded",
     "make_env",
+    "make_guarded",
+    "mean_measures",
+    "random_walk",
     "score_baselines",
     "score_span",
     "standard_error",
     "tool",
-    "wander",
 ]

@@ -1,8 +1,8 @@
-"""The contract with env authors: five words (reset, observe, step, score, baselines).
+"""The contract of envs: `reset`, `observe`, `step`, `score` and `baselines`.
 
-Owns `Env` and the values it exchanges. Worlds know nothing of models, prompts or tokens: they show
-text and take an action word. States are immutable, so any state can be stepped again and again
-(`branching = "pure"`), and all chance comes from the generator that `step` is handed.
+Provides `Env` and the values it exchanges. Envs show text and take action words. States are
+immutable, so any state can be stepped repeatedly (`branching = "pure"`), and all randomness comes
+from the generator given to `step`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ import numpy as np
 
 from turnwise.errors import EnvError
 from turnwise.settings import Settings
-from turnwise.types import Episode, Message, Split, Task
+from turnwise.types import Episode, Level, Media, Message, Split, Task
 
-Level = Literal["process", "agent", "team"]
 RewardTiming = Literal["dense", "terminal"]
 Branching = Literal["pure", "copy", "replay", "none"]
 ScoredBy = Literal["score", "return"]
@@ -38,19 +37,22 @@ class Observation:
     words and free of any advice. Warm-up teaches a model to write it; empty where there is none.
     `messages` say the same as `text` where that is not one message of the user's: a conversation
     so far, or a tool's result. `raw` text reaches the model as it stands, without a chat template.
-    `tools` are the JSON schemas of what may be called (`envs.tools`), beside answering.
+    `tools` are the JSON schemas of what may be called (`envs.tools`), beside answering. `media` are
+    pictures and the like that belong to the text; a policy's renderer that has no use for them
+    refuses the prompt.
 
     Example:
-        >>> Observation(text="you r0c0", legal=("LEFT", "DOWN")).legal
+        >>> Observation(text="you r0c0", legal_actions=("LEFT", "DOWN")).legal_actions
         ('LEFT', 'DOWN')
     """
 
     text: str
-    legal: tuple[str, ...]
+    legal_actions: tuple[str, ...]
     description: str = ""
     messages: tuple[Message, ...] = ()
     raw: bool = False
     tools: tuple[str, ...] = ()
+    media: tuple[Media, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,14 +72,14 @@ class Step(Generic[S]):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settlement:
-    """What `Env.settle` found for a batch of episodes, one entry an episode in their order.
+class BatchRewards:
+    """What `Env.score_batch` found for a batch of episodes, one entry an episode in their order.
 
     `rewards` are components; `None` stands for an episode that nothing could judge. `notes` are
     JSON-able remarks; `metrics` are numbers of the whole batch.
 
     Example:
-        >>> Settlement(rewards=({"length": 3.0}, None)).rewards[0]
+        >>> BatchRewards(rewards=({"length": 3.0}, None)).rewards[0]
         {'length': 3.0}
     """
 
@@ -94,7 +96,7 @@ class Baseline(Protocol):
         ...
 
 
-Chances = Mapping[str, Mapping[str, float]]
+ActionProbabilities = Mapping[str, Mapping[str, float]]
 """Decision -> action -> probability; what is missing to 1 answers nothing legal."""
 
 
@@ -102,10 +104,10 @@ Chances = Mapping[str, Mapping[str, float]]
 class Exact(Generic[S]):
     """A task with so few states that what a policy is worth can be computed, without sampling.
 
-    `decisions` are all states in which something is decided, by name; what the role sees there must
-    be all that its choice depends on. `players` are policies without a model whose chances are
-    known; `measure` takes a policy's chances and returns the exact measures of it, first of all its
-    expected score.
+    `role` decides. `decisions` are all states in which it does, by name; what the role sees there
+    must be all that its choice depends on. `players` are policies without a model with known
+    probabilities; `measure` takes a policy's probabilities and returns the exact measures of it,
+    first of all its expected score.
 
     Example:
         >>> coin = Exact(decisions={"toss": 0}, players={}, measure=lambda c: dict(c["toss"]))
@@ -114,20 +116,22 @@ class Exact(Generic[S]):
     """
 
     decisions: Mapping[str, S]
-    players: Mapping[str, Chances]
-    measure: Callable[[Chances], Mapping[str, float]]
+    players: Mapping[str, ActionProbabilities]
+    measure: Callable[[ActionProbabilities], Mapping[str, float]]
+    role: str = "player"
 
 
 class Env(ABC, Generic[S]):
     """One world: states, observations, actions and rewards.
 
-    Class attributes: `name`; `roles`; `components`, reward component -> level; `reward_timing`;
-    `branching`; `scored_by`; `config_class`, the options; `files`, those of them that name a file;
-    `waits`, whether `step` waits for something outside, a program or a server: then steps of
-    several episodes are made side by side on threads, and must bear it; `runs_programs`, whether
-    it runs programs in `turnwise.sandbox`: then no run begins where that cannot be; `max_turns`,
-    the most turns of an episode, all roles' together: one that gets there is truncated. None is
-    `MAX_TURNS`; declare it where episodes may be longer. The level of a component says whom it
+    Attributes: `name`; `roles`, which an instance may set by its options; `components`, reward
+    component -> level; `reward_timing`; `branching`; `scored_by`; `config_class`, the options;
+    `files`, those of them that name a file; `blocking`, whether `step` waits for something outside,
+    a program or a server: then steps of several episodes are made side by side on threads, and must
+    bear it; `runs_programs`, whether it runs programs in `turnwise.sandbox`: then no run begins
+    where that cannot be; `max_turns`, the most turns of an episode, all roles' together: one that
+    gets there is truncated. None is `MAX_TURNS`; declare it where episodes may be longer. The level
+    of a component says whom it
     rewards: "process" one turn of one role, "agent" the result of one role, "team" the common
     result of all roles. Instances hold the options, and no episode: all of an episode is in `S`.
     Adapters, which learn their timing and
@@ -140,13 +144,13 @@ class Env(ABC, Generic[S]):
 
     name: ClassVar[str]
     config_class: ClassVar[type[Settings]] = Settings
-    roles: ClassVar[tuple[str, ...]] = ("player",)
+    roles: tuple[str, ...] = ("player",)
     components: ClassVar[Mapping[str, Level]]
     reward_timing: RewardTiming = "dense"
     branching: Branching = "pure"
     scored_by: ClassVar[ScoredBy] = "score"
     files: ClassVar[tuple[str, ...]] = ()
-    waits: bool = False
+    blocking: bool = False
     runs_programs: bool = False
     max_turns: int | None = None
     config: Any = None
@@ -158,7 +162,7 @@ class Env(ABC, Generic[S]):
         """Draw the JSON-able data of one random solvable task; by default a seed."""
         return {"seed": int(rng.integers(2**31))}
 
-    def listed(self, split: Split) -> Sequence[Mapping[str, Any]] | None:
+    def tasks(self, split: Split) -> Sequence[Mapping[str, Any]] | None:
         """Return the data of all tasks of a split, where they are a list; None if they are drawn.
 
         An env that lists its tasks splits them itself, by `envs.split.split_of`.
@@ -177,6 +181,32 @@ class Env(ABC, Generic[S]):
     def observe(self, state: S, role: str) -> Observation:
         """Return what `role` sees in `state`."""
 
+    @property
+    def seats(self) -> Mapping[str, str]:
+        """Seat -> its role, in the order of play; by default each role has one seat of its name.
+
+        Override it where a role has several seats, as in `{"ant-1": "ant", "ant-2": "ant"}`. All
+        methods that take a `role` are given the seat.
+        """
+        return {role: role for role in self.roles}
+
+    def acting(self, state: S) -> tuple[str, ...]:
+        """Return the seats whose turn it is in `state`, the next one to act first.
+
+        Seats that move at the same time are all returned. `step` keeps their actions in the state
+        until the last one has acted.
+
+        Raises:
+            EnvError: if there are several seats and this is not overridden.
+        """
+        seats = tuple(self.seats)
+        if len(seats) > 1:
+            raise EnvError(
+                f"{self.name} has the seats {', '.join(seats)}: override acting(state), which "
+                "returns the seats whose turn it is"
+            )
+        return seats
+
     @abstractmethod
     def step(self, state: S, role: str, action: str, noise: np.random.Generator) -> Step[S]:
         """Return what `action` leads to.
@@ -194,7 +224,17 @@ class Env(ABC, Generic[S]):
         is asked only where there are none: by `check_env`.
         """
 
-    async def settle(self, episodes: Sequence[Episode], iterations: int) -> Settlement | None:
+    def measures(self, state: S) -> Mapping[str, float]:
+        """Return what else is measured of an episode that ended in `state`, by name.
+
+        There is nothing by default. Measures are reported beside the score, as means over episodes,
+        and are no rewards. The names are the same for every state, and the values are finite.
+        """
+        return {}
+
+    async def score_batch(
+        self, episodes: Sequence[Episode], iterations: int
+    ) -> BatchRewards | None:
         """Find rewards for all episodes of a batch at once; None if `step` gave them all.
 
         For judges that are asked in batches or wait for a service. The rewards found are added to
@@ -216,9 +256,10 @@ class Env(ABC, Generic[S]):
     def baselines(self) -> Mapping[str, Baseline]:
         """Return named policies without a model: random, constants, reflexes, the optimum.
 
-        By default `random`; it plays the first role's actions.
+        Each is asked for the action of the first of the seats that `acting(state)` returns. By
+        default `random`.
         """
-        return {"random": lambda state, rng: self.random_action(state, self.roles[0], rng)}
+        return {"random": lambda state, rng: self.random_action(state, self.acting(state)[0], rng)}
 
     def random_action(self, state: S, role: str, rng: np.random.Generator) -> str:
         """Return a uniformly random action; for demonstrations, and for what chance scores.
@@ -226,7 +267,7 @@ class Env(ABC, Generic[S]):
         Raises:
             EnvError: if there are no legal words to choose from and this is not overridden.
         """
-        legal = self.observe(state, role).legal
+        legal = self.observe(state, role).legal_actions
         if not legal:
             raise EnvError(f"{self.name}: any text may be an answer: override random_action")
         return legal[rng.integers(len(legal))]
@@ -235,20 +276,25 @@ class Env(ABC, Generic[S]):
         """Return how to compute what a policy is worth on `task`; None where that is not known."""
         return None
 
-    def words(self) -> tuple[str, ...]:
+    def vocabulary(self) -> tuple[str, ...]:
         """Return words a nano tokenizer keeps whole even if no transcript shows them."""
         return ()
 
     def render(self, state: S) -> str:
-        """Return a picture of `state` for people; the first role's text if not overridden."""
-        return self.observe(state, self.roles[0]).text
+        """Return a picture of `state` for people; the first seat's text if not overridden."""
+        return self.observe(state, next(iter(self.seats))).text
 
     def turn_cap(self) -> int:
         """Return the most turns of an episode: `max_turns`, or `MAX_TURNS` where that is None."""
         return MAX_TURNS if self.max_turns is None else self.max_turns
 
     @property
-    def fixed(self) -> bool:
+    def unwrapped(self) -> Env[Any]:
+        """The env itself, where this is a wrapper around it: the one whose class can be asked."""
+        return self
+
+    @property
+    def single_task(self) -> bool:
         """Whether all tasks are one problem, which is then in every split: no test is unseen."""
         return False
 

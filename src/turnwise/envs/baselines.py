@@ -1,23 +1,23 @@
-"""What players without a model score: the numbers that every other score is read beside.
+"""Scores of an env's baselines: policies without a model, to compare every other score with.
 
-Owns the playing of an env's baselines. Chance is that of the evaluation stream, placed as the
-rollout places it: with one seed, a baseline and a model meet the same slips, so that their scores
-on a task can be compared in pairs. Episodes end at the env's cap on turns, as a model's do.
+Random draws are those of the evaluation stream, seeded as in the rollout. With one seed a baseline
+and a model therefore meet the same slips, and their scores on a task can be compared in pairs.
+Episodes end at the env's turn limit, as those of a model do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import cycle
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from turnwise.envs.base import Baseline, Env, score_span
-from turnwise.envs.uncertainty import standard_error
+from turnwise.envs.measures import Measure, mean_measures
+from turnwise.envs.standard_errors import standard_error
 from turnwise.errors import BrokenEnvError, IllegalActionError, StuckEnvError, unknown_name
-from turnwise.noise import generator, world_generator
+from turnwise.seeding import generator, world_generator
 from turnwise.types import Task
 
 
@@ -25,11 +25,12 @@ from turnwise.types import Task
 class BaselineScore:
     """A baseline's mean score, its standard error, and every score, of `n` distinct problems.
 
-    The error is over problems, or over episodes where there are few (`standard_error`).
+    The error is over problems, or over episodes if there are few problems (`standard_error`).
 
-    `scores` holds one value a task, in order: the mean over repeats. `broken` episodes, in which an
-    env under guard raised or hung, count with score 0, as a policy's do. So does an episode that
-    ends in an action that `step` refuses, which is not broken.
+    `scores` has one value per task, in order: the mean over repeats. `broken` episodes, in which a
+    guarded env raised or hung, count with score 0, as those of a policy do. So does an episode that
+    ends with an action refused by `step`, which is not broken. Neither has
+    `measures`.
 
     Example:
         >>> BaselineScore(mean=0.5, stderr=0.5, n=2, scores=(0.0, 1.0)).mean
@@ -41,6 +42,16 @@ class BaselineScore:
     n: int
     scores: tuple[float, ...]
     broken: int = 0
+    measures: Mapping[str, Measure] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _End:
+    """How an episode came out: its score, its measures, and whether the env broke it."""
+
+    score: float = 0.0
+    measures: Mapping[str, float] = field(default_factory=dict)
+    broken: bool = False
 
 
 def score_baselines(
@@ -53,11 +64,11 @@ def score_baselines(
     """Play baselines on tasks and return their scores by name.
 
     Args:
-        env: plays the tasks.
-        tasks: what to play; each place in the sequence is its own visit.
-        seed: decides the world's chance and the players'.
-        repeats: episodes a task, each with chance of its own.
-        names: which baselines; all of them by default.
+        env: the env.
+        tasks: the tasks; each position in the sequence is a visit of its own.
+        seed: the seed of the env's and the baselines' random draws.
+        repeats: episodes per task, each with random draws of its own.
+        names: the names of the baselines; all of them by default.
 
     Raises:
         UnknownNameError: if the env has no baseline of a name.
@@ -79,41 +90,45 @@ def score_baselines(
             [_play(env, task, name, known[name], seed, i, r) for r in range(repeats)]
             for i, task in enumerate(tasks)
         ]
-        scores = [float(np.mean([score or 0.0 for score in row])) for row in played]
+        scores = [float(np.mean([end.score for end in row])) for row in played]
+        ends = [end for row in played for end in row]
         found[name] = BaselineScore(
             mean=float(np.mean(scores)),
             stderr=standard_error(scores, problems, score_span(env)),
             n=len(set(problems)),
             scores=tuple(scores),
-            broken=sum(score is None for row in played for score in row),
+            broken=sum(end.broken for end in ends),
+            measures=mean_measures(
+                [end.measures for end in ends], [p for p in problems for _ in range(repeats)]
+            ),
         )
     return found
 
 
 def _play(
     env: Env[Any], task: Task, name: str, player: Baseline, seed: int, visit: int, repeat: int
-) -> float | None:
-    """Return the score of one episode, None if the env broke it; roles move in the env's order."""
+) -> _End:
+    """Play one episode; seats move as `acting` says."""
     try:
-        return _score(env, task, name, player, seed, visit, repeat)
+        return _play_on(env, task, name, player, seed, visit, repeat)
     except StuckEnvError:
         raise
     except BrokenEnvError:
-        return None
+        return _End(broken=True)
     except IllegalActionError:  # ends the episode, as a policy's refused reply does
-        return 0.0
+        return _End()
 
 
-def _score(
+def _play_on(
     env: Env[Any], task: Task, name: str, player: Baseline, seed: int, visit: int, repeat: int
-) -> float:
+) -> _End:
     state = env.reset(task)
     choices = generator(seed, "baseline", name, visit, repeat)
-    for number, role in zip(range(env.turn_cap()), cycle(env.roles), strict=False):
-        turn = number // len(env.roles)
-        noise = world_generator(seed, "evaluation", repeat, visit, turn, None)
+    for number in range(env.turn_cap()):
+        role = env.acting(state)[0]
+        noise = world_generator(seed, "evaluation", repeat, visit, number, None)
         step = env.step(state, role, player(state, choices), noise)
         state = step.state
         if step.terminated or step.truncated:
             break
-    return env.score(state)
+    return _End(score=env.score(state), measures=env.measures(state))

@@ -1,7 +1,7 @@
-"""Data that turnwise can make by itself, by name: a config, the columns, and endless rows.
+"""Generated data sets: the table `DATASETS` of name -> class.
 
-Owns the table `DATASETS`. To add one: a `Settings` class of options with `columns` and `rows`, and
-a line in the table.
+Each class is a `Settings` with the options of the data set, its `columns`, and the method `rows`,
+which yields rows without end. To add one, write such a class and add a line to the table.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field, field_validator
 
-from turnwise.envs.lake_data import COLUMNS, expert_rows
-from turnwise.envs.lake_maps import Rows, check_rows
+from turnwise.envs.frozen_lake.data import COLUMNS, expert_rows
+from turnwise.envs.frozen_lake.maps import MapRows, check_rows
 from turnwise.settings import Settings
 
 
 class FrozenLakeQ(Settings):
-    """Expert play on one lake: each state with the value of every action.
+    """The states of an expert's episodes on one FrozenLake map, with the value of every action.
 
     Example:
         >>> rows = FrozenLakeQ().rows(np.random.default_rng(0))
@@ -28,16 +28,16 @@ class FrozenLakeQ(Settings):
 
     columns: ClassVar[tuple[str, ...]] = COLUMNS
 
-    map: Rows = ("SFFF", "FHFH", "FFFH", "HFFG")
-    """The lake, as rows of S, F, H, G; gymnasium's 4x4 map by default."""
+    map: MapRows = ("SFFF", "FHFH", "FFFH", "HFFG")
+    """The map, as rows of S, F, H, G. The default is Gymnasium's 4x4 map."""
     slippery: bool = True
-    """Whether steps slip to the sides, in play and in the values."""
+    """Whether moves may slip to the sides, in the episodes and in the action values."""
     steps: int = Field(default=100, ge=1)
-    """Steps after which an episode of the expert is cut, as gymnasium's registered limit."""
+    """The maximum steps of an episode. The default is Gymnasium's registered limit."""
 
     @field_validator("map")
     @classmethod
-    def _is_a_map(cls, rows: Rows) -> Rows:
+    def _is_a_map(cls, rows: MapRows) -> MapRows:
         check_rows(rows)
         return rows
 

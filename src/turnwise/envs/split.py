@@ -1,7 +1,7 @@
-"""The split of problems into training, validation and test, by a hash of the problem itself.
+"""The split of problems into train, validation and test by a hash of the canonical problem.
 
-A split by seed would put the same problem on both sides: there are only 3,828 solvable random 4x4
-lakes. Knows nothing of envs; it is handed their canonical strings.
+Provides `split_of` and `share_of`. A split by seed would put equal problems into several splits:
+there are only 3,828 solvable random 4x4 lakes.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import hashlib
 from turnwise.types import Split
 
 FEW = 20
-"""Different problems below which none are held out: every split has all of them."""
+"""With fewer distinct problems than this, every split holds all of them."""
 TRAIN, VALIDATION = 0.7, 0.1
-"""Shares of all canonical problems; the rest is the test."""
+"""The shares of the canonical problems in the splits; the rest is the test split."""
 
 
 def split_of(canonical: str) -> Split:
-    """Return the split that a problem belongs to, for ever and in every run.
+    """Return the split of a problem. It is the same in every run.
 
     Args:
-        canonical: `Env.canonical` of the task's data, equal for equal problems.
+        canonical: `Env.canonical` of the task's data: equal strings for equal problems.
 
     Example:
         >>> [split_of(f"problem {i}") for i in (0, 8, 10)]
@@ -33,7 +33,7 @@ def split_of(canonical: str) -> Split:
 
 
 def share_of(canonical: str) -> float:
-    """Return a problem's place in [0, 1), uniform over problems.
+    """Return the hash of a problem as a number in [0, 1), uniform over problems.
 
     Example:
         >>> round(share_of("problem 0"), 3)

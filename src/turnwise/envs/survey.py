@@ -1,7 +1,7 @@
-"""What games without a model show of an env: its words, its returns and how long its games are.
+"""Statistics of an env from episodes without a model: actions, returns and lengths.
 
-Provides `survey`, from which `turnwise.train` takes the defaults that depend on the env. It plays
-random games, and games of one action over and over. Knows nothing of models or tokens.
+Provides `survey`, `Survey` and `Game`. `turnwise.train` derives the defaults that depend on the env
+from them. The episodes are played with random actions, and with one constant action each.
 """
 
 from __future__ import annotations
@@ -16,26 +16,27 @@ import numpy as np
 
 from turnwise.envs.base import Env, Observation
 from turnwise.errors import BrokenEnvError, IllegalActionError, StuckEnvError
-from turnwise.noise import generator
+from turnwise.seeding import generator
 from turnwise.types import Task
 
 GAMES = 32
-"""Random games that are played."""
+"""The number of random episodes."""
 CONSTANT = 10
-"""With more legal words than these none is played over and over."""
+"""With more legal actions than this, no constant action is played."""
 TURNS = 100
-"""Actions after which a game is left."""
+"""The maximum actions of an episode."""
 MARGIN = 0.5
-"""How far below the worst return an invalid reply ends, as a share of the returns' range."""
+"""The margin of an invalid reply's return below the worst return, as a share of their range."""
 _WORD = re.compile(r"\S+|\n")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Game:
-    """One game: each turn's reward components, how many words it took, and whether it ended.
+    """One episode without a model.
 
-    `words` counts the observation's and the reply's, `reply` the reply's alone: a description and
-    an action.
+    `rewards` are the reward components of each turn. `words` is the number of words of each turn's
+    observation and reply; `reply` counts the reply alone, which is a description and an action.
+    `ended` says whether the env ended the episode.
     """
 
     rewards: tuple[Mapping[str, float], ...]
@@ -46,37 +47,38 @@ class Game:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Survey:
-    """What some games have shown.
+    """The statistics of the episodes that `survey` played.
 
-    `legal` are the words that were legal in every state, `varies` says whether there were others;
-    `free` whether any text may be an answer somewhere. `first` is what the first state shows.
+    `first` is the observation of the first state. `legal_actions` are the actions that were legal
+    in every state; `varies` says whether some states had other legal actions; `free` whether some
+    state takes any text; `described` whether some observation had a description.
 
     Example:
         >>> from turnwise.envs import make_env
         >>> from turnwise.tasks import GeneratedTasks
         >>> lake = make_env("frozen-lake")
         >>> found = survey(lake, GeneratedTasks(lake, "train", seed=0).take(4), seed=0)
-        >>> found.legal, found.varies, found.penalty({"goal": 1.0, "fall": -1.0})
+        >>> found.legal_actions, found.varies, found.penalty({"goal": 1.0, "fall": -1.0})
         (('LEFT', 'DOWN', 'RIGHT', 'UP'), False, 1.5)
     """
 
     first: Observation
-    legal: tuple[str, ...]
+    legal_actions: tuple[str, ...]
     varies: bool
     free: bool
     described: bool
     games: tuple[Game, ...]
 
     def penalty(self, weights: Mapping[str, float]) -> float:
-        """Return what an invalid reply must cost so that no honest game is worth less.
+        """Return a penalty for an invalid reply that is worse than the worst return of the survey.
 
-        It may come after any turn, so it also takes back what was earned until then. Rewards that
-        are found by `Env.settle` are not known here.
+        An invalid reply may come after any turn, so the penalty also cancels the rewards of earlier
+        turns. Rewards of `Env.score_batch` are not included.
 
         Args:
-            weights: of the reward components in the return.
+            weights: the weights of the reward components in the return.
         """
-        paths = [np.cumsum([_mixed(turn, weights) for turn in g.rewards]) for g in self.games]
+        paths = [np.cumsum([_weighted(turn, weights) for turn in g.rewards]) for g in self.games]
         returns = [float(path[-1]) for path in paths if len(path)]
         if not returns:
             return 1.0
@@ -86,50 +88,53 @@ class Survey:
         return most - worst + (MARGIN * extent or 1.0)
 
     def longest(self, per_turn: int) -> int:
-        """Return the most words of a game, with `per_turn` more for each of its turns."""
+        """Return the largest number of words of an episode, plus `per_turn` for each turn."""
         return max((sum(g.words) + per_turn * len(g.words) for g in self.games), default=0)
 
     def widest(self, per_turn: int) -> int:
-        """Return the most words of a turn, and `per_turn` more."""
+        """Return the largest number of words of a turn, plus `per_turn`."""
         return per_turn + max((words for game in self.games for words in game.words), default=0)
 
     def longest_reply(self) -> int:
-        """Return the most words of a reply: a description and an action."""
+        """Return the largest number of words of a reply: a description and an action."""
         return max((words for game in self.games for words in game.reply), default=0)
 
 
 def survey(env: Env[Any], tasks: Sequence[Task], seed: int) -> Survey:
-    """Play random games on `tasks`, and games of one action each, and return what they show.
+    """Play episodes on `tasks` with random and with constant actions; return their statistics.
 
-    A game that the env breaks is left where it breaks: the run itself says what is wrong.
+    An error of the env ends its episode without an exception here: the run reports it.
 
     Args:
-        env: the world; the actions of all its roles count alike.
-        tasks: one a game; repeated as needed.
-        seed: draws the actions and the world's chance.
+        env: the env. The actions of all its roles are counted together.
+        tasks: one for each episode, repeated as needed.
+        seed: seeds the actions and the env's randomness.
 
     Raises:
-        StuckEnvError: if an env under guard does not return again and again.
+        StuckEnvError: if calls of a guarded env repeatedly do not return.
     """
-    if env.waits:
+    if env.blocking:
         tasks = tasks[:4]
-    first = env.observe(env.reset(tasks[0]), env.roles[0])
+    start = env.reset(tasks[0])
+    first = env.observe(start, env.acting(start)[0])
     seen: list[Observation] = [first]
-    many = len(tasks) if env.waits else GAMES
+    many = len(tasks) if env.blocking else GAMES
     games = [
         _play(env, task, env.random_action, generator(seed, "survey", number), seen)
         for number, task in zip(range(many), cycle(tasks), strict=False)
     ]
-    legal = [set(each.legal) for each in seen]
-    always = tuple(word for word in first.legal if all(word in words for words in legal))
-    for number, word in enumerate(first.legal if len(first.legal) <= CONSTANT else ()):
+    legal = [set(each.legal_actions) for each in seen]
+    always = tuple(word for word in first.legal_actions if all(word in words for words in legal))
+    for number, word in enumerate(
+        first.legal_actions if len(first.legal_actions) <= CONSTANT else ()
+    ):
         rng = generator(seed, "survey", word, number)
         task = tasks[number % len(tasks)]
-        if not env.waits:
-            games.append(_play(env, task, _holding(env, word), rng, []))
+        if not env.blocking:
+            games.append(_play(env, task, _constant(env, word), rng, []))
     return Survey(
         first=first,
-        legal=always,
+        legal_actions=always,
         varies=any(words != legal[0] for words in legal),
         free=not all(legal),
         described=any(each.description for each in seen),
@@ -140,11 +145,11 @@ def survey(env: Env[Any], tasks: Sequence[Task], seed: int) -> Survey:
 Choice = Callable[[Any, str, np.random.Generator], str]
 
 
-def _holding(env: Env[Any], word: str) -> Choice:
-    """Return the player of one word, who plays another only where it is not legal."""
+def _constant(env: Env[Any], word: str) -> Choice:
+    """Return a policy that always plays `word`, or a random action where `word` is not legal."""
 
     def choose(state: Any, role: str, rng: np.random.Generator) -> str:
-        legal = env.observe(state, role).legal
+        legal = env.observe(state, role).legal_actions
         return word if word in legal else env.random_action(state, role, rng)
 
     return choose
@@ -153,15 +158,15 @@ def _holding(env: Env[Any], word: str) -> Choice:
 def _play(
     env: Env[Any], task: Task, choose: Choice, rng: np.random.Generator, seen: list[Observation]
 ) -> Game:
-    """Play one game; what is observed is added to `seen`."""
+    """Play one episode; append its observations to `seen`."""
     rewards: list[Mapping[str, float]] = []
     words: list[int] = []
     reply: list[int] = []
     ended = False
     try:
         state = env.reset(task)
-        for number in range(TURNS):
-            role = env.roles[number % len(env.roles)]
+        for _ in range(TURNS):
+            role = env.acting(state)[0]
             observation = env.observe(state, role)
             action = choose(state, role, rng)
             seen.append(observation)
@@ -179,5 +184,5 @@ def _play(
     return Game(rewards=tuple(rewards), words=tuple(words), reply=tuple(reply), ended=ended)
 
 
-def _mixed(rewards: Mapping[str, float], weights: Mapping[str, float]) -> float:
+def _weighted(rewards: Mapping[str, float], weights: Mapping[str, float]) -> float:
     return sum(weight * rewards.get(name, 0.0) for name, weight in weights.items())

@@ -1,13 +1,13 @@
-"""Samples become a token forest: every distinct prefix is computed once.
+"""Token forests: training rows merged so that every distinct prefix is computed once.
 
-`choose` measures at load whether a model can be scored as trees; `micro_batches` packs samples for
-the layout chosen; the scorer returns log-probabilities and entropies, one an occurrence, in the
-order of `MicroBatch.sample` and `MicroBatch.position`.
+`choose` measures at load whether a model can be scored as trees. `micro_batches` packs samples in
+the chosen layout. A scorer returns one log-probability and one entropy for each occurrence, in the
+order of `MicroBatch.row` and `MicroBatch.position`.
 """
 
 from typing import TYPE_CHECKING
 
-from turnwise.lazy import lazy_names
+from turnwise.utils.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from turnwise.forest.batches import MicroBatch, forest_metrics, micro_batches

@@ -1,8 +1,8 @@
-"""Samples become padded micro-batches, and each micro-batch knows whose numbers it returns.
+"""Padded micro-batches of token tries, with the index of each target in its row.
 
-Owns `MicroBatch`. Knows nothing of models or losses. An *occurrence* is one target position of one
-sample: losses count occurrences. An *edge* is a distinct (parent node, target token, temperature),
-computed once and gathered; a *head* is a distinct (parent node, temperature), one row of logits.
+Provides `MicroBatch` and `micro_batches`. An *occurrence* is one target position of one sample;
+losses sum over occurrences. An *edge* is a distinct (parent node, target token, temperature), which
+is computed once and gathered. A *head* is a distinct (parent node, temperature), one row of logits.
 
 Shapes: B tries padded to N nodes; T occurrences, E edges, H heads.
 """
@@ -21,21 +21,22 @@ from turnwise.forest.config import END_TO_END, ForestConfig, Layout
 from turnwise.forest.packing import plan_batches, plan_cuts
 from turnwise.forest.trie import Columns, Forest, columns_of, grow, joined, sort_rows
 from turnwise.kernels import FlexPlan, TreePlan
-from turnwise.types import BoolArray, FloatArray, IntArray, Sample
+from turnwise.types import BoolArray, FloatArray, IntArray, TrainingSample
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class MicroBatch:
-    """Tries (or flat rows, which are tries of one row), end to end or padded to one width.
+    """Tries (flat rows are tries of one row), concatenated or padded to one width.
 
-    End to end, B is 1 and N the sum of the tries' nodes. `token_ids`, `positions` and `end` are
-    [B, N]; node i sees node j iff j <= i < end[j]; padding sees itself alone. `sizes` are each
-    trie's nodes before padding, and `plan` is how tries end to end attend. `head_node` [H] indexes
-    the flattened [B * N] nodes and `head_temperature` [H] divides its logits; `edge_head` and
-    `edge_token` are [E], sorted by head; `edge` [T] is the edge of each occurrence. Occurrences run
-    over `rows` (sample indices, ascending) and each sample's targets, ascending; `sample` [T] and
-    `position` [T] say where each belongs, and `turn` [T] which turn drew it, as an index into the
-    distinct turns of all samples in order of appearance (-1 where no turn did). All on the CPU.
+    For concatenated tries B is 1 and N is the sum of their nodes. `token_ids`, `positions` and
+    `end` are [B, N]. Node i attends to node j iff j <= i < end[j]; padding attends to itself only.
+    `sizes` are the nodes of each trie before padding, and `plan` is the attention plan of
+    concatenated tries. `head_node` [H] indexes the flattened [B * N] nodes, and `head_temperature`
+    [H] divides their logits. `edge_head` and `edge_token` are [E], sorted by head; `edge` [T] is
+    the edge of each occurrence. Occurrences are ordered by `rows` (ascending sample indices) and by
+    target position. `row` [T] and `position` [T] are the sample index and the position of each
+    occurrence. `turn` [T] is the turn that drew it, as an index into the distinct turns of all
+    samples in order of appearance (-1 for no turn). All tensors are on the CPU.
     """
 
     layout: Layout
@@ -49,7 +50,7 @@ class MicroBatch:
     edge_token: Tensor
     edge: Tensor
     rows: tuple[int, ...]
-    sample: Tensor
+    row: Tensor
     position: Tensor
     turn: Tensor
     flat_tokens: int
@@ -57,46 +58,47 @@ class MicroBatch:
 
     @property
     def occurrences(self) -> int:
-        """How many log-probabilities a scorer returns for it (T)."""
+        """The number of log-probabilities that a scorer returns (T)."""
         return self.edge.shape[0]
 
     @property
     def padded_tokens(self) -> int:
-        """B x N: what the decoder computes."""
+        """B x N, the number of tokens that the decoder computes."""
         return self.token_ids.numel()
 
     @property
     def pairs(self) -> int:
-        """The query-key pairs that one layer's attention computes."""
+        """The number of query-key pairs in one layer's attention."""
         return self.plan.pairs if self.plan else self.padded_tokens * self.token_ids.shape[1]
 
 
 def micro_batches(
-    samples: Sequence[Sample], config: ForestConfig, layout: Layout = "packed"
+    samples: Sequence[TrainingSample], config: ForestConfig, layout: Layout = "packed"
 ) -> list[MicroBatch]:
     """Pack the samples that have a target into micro-batches under the config's budgets.
 
-    Every target of every sample is an occurrence of exactly one micro-batch; samples without
-    targets are in none. How rows are cut and packed changes no log-probability and no gradient.
+    Every target of every sample is an occurrence of exactly one micro-batch. Samples without
+    targets are omitted. The division of rows changes no log-probability and no gradient.
 
     Raises:
         TrainingError: if the mask of one row exceeds its budget, a first token is a target, a
             target's temperature is not positive, or the samples are of several policies.
 
     Example:
-        >>> from turnwise.types import TurnId
-        >>> turn = TurnId(iteration=0, visit=0, task="t", sample=0, role="player", turn=0)
-        >>> rows = [Sample.of(policy="main", turns=(turn,), token_ids=[5, 6, word, 2],
+        >>> from turnwise.types import EpisodeId, TurnId
+        >>> episode = EpisodeId(iteration=0, visit=0, task="t", member=0)
+        >>> turn = TurnId(episode=episode, role="player", turn=0)
+        >>> rows = [TrainingSample.of(policy="main", turns=(turn,), token_ids=[5, 6, word, 2],
         ...                   turn_index=[-1, -1, 0, 0]) for word in (7, 8)]
         >>> batch, = micro_batches(rows, ForestConfig())
-        >>> batch.token_ids.tolist(), batch.edge_token.tolist(), batch.sample.tolist()
+        >>> batch.token_ids.tolist(), batch.edge_token.tolist(), batch.row.tolist()
         ([[5, 6, 7, 8]], [7, 8, 2, 2], [0, 0, 1, 1])
     """
     policies = sorted({sample.policy for sample in samples})
     if len(policies) > 1:
         raise TrainingError(
-            f"one call packs the rows of one policy, got those of policies {', '.join(policies)}: "
-            "pack each policy's samples on their own"
+            f"one call packs the rows of one policy, got those of {', '.join(policies)}: "
+            "call it for each policy separately"
         )
     columns = columns_of(samples)
     table = sort_rows(samples, columns)
@@ -116,11 +118,11 @@ def micro_batches(
 
 
 def forest_metrics(batches: Sequence[MicroBatch]) -> dict[str, float]:
-    """Return what a pass over `batches` costs, as flat `forest/...` numbers.
+    """Return the cost of a forward pass over `batches`, as flat `forest/...` numbers.
 
-    `tokens_flat` is what rows one by one would compute, `tokens_distinct` the nodes,
-    `tokens_padded` what is computed, `attention_pairs` the query-key pairs of one layer, `sharing`
-    the ratio of flat to distinct tokens.
+    `tokens_flat` is the number of tokens of all rows, `tokens_distinct` the number of nodes,
+    `tokens_padded` the number of computed tokens, `attention_pairs` the number of query-key pairs
+    in one layer, and `sharing` the ratio of flat to distinct tokens.
     """
     flat = sum(batch.flat_tokens for batch in batches)
     distinct = sum(int(batch.sizes.sum()) for batch in batches)
@@ -136,9 +138,9 @@ def forest_metrics(batches: Sequence[MicroBatch]) -> dict[str, float]:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Targets:
-    """All occurrences: their sample, position, trie, parent node, token, temperature, turn."""
+    """All occurrences: row, position, trie, parent node, token, temperature, turn."""
 
-    sample: IntArray
+    row: IntArray
     position: IntArray
     trie: IntArray
     parent: IntArray
@@ -147,9 +149,9 @@ class _Targets:
     turn: IntArray
 
     def take(self, where: IntArray) -> _Targets:
-        """Return the occurrences `where`."""
+        """Return the occurrences at the indices `where`."""
         return _Targets(
-            sample=self.sample[where],
+            row=self.row[where],
             position=self.position[where],
             trie=self.trie[where],
             parent=self.parent[where],
@@ -159,8 +161,8 @@ class _Targets:
         )
 
 
-def _targets(samples: Sequence[Sample], columns: Columns, forest: Forest) -> _Targets:
-    where = np.flatnonzero(columns.wanted)
+def _targets(samples: Sequence[TrainingSample], columns: Columns, forest: Forest) -> _Targets:
+    where = np.flatnonzero(columns.is_target)
     sample = np.searchsorted(columns.offsets, where, side="right") - 1
     position = where - columns.offsets[sample]
     row_of_sample = np.full(len(samples), -1, dtype=np.int64)
@@ -174,7 +176,7 @@ def _targets(samples: Sequence[Sample], columns: Columns, forest: Forest) -> _Ta
             "but log-probabilities are of softmax(logits / temperature): set it above 0"
         )
     return _Targets(
-        sample=sample,
+        row=sample,
         position=position,
         trie=forest.tries[row],
         parent=forest.paths[forest.path_offsets[row] + position - 1],
@@ -184,7 +186,7 @@ def _targets(samples: Sequence[Sample], columns: Columns, forest: Forest) -> _Ta
     )
 
 
-def _turn_ids(samples: Sequence[Sample], columns: Columns) -> IntArray:
+def _turn_ids(samples: Sequence[TrainingSample], columns: Columns) -> IntArray:
     """Return each token's turn as an index into the distinct turns of all samples, [tokens]."""
     numbers: dict[object, int] = {}
     table = [numbers.setdefault(turn, len(numbers)) for s in samples for turn in s.turns]
@@ -192,7 +194,7 @@ def _turn_ids(samples: Sequence[Sample], columns: Columns) -> IntArray:
     begins = np.concatenate([[0], np.cumsum(counts)])[:-1]
     index = joined(samples, "turn_index", np.int64)
     begin = np.repeat(begins, np.diff(columns.offsets))
-    # The extra entry at the end serves the tokens that no turn drew.
+    # Index -1, of tokens without a turn, selects the extra entry at the end.
     ids = np.array([*table, -1], dtype=np.int64)
     return ids[np.where(index >= 0, begin + index, -1)]
 
@@ -200,16 +202,16 @@ def _turn_ids(samples: Sequence[Sample], columns: Columns) -> IntArray:
 def _assemble(
     forest: Forest, tries: IntArray, targets: _Targets, columns: Columns, layout: Layout
 ) -> MicroBatch:
-    """Lay `tries` out and number the distinct heads and edges of their targets."""
+    """Concatenate or pad `tries` and number the distinct heads and edges of their targets."""
     starts, sizes = forest.starts[tries], np.diff(forest.starts)[tries]
     if layout in END_TO_END:
         filled: BoolArray = np.ones((1, int(sizes.sum())), dtype=bool)
-        places = np.cumsum(sizes) - sizes  # where each trie begins among all places
+        places = np.cumsum(sizes) - sizes  # the first flat index of each trie
         lines = places
     else:
         filled = np.arange(int(sizes.max())) < sizes[:, None]
         places = np.arange(len(sizes)) * filled.shape[1]
-        lines = np.zeros(len(sizes), dtype=np.int64)  # ... and in its own line
+        lines = np.zeros(len(sizes), dtype=np.int64)  # the first column of each trie
     nodes = np.repeat(starts - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
     token_ids, positions = np.zeros(filled.shape, np.int64), np.zeros(filled.shape, np.int64)
     end = np.broadcast_to(np.arange(1, filled.shape[1] + 1), filled.shape).copy()
@@ -221,7 +223,7 @@ def _assemble(
     heads, head = np.unique(parent * len(temperatures) + temperature, return_inverse=True)
     vocab = int(targets.token.max()) + 1
     edges, edge = np.unique(head * vocab + targets.token, return_inverse=True)
-    rows = np.unique(targets.sample)
+    rows = np.unique(targets.row)
     return MicroBatch(
         layout=layout,
         token_ids=torch.from_numpy(token_ids),
@@ -234,7 +236,7 @@ def _assemble(
         edge_token=torch.from_numpy(edges % vocab),
         edge=torch.from_numpy(edge),
         rows=tuple(rows.tolist()),
-        sample=torch.from_numpy(targets.sample),
+        row=torch.from_numpy(targets.row),
         position=torch.from_numpy(targets.position),
         turn=torch.from_numpy(targets.turn),
         flat_tokens=int(columns.used[rows].sum()),
@@ -243,7 +245,7 @@ def _assemble(
 
 
 def plan_of(layout: Layout, end: IntArray, positions: IntArray) -> TreePlan | FlexPlan | None:
-    """Return how tries in a layout attend, if they do so by a plan; `end`, `positions` [B, N]."""
+    """Return the attention plan of a layout, or None; `end` and `positions` are [B, N]."""
     if layout == "packed":
         return TreePlan.of(end[0], positions[0])
     return FlexPlan.of(end[0], positions[0]) if layout == "blocked" else None

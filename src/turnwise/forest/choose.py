@@ -1,8 +1,8 @@
-"""Trees or flat rows? Measured at load: one random trie is scored both ways.
+"""The choice between trees and flat rows, by a measurement at load.
 
-Owns `choose`. Knows nothing of training data. Trees need a decoder that obeys a mask of four
-dimensions and position ids in every layer. Many do not: windows are lost silently, recurrent mixers
-cannot be masked, kernels refuse. So nothing is believed about a model that was not measured.
+Provides `choose`, which scores one random trie both ways. Trees need a decoder that uses a mask of
+four dimensions and position ids in every layer. Many decoders do not: windows are lost silently,
+recurrent mixers cannot be masked, and kernels refuse masks.
 
 Shapes: T occurrences of the probe.
 """
@@ -21,19 +21,27 @@ from turnwise.forest.batches import MicroBatch, micro_batches, plan_of
 from turnwise.forest.config import MOST_TOKENS, ForestConfig, Layout
 from turnwise.forest.head import parts_of
 from turnwise.forest.leaks import leaked_share
-from turnwise.forest.masks import MaskForm, mask_forms, sliding_window
 from turnwise.forest.score import FlatScorer, HeadPath, Scorer, TreeScorer
-from turnwise.kernels import check_rotary, lengths_that_matter, longest_sequence, use
+from turnwise.kernels import check_rotary, longest_sequence, reachable_lengths, use
+from turnwise.kernels.probe import (
+    POWER,
+    REFUSALS,
+    MaskForm,
+    Reach,
+    first_words,
+    is_close,
+    is_low_precision,
+    mask_forms,
+    own_logits,
+    random_tokens,
+    reach_of,
+    size_of,
+    sliding_window,
+)
 from turnwise.kernels.wrapped import Model, base_of
-from turnwise.noise import generator
-from turnwise.types import Sample, TurnId
+from turnwise.seeding import generator
+from turnwise.types import EpisodeId, TrainingSample, TurnId
 
-TOLERANCE = 1e-3
-"""Largest difference of a log-probability, in nats, between two ways in float32."""
-LOW_MEAN, LOW_TAIL = 2e-2, 0.2
-"""The same for bfloat16 and float16: mean and 99th percentile."""
-POWER = 0.05
-"""A right mask may differ by at most this share of what a mask that leaks siblings changes."""
 NOISE, LEAST_NOISE = 10.0, 5e-7
 """A right mask may differ by at most this many times what the same kernels differ on lone rows.
 
@@ -43,10 +51,6 @@ LEAK, LOW_LEAK = 1e-3, 0.1
 """Largest share of a part's output that siblings may change, in float32 and in shorter types."""
 LOUD = 100.0
 """Size of the logits at which the LM head is compared: beyond the soft caps in use, 30 and 50."""
-REFUSALS = (
-    TypeError, ValueError, RuntimeError, IndexError, AttributeError, KeyError, AssertionError,
-)  # fmt: skip
-"""What models raise that do not take a mask of four dimensions, or position ids."""
 
 
 def choose(model: Model, config: ForestConfig, seed: int = 0) -> Scorer:
@@ -91,19 +95,13 @@ def bytes_per_token(model: Model) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Probe:
-    """A random trie, the model's own log-probabilities of it, and budgets that hold it whole.
+    """A random trie, the model's own log-probabilities of it, and budgets that hold it whole."""
 
-    `crossed`: whether rows are longer than all that layers look back; if not, `unnamed` says
-    whether other lengths matter than the window, which masks are made for.
-    """
-
-    samples: list[Sample]
+    samples: list[TrainingSample]
     config: ForestConfig
     expected: Tensor
     low_precision: bool
-    crossed: bool
-    unnamed: bool
-    note: str
+    reach: Reach
 
 
 def make_probe(model: Model, config: ForestConfig, seed: int) -> Probe:
@@ -115,10 +113,9 @@ def make_probe(model: Model, config: ForestConfig, seed: int) -> Probe:
     fields = base.config.get_text_config().to_dict()
     longest = longest_sequence(base.config.get_text_config())
     limit = config.probe_tokens if longest is None else min(config.probe_tokens, longest)
-    matter = lengths_that_matter(fields, MOST_TOKENS if longest is None else longest)
+    matter = reachable_lengths(fields, MOST_TOKENS if longest is None else longest)
     length = min(limit, max(48, max(matter.values(), default=0) + 32))
-    uncrossed = [f"{name} = {size}" for name, size in matter.items() if length <= size + 1]
-    note = f"; {', '.join(uncrossed)} was not crossed (forest.probe_tokens)" if uncrossed else ""
+    reach = reach_of(matter, length - 1, option="forest.probe_tokens")
     samples = _probe_samples(base.config.get_text_config().vocab_size, length, seed)
     whole = ForestConfig(
         token_budget=8 * length,
@@ -127,44 +124,43 @@ def make_probe(model: Model, config: ForestConfig, seed: int) -> Probe:
         break_even=64 * length,
     )
     expected = torch.cat([_own_logprobs(model, sample) for sample in samples])
-    low = base.dtype != torch.float32
     return Probe(
         samples=samples,
         config=whole,
         expected=expected,
-        low_precision=low,
-        crossed=not uncrossed,
-        unnamed=any(not name.startswith("sliding_window =") for name in uncrossed),
-        note=note,
+        low_precision=is_low_precision(model),
+        reach=reach,
     )
 
 
-def _probe_samples(vocab: int, length: int, seed: int) -> list[Sample]:
+def _probe_samples(vocab: int, length: int, seed: int) -> list[TrainingSample]:
     """Return rows of `length` tokens: [prompt, a, b], [prompt, a, c], [prompt, d], the first."""
     rng = generator(seed, "forest probe")
 
     def draw(count: int) -> list[int]:
-        return rng.integers(min(4, vocab - 1), vocab, count).tolist()
+        return random_tokens(rng, vocab, count).tolist()
 
     half, quarter = length // 2, length // 4
     prompt, first = draw(half), draw(quarter)
     rest = length - half - quarter
     rows = [prompt + first + draw(rest), prompt + first + draw(rest), prompt + draw(length - half)]
-    turn = TurnId(iteration=0, visit=0, task="probe", sample=0, role="player", turn=0)
+    turn = TurnId(
+        episode=EpisodeId(iteration=0, visit=0, task="probe", member=0), role="player", turn=0
+    )
     sampled = np.where(np.arange(length) >= half // 2, 0, -1)
     return [
-        Sample.of(policy="probe", turns=(turn,), token_ids=row, turn_index=sampled)
+        TrainingSample.of(policy="probe", turns=(turn,), token_ids=row, turn_index=sampled)
         for row in (*rows, rows[0])
     ]
 
 
-def _own_logprobs(model: Model, sample: Sample) -> Tensor:
+def _own_logprobs(model: Model, sample: TrainingSample) -> Tensor:
     """Return the log-probabilities of a row's targets by the model's own forward, [targets]."""
-    token_ids = torch.from_numpy(sample.token_ids)[None].to(base_of(model).device)
-    logits = model(input_ids=token_ids, use_cache=False).logits[0, -token_ids.shape[1] :]
-    targets = torch.from_numpy(sample.targets).to(token_ids.device)
+    token_ids = torch.from_numpy(sample.token_ids)
+    logits = own_logits(model, token_ids)
+    targets = torch.from_numpy(sample.targets).to(logits.device)
     logprobs = logits[targets - 1].float().log_softmax(-1)
-    return logprobs.gather(1, token_ids[0, targets, None])[:, 0]
+    return logprobs.gather(1, token_ids.to(logits.device)[targets, None])[:, 0]
 
 
 def _choose(model: Model, config: ForestConfig, probe: Probe) -> Scorer:
@@ -176,17 +172,17 @@ def _choose(model: Model, config: ForestConfig, probe: Probe) -> Scorer:
         ways = []
         tried.append("decoder body and LM head, called apart, give other logits than the forward")
     for layout, form in ways:
-        if not probe.crossed and (form == "full" or probe.unnamed):
-            tried.append(f"{layout}, {form} mask{probe.note}")
+        if not probe.reach.measures(form):
+            tried.append(f"{layout}, {form} mask{probe.reach.note}")
             continue
         try:
             difference, doubt = _try(model, layout, form, probe)
         except REFUSALS as error:
-            tried.append(f"{layout}, {form} mask refused ({_first_words(error)})")
+            tried.append(f"{layout}, {form} mask refused ({first_words(error)})")
             continue
         said = f"{layout}, {form} mask, {_said(difference, probe)}"
         if doubt is None:
-            reason = f"tree: {said}{probe.note}"
+            reason = f"tree: {said}{probe.reach.note}"
             return TreeScorer(config=config, form=form, layout=layout, reason=reason)
         tried.append(said + doubt)
     if config.layout == "tree":
@@ -211,10 +207,6 @@ def _ways(model: Model) -> list[tuple[Layout, MaskForm]]:
     return ways
 
 
-def _first_words(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error)[:120]}"
-
-
 def _try(model: Model, layout: Layout, form: MaskForm, probe: Probe) -> tuple[Tensor, str | None]:
     """Return the differences of the trie [T], and what speaks against the mask (None: nothing)."""
     low = probe.low_precision
@@ -224,13 +216,15 @@ def _try(model: Model, layout: Layout, form: MaskForm, probe: Probe) -> tuple[Te
     tries = micro_batches(probe.samples, probe.config, layout)
     rows = micro_batches(probe.samples, probe.config, "flat")
     difference = _difference(scorer, model, tries, probe)
-    if not _close(difference, low):
+    if not is_close(difference, low_precision=low):
         return difference, ""
-    off = _size(difference, low)
-    leak = _size(_difference(scorer, model, [_leaky(batch) for batch in tries], probe), low)
+    off = size_of(difference, low_precision=low)
+    leaked = _difference(scorer, model, [_leaky(batch) for batch in tries], probe)
+    leak = size_of(leaked, low_precision=low)
     if off >= POWER * leak:
         return difference, f", which proves nothing: a mask that shows siblings adds {leak:.0e}"
-    noise = max(_size(_difference(scorer, model, rows, probe), low), LEAST_NOISE)
+    alone = _difference(scorer, model, rows, probe)
+    noise = max(size_of(alone, low_precision=low), LEAST_NOISE)
     if off > NOISE * noise:
         return difference, f", but only {noise:.0e} without siblings: they are not hidden"
     share = leaked_share(
@@ -261,7 +255,7 @@ def _flat(model: Model, config: ForestConfig, probe: Probe, why: str) -> FlatSco
     batches = micro_batches(probe.samples, probe.config, "flat")
     head: HeadPath = "hidden" if _rows_agree(model, batches, probe) else "logits"
     difference = _difference(FlatScorer(config=probe.config, head=head), model, batches, probe)
-    if not _close(difference, probe.low_precision):
+    if not is_close(difference, low_precision=probe.low_precision):
         raise ModelError(
             f"{type(base_of(model)).__name__} gives other log-probabilities in a padded batch than "
             f"alone ({_said(difference, probe)}), so it cannot be trained here: use a causal "
@@ -279,12 +273,12 @@ def _rows_agree(model: Model, batches: list[MicroBatch], probe: Probe) -> bool:
         return False
     scorer = FlatScorer(config=probe.config, head="hidden")
     try:
-        return _close(_difference(scorer, model, batches, probe), low)
+        return is_close(_difference(scorer, model, batches, probe), low_precision=low)
     except REFUSALS:
         return False
 
 
-def head_apart_agrees(model: Model, sample: Sample, *, low_precision: bool) -> bool:
+def head_apart_agrees(model: Model, sample: TrainingSample, *, low_precision: bool) -> bool:
     """Whether body and LM head, called apart, give the logits of the model's forward.
 
     The hidden states of a row are taken as they are, and scaled so that logits come to about
@@ -308,7 +302,7 @@ def head_apart_agrees(model: Model, sample: Sample, *, low_precision: bool) -> b
                 own = model(input_ids=token_ids, use_cache=False).logits[0]
             apart = parts.logits(kept[0][0])
             gap = (apart.float().log_softmax(-1) - own.float().log_softmax(-1)).abs()
-            if not _close(gap.flatten(), low_precision):
+            if not is_close(gap.flatten(), low_precision=low_precision):
                 return False
             largest = float(parts.lm_head(kept[0]).abs().max())
             scale = LOUD / max(largest, 1e-3)
@@ -322,7 +316,7 @@ def _difference(scorer: Scorer, model: Model, batches: list[MicroBatch], probe: 
     found = torch.full_like(probe.expected, torch.nan)
     begins = np.cumsum([0, *(len(sample.targets) for sample in probe.samples)])
     for batch in batches:
-        sample, position = batch.sample.numpy(), batch.position.numpy()
+        sample, position = batch.row.numpy(), batch.position.numpy()
         first = np.array([s.targets[0] for s in probe.samples])[sample]
         place = torch.from_numpy(begins[sample] + position - first).to(found.device)
         found[place] = scorer.score(model, batch, entropy="none").logprobs
@@ -334,17 +328,6 @@ def _leaky(batch: MicroBatch) -> MicroBatch:
     end = torch.full_like(batch.end, batch.end.shape[1])
     plan = plan_of(batch.layout, end.numpy(), batch.positions.numpy())
     return replace(batch, end=end, plan=plan)
-
-
-def _close(difference: Tensor, low_precision: bool) -> bool:
-    if low_precision:
-        tail = float(difference.quantile(0.99))
-        return float(difference.mean()) <= LOW_MEAN and tail <= LOW_TAIL
-    return float(difference.max()) <= TOLERANCE
-
-
-def _size(difference: Tensor, low_precision: bool) -> float:
-    return float(difference.mean() if low_precision else difference.max())
 
 
 def _said(difference: Tensor, probe: Probe) -> str:

@@ -1,7 +1,6 @@
-"""From hidden states to log-probabilities: the LM head where a target needs it, in chunks.
+"""Log-probabilities from hidden states: the LM head at target positions, in chunks.
 
-Owns the parts of a causal model (`parts_of`) and the chunked log-softmax. Knows nothing of masks.
-
+Provides `parts_of`, the decoder body and LM head of a causal model, and `score_heads`.
 Shapes: H heads (rows of logits), E edges, V vocabulary, D hidden size.
 """
 
@@ -23,14 +22,14 @@ from turnwise.kernels.wrapped import Model, base_of
 
 Logits = Callable[[Tensor], Tensor]
 Softmax = tuple[Tensor, Tensor]
-"""Log-probabilities [E] and entropies [H]; no entropies where none were asked for."""
+"""Log-probabilities [E] and entropies [H]; the entropies are empty if they are not requested."""
 EntropyUse = Literal["none", "measured", "trained"]
-"""Whether entropies are wanted, and with a gradient."""
+"""Whether entropies are computed, and whether they have a gradient."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parts:
-    """A causal language model taken apart: decoder body, and everything that comes after it."""
+    """The parts of a causal language model: its decoder body and what follows it."""
 
     base: PreTrainedModel
     body: PreTrainedModel
@@ -41,7 +40,7 @@ class Parts:
 
     @property
     def frozen_head(self) -> bool:
-        """Whether nothing after the body is trained, as beside adapters: it needs no gradient."""
+        """Whether nothing after the body is trained, as with adapters; no gradient is needed."""
         return not any(
             parameter.requires_grad
             for module in (self.lm_head, *_outside(self.base, self.body))
@@ -54,10 +53,10 @@ class Parts:
         return int(str(self.config["vocab_size"]))
 
     def logits(self, hidden_HD: Tensor) -> Tensor:
-        """Return the logits that the model's own forward makes of hidden states, [H, V].
+        """Return the logits of hidden states by the model's own forward pass, [H, V].
 
-        The forward runs with a body that returns `hidden_HD`, so soft caps, scales and biases are
-        the model's own.
+        The body is replaced by one that returns `hidden_HD`, so soft-caps, scales and biases of
+        the model apply.
         """
         states = hidden_HD[None]
         token_ids = torch.zeros(states.shape[:2], dtype=torch.long, device=states.device)
@@ -73,7 +72,7 @@ class Parts:
 
 @dataclass
 class _States(ModelOutput):
-    """What a body returns: last hidden states, and nothing else that a forward might ask for."""
+    """The output of a body: last hidden states. Any other public attribute is None."""
 
     last_hidden_state: Tensor | None = None
 
@@ -90,7 +89,7 @@ def parts_of(model: Model) -> Parts:
     """
     base = base_of(model)
     body, lm_head = base.get_decoder(), base.get_output_embeddings()
-    if body is base:  # Llama 4's text model is found by no name that transformers looks for
+    if body is base:  # transformers finds no decoder in Llama 4's text model
         inside = [child for child in base.children() if isinstance(child, PreTrainedModel)]
         body = inside[0] if len(inside) == 1 else base
     if not isinstance(lm_head, nn.Module) or not isinstance(body, PreTrainedModel) or body is base:
@@ -106,7 +105,7 @@ def parts_of(model: Model) -> Parts:
 
 
 def _outside(module: nn.Module, body: nn.Module) -> Iterator[nn.Module]:
-    """Yield the modules of a model that are not in its body."""
+    """Yield the modules of a model outside its body."""
     if module is not body:
         yield module
         for child in module.children():
@@ -124,22 +123,26 @@ def score_heads(
 ) -> Softmax:
     """Return log-probabilities [E] and entropies [H] of softmax(logits(inputs) / T).
 
-    `inputs` [H, ...] is turned into logits at most `chunk_rows` rows at a time. With gradients and
-    more than one chunk, each chunk's logits are made again in the backward pass, unless `logits` is
-    `frozen` and entropies are not trained: then each chunk is differentiated at once. Entropies
-    are empty unless asked for.
+    `inputs` [H, ...] is turned into logits in chunks of at most `chunk_rows` rows. With gradients
+    and several chunks, the logits of a chunk are recomputed in the backward pass. If `logits` is
+    `frozen` and entropies are not trained, each chunk is differentiated in the forward pass
+    instead. Entropies are empty unless requested.
     """
     heads = inputs.shape[0]
     temperature = batch.head_temperature.to(inputs.device)
     edge_head, edge_token = batch.edge_head.to(inputs.device), batch.edge_token.to(inputs.device)
-    warm = bool((batch.head_temperature != 1).any())
+    scale_logits = bool((batch.head_temperature != 1).any())
 
-    def chunk(rows: Tensor, warmth: Tensor, head: Tensor, token: Tensor) -> Softmax:
-        scaled = logits(rows).float()
-        return log_softmax_at(scaled / warmth[:, None] if warm else scaled, head, token, entropy)
+    def chunk(rows: Tensor, temperature: Tensor, head: Tensor, token: Tensor) -> Softmax:
+        scaled = at_least_float32(logits(rows))
+        return log_softmax_at(
+            scaled / temperature[:, None] if scale_logits else scaled, head, token, entropy
+        )
 
-    at_once = frozen and entropy != "trained" and inputs.requires_grad and torch.is_grad_enabled()
-    if heads <= chunk_rows and not at_once:
+    backward_now = (
+        frozen and entropy != "trained" and inputs.requires_grad and torch.is_grad_enabled()
+    )
+    if heads <= chunk_rows and not backward_now:
         return chunk(inputs, temperature, edge_head, edge_token)
     bounds = list(range(0, heads, chunk_rows))
     cuts = torch.searchsorted(batch.edge_head, torch.tensor([*bounds, heads])).tolist()
@@ -152,8 +155,8 @@ def score_heads(
             edge_head[first:last] - start,
             edge_token[first:last],
         )
-        if at_once:
-            part = _AtOnce.apply(chunk, *arguments)
+        if backward_now:
+            part = _EagerBackwardChunk.apply(chunk, *arguments)
         elif torch.is_grad_enabled():
             part = checkpoint(chunk, *arguments, use_reentrant=False)
         else:
@@ -163,11 +166,11 @@ def score_heads(
     return torch.cat(logprobs), torch.cat(entropies)
 
 
-class _AtOnce(torch.autograd.Function):
-    """A chunk that is differentiated while its logits are at hand, so that none are kept.
+class _EagerBackwardChunk(torch.autograd.Function):
+    """A chunk that is differentiated in the forward pass, so that its logits are not stored.
 
-    A log-probability's gradient has the width of a hidden state, whatever the vocabulary. Every
-    edge gets a row of its own: few rows have more than one.
+    The gradient of a log-probability has the width of a hidden state, whatever the vocabulary. Each
+    edge gets a row of its own, because few rows have more than one edge.
     """
 
     @staticmethod
@@ -175,14 +178,14 @@ class _AtOnce(torch.autograd.Function):
         ctx: Any,
         chunk: Callable[..., Softmax],
         rows: Tensor,
-        warmth: Tensor,
+        temperature: Tensor,
         head_E: Tensor,
         token_E: Tensor,
     ) -> Softmax:
         with torch.enable_grad():
             own = rows.detach()[head_E].requires_grad_()
             each = torch.arange(len(head_E), device=rows.device)
-            logprobs, of_edges = chunk(own, warmth[head_E], each, token_E)
+            logprobs, of_edges = chunk(own, temperature[head_E], each, token_E)
             (gradients,) = torch.autograd.grad(logprobs.sum(), own)
         ctx.save_for_backward(gradients, head_E)
         ctx.rows = rows.shape
@@ -200,10 +203,22 @@ class _AtOnce(torch.autograd.Function):
         return None, for_rows, None, None, None
 
 
+def at_least_float32(values: Tensor) -> Tensor:
+    """Return values of shorter types as float32, and others as they are.
+
+    Example:
+        >>> at_least_float32(torch.zeros(1, dtype=torch.bfloat16)).dtype
+        torch.float32
+        >>> at_least_float32(torch.zeros(1, dtype=torch.float64)).dtype
+        torch.float64
+    """
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
 def log_softmax_at(
     scaled_HV: Tensor, head_E: Tensor, token_E: Tensor, entropy: EntropyUse
 ) -> Softmax:
-    """Return log softmax(scaled)[head, token] [E], and the entropies [H] if asked for.
+    """Return log softmax(scaled)[head, token] [E], and the entropies [H] if requested.
 
     Example:
         >>> even = torch.zeros(1, 4)
@@ -213,36 +228,36 @@ def log_softmax_at(
         True
     """
     if entropy == "trained":
-        every = scaled_HV.log_softmax(-1)
-        return every[head_E, token_E], -(every.exp() * every).sum(-1)
+        all_logprobs = scaled_HV.log_softmax(-1)
+        return all_logprobs[head_E, token_E], -(all_logprobs.exp() * all_logprobs).sum(-1)
     return _LogSoftmaxAt.apply(scaled_HV, head_E, token_E, entropy == "measured")
 
 
 class _LogSoftmaxAt(torch.autograd.Function):
-    """Log-probabilities at edges; probabilities are computed once, for entropies and gradient."""
+    """Log-probabilities at edges; probabilities are computed once, for entropy and gradient."""
 
     @staticmethod
     def forward(
         ctx: Any, scaled_HV: Tensor, head_E: Tensor, token_E: Tensor, entropy: bool
     ) -> tuple[Tensor, Tensor]:
-        every = scaled_HV.log_softmax(-1)
-        logprobs = every[head_E, token_E]
-        wanted = ctx.needs_input_grad[0]
-        shares = every.exp() if entropy or wanted else None
-        entropies = every.new_empty(0)
+        all_logprobs = scaled_HV.log_softmax(-1)
+        logprobs = all_logprobs[head_E, token_E]
+        needs_grad = ctx.needs_input_grad[0]
+        probabilities = all_logprobs.exp() if entropy or needs_grad else None
+        entropies = all_logprobs.new_empty(0)
         if entropy:
-            assert shares is not None
-            entropies = torch.linalg.vecdot(shares, every).neg_()
-        if wanted:
-            ctx.save_for_backward(shares, head_E, token_E)
+            assert probabilities is not None
+            entropies = torch.linalg.vecdot(probabilities, all_logprobs).neg_()
+        if needs_grad:
+            ctx.save_for_backward(probabilities, head_E, token_E)
         ctx.mark_non_differentiable(entropies)
         return logprobs, entropies
 
     @staticmethod
     def backward(ctx: Any, *slopes: Any) -> tuple[Tensor | None, ...]:
         for_logprobs = slopes[0]  # entropies have none
-        shares, head_E, token_E = ctx.saved_tensors
-        by_head = shares.new_zeros(len(shares)).index_add_(0, head_E, for_logprobs)
-        gradient = shares * by_head.neg_()[:, None]
+        probabilities, head_E, token_E = ctx.saved_tensors
+        by_head = probabilities.new_zeros(len(probabilities)).index_add_(0, head_E, for_logprobs)
+        gradient = probabilities * by_head.neg_()[:, None]
         gradient.index_put_((head_E, token_E), for_logprobs, accumulate=True)
         return gradient, None, None, None

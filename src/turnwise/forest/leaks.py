@@ -1,9 +1,8 @@
-"""Do siblings of a trie see each other inside a layer? Measured module by module.
+"""Detection of siblings of a trie that influence each other inside a layer.
 
-Provides `leaked_share`. The logits of a freshly initialised hybrid hardly depend on its
-recurrences, so a mask that they do not obey passes a comparison of log-probabilities, and is wrong
-once they have grown. The output of each part of a layer shows it whatever its size.
-
+Provides `leaked_share`. The logits of a newly initialised hybrid model hardly depend on its
+recurrent layers. A mask that these layers ignore then passes a comparison of log-probabilities, and
+becomes wrong during training. The outputs of the parts of each layer show the influence at once.
 Shapes: B tries of N nodes.
 """
 
@@ -19,18 +18,18 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from turnwise.forest.batches import MicroBatch
 
-Run = Callable[[MicroBatch], object]
+ForwardFn = Callable[[MicroBatch], object]
 
 
 @torch.no_grad()
-def leaked_share(body: nn.Module, run: Run, batch: MicroBatch) -> float:
-    """Return how much of a part's output a sibling's tokens change, at most, as a share of it.
+def leaked_share(body: nn.Module, run: ForwardFn, batch: MicroBatch) -> float:
+    """Return the largest relative change of a part's output when a sibling's tokens change.
 
-    All tokens of one branch are exchanged, and the outputs at the nodes after it are compared.
+    All tokens of one branch are exchanged. The outputs at the nodes after the branch are compared.
 
     Args:
         body: the decoder body.
-        run: passes a micro-batch through it.
+        run: runs the body on a micro-batch.
         batch: a micro-batch whose first trie has branches.
     """
     nodes = int(batch.sizes[0])
@@ -57,8 +56,10 @@ def _parts(body: nn.Module) -> list[nn.Module]:
     return [part for layer in layers for part in layer.children()] or list(body.modules())
 
 
-def _outputs(parts: list[nn.Module], run: Run, batch: MicroBatch, nodes: slice) -> list[Tensor]:
-    """Return what parts that map nodes to nodes put out at some nodes of the first trie."""
+def _outputs(
+    parts: list[nn.Module], run: ForwardFn, batch: MicroBatch, nodes: slice
+) -> list[Tensor]:
+    """Return the outputs of parts with one output per node, at some nodes of the first trie."""
     found: list[Tensor] = []
 
     def keep(module: nn.Module, given: Any, out: Any) -> None:

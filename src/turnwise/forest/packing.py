@@ -1,7 +1,7 @@
-"""Where to cut tries and how to pad them together: the plan of a forest under its budgets.
+"""The division of rows into tries and of tries into micro-batches, under the budgets.
 
-Owns the cost model. Pure numpy on row lengths and shared prefixes; knows no tokens and no torch.
-Cost of a trie of n nodes, in tokens: n + n * n / break_even, the linear layers and the attention.
+Provides `plan_cuts` and `plan_batches`, in numpy. The cost of a trie of n nodes, in tokens, is
+n + n * n / break_even: the linear layers and the attention.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from turnwise.forest.trie import SortedRows
 from turnwise.types import IntArray
 
 CALL_COST = 256.0
-"""What one more forward and backward call costs beyond its tokens, in tokens."""
+"""The cost of another forward and backward call, in tokens."""
 
 
 def plan_cuts(table: SortedRows, config: ForestConfig, layout: Layout) -> IntArray:
     """Return the sorted rows at which a new trie begins.
 
-    Flat rows are tries of one row. For trees, neighbours are joined, those with the longest common
-    prefix first, while that is cheaper than computing the prefix again and the budgets allow it.
+    Flat rows are tries of one row. For trees, neighbouring rows are merged in order of decreasing
+    common prefix, if that is cheaper than computing the prefix again and within the budgets.
 
     Raises:
-        TrainingError: if a single row exceeds the budget of masks.
+        TrainingError: if a single row exceeds the mask budget.
     """
     _check_rows(table, config, layout)
     count = len(table.rows)
@@ -32,7 +32,7 @@ def plan_cuts(table: SortedRows, config: ForestConfig, layout: Layout) -> IntArr
         return np.arange(count)
     largest = _largest_trie(config, layout)
     sizes, shared = table.lengths.tolist(), table.shared.tolist()
-    first, last = list(range(count)), list(range(count))  # of the segment, at its outer rows
+    first, last = list(range(count)), list(range(count))  # of a segment, stored at its outer rows
     begins = np.ones(count, dtype=bool)
     for right in np.argsort(-table.shared, kind="stable").tolist():
         prefix = shared[right]
@@ -55,9 +55,9 @@ def plan_cuts(table: SortedRows, config: ForestConfig, layout: Layout) -> IntArr
 def plan_batches(sizes: IntArray, config: ForestConfig, layout: Layout) -> list[IntArray]:
     """Return the tries of each micro-batch.
 
-    Packed tries follow one another in their order, as many as the budget allows. Others come the
-    largest first, so that tries of one size meet, and a micro-batch is closed when a budget is
-    reached, or when its padding has cost as much as another call would.
+    Concatenated tries keep their order, and a micro-batch takes as many as the budget allows. Other
+    tries are sorted by decreasing size, so that a micro-batch has tries of similar sizes. It ends
+    when a budget is reached, or when its padding costs as much as another call.
     """
     if layout in END_TO_END:
         return _fill(sizes, config.tokens)
@@ -80,7 +80,7 @@ def plan_batches(sizes: IntArray, config: ForestConfig, layout: Layout) -> list[
 
 
 def _fill(sizes: IntArray, budget: int) -> list[IntArray]:
-    """Return neighbours whose sizes add up to `budget` at most."""
+    """Return runs of neighbours whose sizes sum to at most `budget`."""
     batches: list[list[int]] = []
     taken = 0
     for trie, size in enumerate(sizes.tolist()):
@@ -93,7 +93,7 @@ def _fill(sizes: IntArray, budget: int) -> list[IntArray]:
 
 
 def _cost(size: int, config: ForestConfig, layout: Layout) -> float:
-    """Return the cost of a trie in tokens; a flat row's attention skips the upper triangle."""
+    """Return the cost of a trie in tokens; attention of a flat row skips the upper triangle."""
     pairs = size * size if layout == "padded" else size * size / 2
     return size + pairs / config.break_even
 
@@ -104,7 +104,7 @@ def _full(count: int, width: int, config: ForestConfig, layout: Layout) -> bool:
 
 
 def _largest_trie(config: ForestConfig, layout: Layout) -> int:
-    """Return the most nodes of a trie that is alone in its micro-batch."""
+    """Return the largest number of nodes of a trie that is alone in its micro-batch."""
     if layout == "padded":
         return min(config.tokens, int(np.floor(np.sqrt(config.mask_budget))))
     return config.tokens

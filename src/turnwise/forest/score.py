@@ -1,7 +1,7 @@
-"""Scoring: the log-probability and the entropy of every occurrence, as trees or as flat rows.
+"""Scorers: the log-probability and the entropy of every occurrence, from trees or flat rows.
 
-Owns `Scorer` and its two kinds. Knows nothing of losses, budgets or how a kind is chosen. Results
-are differentiable; the model keeps its mode, and makes no key-value cache.
+Provides the protocol `Scorer` and its implementations `TreeScorer` and `FlatScorer`. Results are
+differentiable. The model stays in its mode, and no key-value cache is made.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ from turnwise.errors import ModelError
 from turnwise.forest.batches import MicroBatch, micro_batches
 from turnwise.forest.config import ForestConfig, Layout
 from turnwise.forest.head import EntropyUse, Logits, parts_of, score_heads
-from turnwise.forest.masks import MaskForm, sliding_window, tree_masks
+from turnwise.forest.masks import tree_masks
+from turnwise.kernels.probe import MaskForm, sliding_window
 from turnwise.kernels.wrapped import Model, base_of
-from turnwise.types import Sample
+from turnwise.types import TrainingSample
 
 HeadPath = Literal["hidden", "logits"]
-"""Where flat rows meet the LM head: at targets only, or in the model's own forward."""
+"""Where flat rows use the LM head: at targets only, or in the model's own forward pass."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Scores:
-    """What a scorer returns, both [T] float32, aligned with the batch's occurrences.
+    """The output of a scorer, both [T], aligned with the batch's occurrences.
 
-    `entropy` is of softmax(logits / temperature) at each occurrence's parent; empty if it is not
-    wanted, and without a gradient if it is only measured.
+    They are float64 for models in float64, and else float32.
+    `entropy` is that of softmax(logits / temperature) at the parent of each occurrence. It is empty
+    if it is not requested, and has no gradient if it is only measured.
     """
 
     logprobs: Tensor
@@ -38,38 +40,38 @@ class Scores:
 
 
 class Scorer(Protocol):
-    """Scores micro-batches of its layout with any model of the architecture it was chosen for."""
+    """Scores micro-batches of one layout with any model of the architecture it was chosen for."""
 
     @property
     def config(self) -> ForestConfig:
-        """The budgets it packs and scores under."""
+        """The budgets of packing and scoring."""
         ...
 
     @property
     def layout(self) -> Layout:
-        """The layout of the micro-batches that it takes."""
+        """The layout of its micro-batches."""
         ...
 
     @property
     def reason(self) -> str:
-        """What was measured when it was chosen, in one sentence."""
+        """The measurement that led to the choice, in one sentence."""
         ...
 
-    def batches(self, samples: Sequence[Sample]) -> list[MicroBatch]:
+    def batches(self, samples: Sequence[TrainingSample]) -> list[MicroBatch]:
         """Pack samples for this scorer."""
         ...
 
     def score(self, model: Model, batch: MicroBatch, *, entropy: EntropyUse = "trained") -> Scores:
-        """Return log-probabilities and entropies, one an occurrence."""
+        """Return one log-probability and one entropy for each occurrence."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TreeScorer:
-    """Scores tries: every distinct prefix is computed once.
+    """Scores tries, so that every distinct prefix is computed once.
 
-    Packed tries attend by their plan, padded ones under a mask of ancestors. `form` says in which
-    form the model takes either.
+    Concatenated tries attend by their plan, padded tries by an ancestor mask. `form` is the form in
+    which the model takes the plan or the mask.
     """
 
     config: ForestConfig
@@ -77,12 +79,12 @@ class TreeScorer:
     reason: str = "tree: not measured"
     layout: Layout = "packed"
 
-    def batches(self, samples: Sequence[Sample]) -> list[MicroBatch]:
+    def batches(self, samples: Sequence[TrainingSample]) -> list[MicroBatch]:
         """Pack samples as tries."""
         return micro_batches(samples, self.config, self.layout)
 
     def score(self, model: Model, batch: MicroBatch, *, entropy: EntropyUse = "trained") -> Scores:
-        """Return log-probabilities and entropies, one an occurrence."""
+        """Return one log-probability and one entropy for each occurrence."""
         parts = parts_of(model)
         device = parts.body.device
         batch = replace(batch, end=batch.end.to(device), positions=batch.positions.to(device))
@@ -100,22 +102,22 @@ class TreeScorer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FlatScorer:
-    """Scores right-padded rows, for any causal model: what follows a token never changes it."""
+    """Scores right-padded rows of any causal model; padding after a token does not change it."""
 
     config: ForestConfig
     head: HeadPath = "logits"
     reason: str = "flat: not measured"
     layout: Layout = "flat"
 
-    def batches(self, samples: Sequence[Sample]) -> list[MicroBatch]:
+    def batches(self, samples: Sequence[TrainingSample]) -> list[MicroBatch]:
         """Pack samples as rows."""
         return micro_batches(samples, self.config, self.layout)
 
     def score(self, model: Model, batch: MicroBatch, *, entropy: EntropyUse = "trained") -> Scores:
-        """Return log-probabilities and entropies, one an occurrence.
+        """Return one log-probability and one entropy for each occurrence.
 
         Raises:
-            ModelError: if the model returns other positions than those it was given.
+            ModelError: if the model returns another number of positions than it was given.
         """
         device = base_of(model).device
         taken = torch.arange(batch.token_ids.shape[1]) < batch.sizes[:, None]
@@ -130,7 +132,7 @@ class FlatScorer:
             frozen = parts.frozen_head
             chunk_rows = max(1, self.config.head_chunk // parts.vocab)
         else:
-            states, logits, frozen = model(**inputs).logits, _as_they_are, False
+            states, logits, frozen = model(**inputs).logits, _identity, False
             chunk_rows = max(1, self.config.head_chunk // states.shape[-1])
         if states.shape[:2] != batch.token_ids.shape:
             raise ModelError(
@@ -141,7 +143,7 @@ class FlatScorer:
         return _at_occurrences(states, logits, batch, chunk_rows, entropy, frozen=frozen)
 
 
-def _as_they_are(logits: Tensor) -> Tensor:
+def _identity(logits: Tensor) -> Tensor:
     return logits
 
 
@@ -154,7 +156,7 @@ def _at_occurrences(
     *,
     frozen: bool,
 ) -> Scores:
-    """Make logits where a target needs them, and gather the results back to occurrences."""
+    """Compute logits at the heads and gather the results at the occurrences."""
     device = states_BND.device
     needed = states_BND.flatten(0, 1)[batch.head_node.to(device)]
     logprobs, entropies = score_heads(needed, logits, batch, chunk_rows, entropy, frozen=frozen)

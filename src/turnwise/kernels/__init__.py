@@ -1,53 +1,51 @@
-"""Faster ways to compute what decoders compute, for any decoder of transformers.
+"""Faster implementations of decoder operations, for any decoder of transformers.
 
-`use` gives a model one attention function, which does what SDPA does until a pass comes with a mask
-that is a plan (`Planned`): then the plan attends, and computes what is needed and nothing else. On
-CPUs it also exchanges linear layers, adapters and norms for ones that are faster there, and keeps
-freed memory. `use_steps` exchanges decoder layers for ones that take steps of sampling in fewer
-operations, from copies of their weights. Nothing changes a number by more than rounding; which of
-them act depends on the machine, never on a clock.
+`use` gives a model one attention function. The function is SDPA unless the mask of a forward pass
+carries an attention plan (`PlanMask`); the plan then computes only the pairs that it needs. On CPUs
+`use` also replaces linear layers, adapters and norms by faster ones, and keeps freed memory.
+`use_fused_layers` replaces decoder layers by layers that decode one token per row in fewer
+operations, from copies of their weights. No number changes by more than rounding. The choice of
+implementation depends on the machine and never on a measured time.
 """
 
 from transformers import PreTrainedModel
 
 from turnwise.kernels import linear, lora, norm
-from turnwise.kernels.attention import ATTENTION, BY_HAND, Planned, set_attention
+from turnwise.kernels.attention import ATTENTION, EAGER, PlanMask, set_attention
 from turnwise.kernels.decode import DecodePlan
 from turnwise.kernels.flex import FlexPlan
-from turnwise.kernels.layers import drop_copies
-from turnwise.kernels.layers import undo as undo_steps
-from turnwise.kernels.layers import use as use_steps
+from turnwise.kernels.layers import drop_copies, undo_fused_layers, use_fused_layers
 from turnwise.kernels.memory import keep_freed_memory
 from turnwise.kernels.positions import (
     check_rotary,
     fix_rotary,
-    lengths_that_matter,
     longest_sequence,
+    reachable_lengths,
 )
 from turnwise.kernels.ties import check_ties
 from turnwise.kernels.tree import TreePlan
 
 __all__ = [
     "ATTENTION",
-    "BY_HAND",
+    "EAGER",
     "DecodePlan",
     "FlexPlan",
-    "Planned",
+    "PlanMask",
     "TreePlan",
     "check_rotary",
     "check_ties",
     "drop_copies",
     "fix_rotary",
-    "lengths_that_matter",
     "longest_sequence",
-    "undo_steps",
+    "reachable_lengths",
+    "undo_fused_layers",
     "use",
-    "use_steps",
+    "use_fused_layers",
 ]
 
 
 def use(model: PreTrainedModel) -> None:
-    """Give `model` these ways to compute, where they apply. To do it again changes nothing."""
+    """Use these implementations in `model` where they apply. A second call changes nothing."""
     set_attention(model)
     if model.device.type != "cpu":
         return
@@ -55,5 +53,5 @@ def use(model: PreTrainedModel) -> None:
     for module in model.modules():
         norm.use(module)
         lora.use(module)
-        if linear.worth_it():
+        if linear.prefers_onednn():
             linear.use(module)

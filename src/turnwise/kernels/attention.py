@@ -1,7 +1,7 @@
-"""The attention function that decoders are given, and the mask that carries a plan to it.
+"""The attention function of decoders, and the mask that carries an attention plan to it.
 
-Owns the passage through transformers: its interface of attention functions, and 4-D masks, which
-decoders hand on to every layer as they are, through gradient checkpointing too.
+Provides `set_attention`, which registers the function with transformers' attention interface, and
+`PlanMask`. Decoders pass a 4-D mask on to every layer unchanged, also under gradient checkpointing.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-ATTENTION, BY_HAND = "turnwise", "turnwise_eager"
-"""The functions' names, for a model's `config._attn_implementation`: what is not planned is done by
-SDPA, or as eager code does it."""
+ATTENTION, EAGER = "turnwise", "turnwise_eager"
+"""Names of the functions for a model's `config._attn_implementation`. Without a plan the first runs
+SDPA and the second runs the operations of eager attention."""
 
 
-PROBE = 24
-"""Tokens on which the model's own attention is measured."""
-HARMLESS = frozenset({"position_ids", "cache_position", "token_type_ids", "input_ids"})
-"""Tensors that decoders hand to an attention function and that it may pass over."""
-EXACT, ROUNDED = 1e-4, 2e-2
-"""Mean difference of log-probabilities that is rounding, in float32 and in shorter types."""
+PROBE_TOKENS = 24
+"""Tokens of the forward pass that compares the function with the model's own attention."""
+IGNORED_TENSORS = frozenset({"position_ids", "cache_position", "token_type_ids", "input_ids"})
+"""Tensors that decoders pass to an attention function and that it ignores."""
+FLOAT32_TOLERANCE, HALF_TOLERANCE = 1e-4, 2e-2
+"""Largest mean difference of log-probabilities that counts as rounding, in float32 and in shorter
+types."""
 
 
-class Plan(Protocol):
-    """Attends in one pass's layers."""
+class AttentionPlan(Protocol):
+    """The attention of one forward pass, called in each layer."""
 
     def attend(
         self,
@@ -42,7 +43,7 @@ class Plan(Protocol):
         softcap: float | None,
         window: int | None,
     ) -> Tensor:
-        """Return what a layer's queries see.
+        """Return the attention output of one layer.
 
         Args:
             module: the layer's attention.
@@ -50,25 +51,25 @@ class Plan(Protocol):
             key: [batch, key-value heads, keys, width].
             value: like `key`.
             scale: factor of the scores.
-            softcap: bound that scores approach, or None.
-            window: how far back a query sees, itself included, or None.
+            softcap: bound of the scores (`softcap * tanh(score / softcap)`), or None.
+            window: number of positions that a query sees, its own included, or None for all.
 
         Returns:
             [batch, queries, query heads, width].
 
         Raises:
-            ValueError: if it cannot do one of these.
+            ValueError: if the plan does not support one of these arguments.
         """
         ...
 
 
-class Planned(Tensor):
-    """A plan in the shape of a 4-D attention mask."""
+class PlanMask(Tensor):
+    """A 4-D attention mask that carries an attention plan."""
 
-    plan: Plan
+    plan: AttentionPlan
 
     @classmethod
-    def of(cls, plan: Plan, device: torch.device | None = None) -> Planned:
+    def of(cls, plan: AttentionPlan, device: torch.device | None = None) -> PlanMask:
         """Return a mask that carries `plan`."""
         mask = torch.zeros(1, 1, 1, 1, dtype=torch.bool, device=device).as_subclass(cls)
         mask.plan = plan
@@ -85,22 +86,22 @@ def attend(
     dropout: float = 0.0,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attend as `attention_mask` says: by its plan, or as SDPA does.
+    """Attend by the plan of `attention_mask` if it has one, else by SDPA.
 
     The signature is that of transformers' attention functions.
 
     Raises:
-        ValueError: if a planned pass comes with dropout, or what is asked cannot be done.
+        ValueError: if a plan is combined with dropout, or an argument is not supported.
     """
-    _check_asked(kwargs)
-    if isinstance(attention_mask, Planned):
-        return _planned(module, query, key, value, attention_mask, scaling, dropout, kwargs), None
+    _check_arguments(kwargs)
+    if isinstance(attention_mask, PlanMask):
+        return _run_plan(module, query, key, value, attention_mask, scaling, dropout, kwargs), None
     return sdpa_attention_forward(
         module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
     )
 
 
-def attend_by_hand(
+def attend_eager(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
@@ -110,14 +111,14 @@ def attend_by_hand(
     dropout: float = 0.0,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attend by the plan of `attention_mask`, or product by product, as SDPA cannot (Gemma 2).
+    """Attend by the plan of `attention_mask`, else by eager operations, with soft-caps (Gemma 2).
 
     Raises:
-        ValueError: if a planned pass comes with dropout, or what is asked cannot be done.
+        ValueError: if a plan is combined with dropout, or an argument is not supported.
     """
-    _check_asked(kwargs)
-    if isinstance(attention_mask, Planned):
-        return _planned(module, query, key, value, attention_mask, scaling, dropout, kwargs), None
+    _check_arguments(kwargs)
+    if isinstance(attention_mask, PlanMask):
+        return _run_plan(module, query, key, value, attention_mask, scaling, dropout, kwargs), None
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     softcap = kwargs.get("softcap")
     copies = query.shape[1] // key.shape[1]
@@ -125,7 +126,7 @@ def attend_by_hand(
     scores = torch.matmul(query, key.transpose(-1, -2)) * scale
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap
-    if attention_mask is None:  # none where all is causal
+    if attention_mask is None:  # transformers passes no mask where attention is causal
         ones = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
         attention_mask = ones.tril(scores.shape[-1] - scores.shape[-2])
     if attention_mask.dtype == torch.bool:
@@ -137,64 +138,67 @@ def attend_by_hand(
     return torch.matmul(shares, value).transpose(1, 2), None
 
 
-def _planned(
+def _run_plan(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    mask: Planned,
+    mask: PlanMask,
     scaling: float | None,
     dropout: float,
-    asked: Mapping[str, Any],
+    kwargs: Mapping[str, Any],
 ) -> Tensor:
-    """Attend by a plan, with what else a decoder asks for."""
+    """Attend by the plan of `mask`, with the scale, soft-cap and window that the decoder passes."""
     if dropout:
-        raise ValueError("planned attention has no dropout")
+        raise ValueError("attention by a plan supports no dropout: call model.eval()")
     return mask.plan.attend(
         module,
         query,
         key,
         value,
         scale=query.shape[-1] ** -0.5 if scaling is None else scaling,
-        softcap=asked.get("softcap"),
-        window=asked.get("sliding_window"),
+        softcap=kwargs.get("softcap"),
+        window=kwargs.get("sliding_window"),
     )
 
 
-def _check_asked(asked: Mapping[str, Any]) -> None:
-    """Refuse what no argument here stands for: keys chosen by an index, sinks, biases."""
-    for name, value in asked.items():
-        if isinstance(value, Tensor) and name not in HARMLESS:
-            raise ValueError(f"attention by {name} is the model's own")
+def _check_arguments(kwargs: Mapping[str, Any]) -> None:
+    """Refuse tensor arguments that change attention: selected keys, sinks, biases."""
+    for name, value in kwargs.items():
+        if isinstance(value, Tensor) and name not in IGNORED_TENSORS:
+            raise ValueError(
+                f"the attention function of turnwise does not support the argument {name}: "
+                "use the model's own attention"
+            )
 
 
 def set_attention(model: PreTrainedModel) -> None:
-    """Give `model` the attention function in the place of SDPA or of its eager code.
+    """Replace SDPA or eager attention of `model` by the attention function of turnwise.
 
-    A model may do more than the arguments tell: gpt-oss has sinks in its eager code, and
-    DeepSeek-V3.2 masks what its index leaves out only where the function is called SDPA or eager.
-    So numbers are compared, and the model's own attention stays where they differ, or where the
-    function is handed what it does not know.
+    The arguments of the function do not describe all models: gpt-oss has sinks in its eager code,
+    and DeepSeek-V3.2 masks the keys outside its index only if the function is named SDPA or eager.
+    Log-probabilities are therefore compared. The model keeps its own attention if they differ or
+    if the function gets an argument that it does not support.
     """
     own = str(model.config.get_text_config()._attn_implementation)
-    new = {"sdpa": ATTENTION, "eager": BY_HAND}.get(own)
+    new = {"sdpa": ATTENTION, "eager": EAGER}.get(own)
     if new is None or not model._supports_attention_backend:
         return
-    expected = _some_logprobs(model)
+    expected = _probe_logprobs(model)
     model.set_attn_implementation(new)
     try:
-        gap = float((_some_logprobs(model) - expected).abs().mean())
+        gap = float((_probe_logprobs(model) - expected).abs().mean())
     except ValueError:
         gap = float("inf")
-    if not gap <= (EXACT if model.dtype == torch.float32 else ROUNDED):
+    if not gap <= (FLOAT32_TOLERANCE if model.dtype == torch.float32 else HALF_TOLERANCE):
         model.set_attn_implementation(own)
 
 
 @torch.no_grad()
-def _some_logprobs(model: PreTrainedModel) -> Tensor:
-    """Return log-probabilities after a few tokens, without dropout, [tokens, vocabulary]."""
+def _probe_logprobs(model: PreTrainedModel) -> Tensor:
+    """Return log-probabilities of a few fixed tokens, without dropout, [tokens, vocabulary]."""
     vocabulary = int(model.config.get_text_config().vocab_size)
-    ids = (torch.arange(PROBE, device=model.device) * 7919 % vocabulary)[None]
+    ids = (torch.arange(PROBE_TOKENS, device=model.device) * 7919 % vocabulary)[None]
     was_training = model.training
     model.eval()
     logits = model(input_ids=ids, use_cache=False).logits
@@ -203,6 +207,6 @@ def _some_logprobs(model: PreTrainedModel) -> Tensor:
 
 
 AttentionInterface.register(ATTENTION, attend)
-AttentionInterface.register(BY_HAND, attend_by_hand)
+AttentionInterface.register(EAGER, attend_eager)
 AttentionMaskInterface.register(ATTENTION, sdpa_mask)
-AttentionMaskInterface.register(BY_HAND, sdpa_mask)
+AttentionMaskInterface.register(EAGER, sdpa_mask)

@@ -1,10 +1,10 @@
-"""Exact attention over a forest on accelerators: PyTorch's FlexAttention under a block mask.
+"""Exact attention over a forest on accelerators: FlexAttention of PyTorch with a block mask.
 
-Owns `FlexPlan`. A node sees those before it in whose subtrees it lies, so the blocks of 128 nodes
-by 128 that must be looked at follow from where subtrees end; the others cost nothing (Dong et al.
-2024, arXiv:2412.05496). Compiled once, with sizes left open.
+Provides `FlexPlan`. A node attends to the nodes whose subtrees contain it. The ends of the subtrees
+therefore determine which blocks of 128 x 128 nodes have any pair; the other blocks are skipped
+(Dong et al. 2024, arXiv:2412.05496). The kernel is compiled once, with dynamic sizes.
 
-Shapes: N nodes, end to end in depth-first order, in blocks of 128.
+Shapes: N nodes of all tries in depth-first order, in blocks of 128.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ BLOCK = 128
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class FlexPlan:
-    """Attention of a forest's nodes to their ancestors, windows and soft-caps included.
+    """Attention of a forest's nodes to their ancestors, with windows and soft-caps.
 
-    `end` and `depth` are [N]: where each node's subtree ends, and its depth. `some` and `whole`
-    [blocks, blocks] say in which blocks some pair is to be seen, and in which all are.
+    `end` and `depth` [N] are the end of each node's subtree and its depth. `visible` and `full`
+    [blocks, blocks] mark the blocks with at least one pair, and the blocks with all pairs.
     """
 
     end: IntArray
     depth: IntArray
-    some: BoolArray
-    whole: BoolArray
+    visible: BoolArray
+    full: BoolArray
     masks: dict[tuple[torch.device, int | None], BlockMask] = field(default_factory=dict)
 
     @classmethod
@@ -44,21 +44,21 @@ class FlexPlan:
 
         Example:
             >>> plan = FlexPlan.of(np.full(256, 256), np.arange(256))
-            >>> plan.some.astype(int).tolist(), plan.whole.astype(int).tolist()
+            >>> plan.visible.astype(int).tolist(), plan.full.astype(int).tolist()
             ([[1, 0], [1, 1]], [[0, 0], [1, 0]])
         """
         count = -(-len(end) // BLOCK)
         padded = np.pad(end, (0, count * BLOCK - len(end)), mode="edge").reshape(count, BLOCK)
         row, column = np.indices((count, count))
         stop = np.minimum((row + 1) * BLOCK, len(end))
-        some = (column <= row) & (row * BLOCK < padded.max(1)[column])
-        whole = (column < row) & (padded.min(1)[column] >= stop)
-        return cls(end=end, depth=depth, some=some, whole=whole)
+        visible = (column <= row) & (row * BLOCK < padded.max(1)[column])
+        full = (column < row) & (padded.min(1)[column] >= stop)
+        return cls(end=end, depth=depth, visible=visible, full=full)
 
     @property
     def pairs(self) -> int:
-        """The query-key pairs that are computed."""
-        return int(self.some.sum()) * BLOCK * BLOCK
+        """The number of query-key pairs computed."""
+        return int(self.visible.sum()) * BLOCK * BLOCK
 
     def attend(
         self,
@@ -71,21 +71,21 @@ class FlexPlan:
         softcap: float | None,
         window: int | None,
     ) -> Tensor:
-        """Attend in one layer (see `attention.Plan`); the batch is one."""
-        found = _kernel(query.device.type)(
+        """Attend in one layer (see `attention.AttentionPlan`); the batch size is 1."""
+        output = _kernel(query.device.type)(
             query,
             key,
             value,
-            score_mod=None if softcap is None else _capped(softcap, query.device),
+            score_mod=None if softcap is None else _softcap_score(softcap, query.device),
             block_mask=self._mask(query.device, window),
             scale=scale,
             enable_gqa=query.shape[1] != key.shape[1],
         )
-        assert isinstance(found, Tensor)
-        return found.transpose(1, 2)
+        assert isinstance(output, Tensor)
+        return output.transpose(1, 2)
 
     def _mask(self, device: torch.device, window: int | None) -> BlockMask:
-        """Return the block mask of layers with this window; made once for all of them."""
+        """Return the block mask of layers with this window; it is cached."""
         if window is not None and window > int(self.depth.max(initial=0)):
             window = None
         if (device, window) not in self.masks:
@@ -96,28 +96,26 @@ class FlexPlan:
         end, depth = (torch.from_numpy(array).to(device) for array in (self.end, self.depth))
         far = len(self.end) if window is None else window
 
-        def sees(batch: Tensor, head: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        def is_ancestor(batch: Tensor, head: Tensor, i: Tensor, j: Tensor) -> Tensor:
             return (j <= i) & (i < end[j])
 
-        def sees_near(batch: Tensor, head: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        def is_near_ancestor(batch: Tensor, head: Tensor, i: Tensor, j: Tensor) -> Tensor:
             return (j <= i) & (i < end[j]) & (depth[i] - depth[j] < far)
 
-        whole = self.whole if window is None else np.zeros_like(self.whole)
-        partial = _listed(self.some & ~whole, device)
-        full = _listed(whole, device)
+        full = self.full if window is None else np.zeros_like(self.full)
         return BlockMask.from_kv_blocks(
-            *partial,
-            *full,
+            *_block_lists(self.visible & ~full, device),
+            *_block_lists(full, device),
             BLOCK_SIZE=BLOCK,
-            mask_mod=sees if window is None else sees_near,
+            mask_mod=is_ancestor if window is None else is_near_ancestor,
             seq_lengths=(len(self.end), len(self.end)),
         )
 
 
-def _listed(wanted: BoolArray, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return how many blocks of each row are wanted, and which, those first, [1, 1, ...]."""
-    order = np.argsort(~wanted, axis=1, kind="stable").astype(np.int32)
-    counts = wanted.sum(1).astype(np.int32)
+def _block_lists(selected: BoolArray, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the number of selected blocks of each row, and block indices, selected ones first."""
+    order = np.argsort(~selected, axis=1, kind="stable").astype(np.int32)
+    counts = selected.sum(1).astype(np.int32)
     return (
         torch.from_numpy(counts)[None, None].to(device),
         torch.from_numpy(order)[None, None].to(device),
@@ -125,8 +123,8 @@ def _listed(wanted: BoolArray, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 @cache
-def _capped(softcap: float, device: torch.device) -> Callable[..., Tensor]:
-    cap = torch.tensor(softcap, device=device)  # of a second number, the compiler makes a symbol
+def _softcap_score(softcap: float, device: torch.device) -> Callable[..., Tensor]:
+    cap = torch.tensor(softcap, device=device)  # the compiler would make a Python float symbolic
 
     def capped(score: Tensor, batch: Tensor, head: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return cap * torch.tanh(score / cap)
@@ -136,5 +134,5 @@ def _capped(softcap: float, device: torch.device) -> Callable[..., Tensor]:
 
 @cache
 def _kernel(device: str) -> Callable[..., Any]:
-    """Return the compiled kernel; on CPUs, where it has no backward pass, what it is defined by."""
+    """Return the compiled kernel; on CPUs, where it has no backward pass, the eager reference."""
     return flex_attention if device == "cpu" else torch.compile(flex_attention, dynamic=True)

@@ -1,10 +1,11 @@
-"""Decoder layers of the common kind, for rows that each write one token, in few operations.
+"""Decoder layers that decode one token per row in few operations.
 
-Owns the class that takes the place of a decoder layer where it was seen to give its numbers. A step
-of sampling is a handful of small products: what it costs in a small model is calling them, so
-projections of the same input are one product here, and queries and keys are normed and turned
-together. The layers meant are those of Llama, Mistral, Qwen 2 and 3 and their likes: norm,
-attention with rotary positions, norm, gated feed-forward block, each added to what came in.
+Provides `FusedLayer`, which replaces a decoder layer if it gives the same numbers. A decoding step
+consists of many small products, and in a small model most of its time is the overhead of calls. The
+fused layer therefore computes projections of the same input in one product, and normalises and
+rotates queries and keys together. It applies to layers of the form of Llama, Mistral, Qwen 2 and
+Qwen 3: norm, attention with rotary positions, norm, gated feed-forward block, with two residual
+connections.
 
 Shapes: N rows, H query heads, K key-value heads, D width of a head; E width of the layer.
 """
@@ -20,42 +21,42 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from turnwise.kernels import linear, lora, norm
-from turnwise.kernels.attention import Planned
+from turnwise.kernels.attention import PlanMask
 from turnwise.kernels.decode import DecodePlan
-from turnwise.kernels.positions import FAR
+from turnwise.kernels.positions import MAX_POSITION
 
 TOLERANCE = 1e-5
-"""Largest difference from the layer's own output, whose size is about 1."""
+"""Largest difference from the layer's own output, as a share of its largest value."""
 Versions: TypeAlias = tuple[tuple[int, int] | float, ...]
-"""Where tensors are and how often they were written, and the scales of adapters."""
+"""The addresses and version counters of tensors, and the scales of adapters."""
 PROJECTIONS = ("q_proj", "k_proj", "v_proj")
 GATES = ("gate_proj", "up_proj")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Joined:
-    """A layer's weights, those of the same input in one matrix, as they were at `versions`.
+class FusedWeights:
+    """Copies of a layer's weights as they were at `versions`; those of the same input are joined.
 
-    `query_key` [H + K, D] are the weights of the norms of queries and keys, or None.
+    `query_key` [H + K, D] are the weights of the query and key norms, or None.
     """
 
     versions: Versions
-    projections: linear.Packed
+    projections: linear.PackedLinear
     query_key: Tensor | None
     epsilon: float
-    output: linear.Packed
-    gates: linear.Packed
-    down: linear.Packed
+    output: linear.PackedLinear
+    gates: linear.PackedLinear
+    down: linear.PackedLinear
 
-    def __deepcopy__(self, memo: object) -> Joined:
-        return self  # a copied layer has tensors of its own, and finds that these are others'
+    def __deepcopy__(self, memo: object) -> FusedWeights:
+        return self  # a copied layer has other tensors and fuses them at its next call
 
 
-class Layer(nn.Module):
-    """A decoder layer that takes steps of a `DecodePlan` in few operations.
+class FusedLayer(nn.Module):
+    """A decoder layer that runs steps of a `DecodePlan` in few operations.
 
-    Everything else is the model's own code, as are rotary angles of other widths than `_widths`,
-    those at which the layer's numbers were seen to be the same.
+    Other inputs use the model's own code. So do rotary angles of widths that are not in `_widths`,
+    for which the numbers have not been compared.
     """
 
     _widths: frozenset[int]
@@ -72,15 +73,15 @@ class Layer(nn.Module):
         if (
             position_embeddings is not None
             and not torch.is_grad_enabled()
-            and isinstance(attention_mask, Planned)
+            and isinstance(attention_mask, PlanMask)
             and isinstance(attention_mask.plan, DecodePlan)
             and hidden_states.dtype == torch.float32
             and position_embeddings[0].shape[-1] in self._widths
         ):
-            joined = joined_of(self)
-            if joined is not None:
+            fused = fused_weights(self)
+            if fused is not None:
                 plan, cache = attention_mask.plan, past_key_values
-                return step(self, joined, hidden_states, plan, cache, *position_embeddings)
+                return decode_step(self, fused, hidden_states, plan, cache, *position_embeddings)
         return super().forward(
             hidden_states,
             attention_mask=attention_mask,
@@ -90,68 +91,67 @@ class Layer(nn.Module):
         )
 
 
-def step(
+def decode_step(
     layer: Any,
-    joined: Joined,
+    fused: FusedWeights,
     hidden: Tensor,
     plan: DecodePlan,
     cache: Any,
     cos: Tensor,
     sin: Tensor,
 ) -> Tensor:
-    """Return the layer's output after one token of every row, [N, 1, E].
+    """Return the layer's output for one token of every row, [N, 1, E].
 
     Args:
         layer: the layer.
-        joined: its weights.
-        hidden: what comes in, [N, 1, E].
-        plan: how the rows attend.
-        cache: where their keys and values are kept.
+        fused: its fused weights.
+        hidden: the layer's input, [N, 1, E].
+        plan: the attention of the rows.
+        cache: the cache of the rows' keys and values.
         cos: cosines of their positions, [N, 1, D], or narrower where rotary positions are partial.
         sin: sines of their positions, like `cos`.
     """
     attention = layer.self_attn
     width = int(attention.head_dim)
-    found = joined.projections(layer.input_layernorm(hidden))
-    heads = found.view(len(hidden), -1, width)
-    shared = attention.k_proj.out_features // width
-    turned = heads[:, : heads.shape[1] - shared]
-    if joined.query_key is not None:
-        turned = norm.normed(turned, joined.query_key, joined.epsilon)
-    turned = _turn(turned, cos, sin).unsqueeze(2)
-    value = heads[:, -shared:].unsqueeze(2)
-    query, key = turned[:, :-shared], turned[:, -shared:]
+    output = fused.projections(layer.input_layernorm(hidden))
+    heads = output.view(len(hidden), -1, width)
+    kv_heads = attention.k_proj.out_features // width
+    rotated = heads[:, : heads.shape[1] - kv_heads]
+    if fused.query_key is not None:
+        rotated = norm.rms_norm(rotated, fused.query_key, fused.epsilon)
+    rotated = _rotate(rotated, cos, sin).unsqueeze(2)
+    value = heads[:, -kv_heads:].unsqueeze(2)
+    query, key = rotated[:, :-kv_heads], rotated[:, -kv_heads:]
     key, value = cache.update(key, value, attention.layer_idx)
-    found = plan.attend(attention, query, key, value, **layer._asked)
-    hidden = joined.output(found.flatten(2)).add_(hidden)
-    found = joined.gates(layer.post_attention_layernorm(hidden))
-    inner = joined.gates.outputs // 2
-    found = F.silu(found[..., :inner]).mul_(found[..., inner:])
-    return joined.down(found).add_(hidden)
+    output = plan.attend(attention, query, key, value, **layer._attention_arguments)
+    hidden = fused.output(output.flatten(2)).add_(hidden)
+    output = fused.gates(layer.post_attention_layernorm(hidden))
+    inner = fused.gates.outputs // 2
+    output = F.silu(output[..., :inner]).mul_(output[..., inner:])
+    return fused.down(output).add_(hidden)
 
 
-def _turn(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Return vectors [N, heads, D] turned by the angles of their rows' positions.
+def _rotate(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Return vectors [N, heads, D] rotated by the angles of their rows' positions.
 
-    Of wider vectors than the angles only the front is turned.
+    If the vectors are wider than the angles, only their first components are rotated.
     """
     width = cos.shape[-1]
     half = width // 2
     if width == heads.shape[-1]:
-        turned = heads * cos
+        rotated = heads * cos
     else:
-        turned = heads.clone()
-        turned[..., :width].mul_(cos)
-    turned[..., :half].addcmul_(heads[..., half:width], sin[..., :half], value=-1)
-    turned[..., half:width].addcmul_(heads[..., :half], sin[..., half:])
-    return turned
+        rotated = heads.clone()
+        rotated[..., :width].mul_(cos)
+    rotated[..., :half].addcmul_(heads[..., half:width], sin[..., :half], value=-1)
+    rotated[..., half:width].addcmul_(heads[..., :half], sin[..., half:])
+    return rotated
 
 
-def joined_of(layer: Any) -> Joined | None:
-    """Return the layer's joined weights, made anew if one has changed; None if it has none now.
+def fused_weights(layer: Any) -> FusedWeights | None:
+    """Return the layer's fused weights, rebuilt if a weight changed, or None if it has none.
 
-    So it is where something other than a linear layer, or one with a plain adapter, has taken the
-    place of a projection.
+    A layer has none if a projection is neither a plain linear layer nor one with a plain adapter.
     """
     attention, block = layer.self_attn, layer.mlp
     modules = [getattr(attention, name) for name in PROJECTIONS]
@@ -168,14 +168,14 @@ def joined_of(layer: Any) -> Joined | None:
         *((part.data_ptr(), part._version) for part in parts),
         *(one.scale for one in weights),
     )
-    joined = vars(layer).get("_joined")
-    if joined is None or joined.versions != versions:
-        joined = layer._joined = _join(attention, weights, versions)
-    return joined
+    fused = vars(layer).get("_fused")
+    if fused is None or fused.versions != versions:
+        fused = layer._fused = _fuse(attention, weights, versions)
+    return fused
 
 
-def _join(attention: Any, weights: list[lora.Weights], versions: Versions) -> Joined:
-    """Return copies of a layer's weights, side by side."""
+def _fuse(attention: Any, weights: list[lora.LayerWeights], versions: Versions) -> FusedWeights:
+    """Return copies of a layer's weights, joined by their inputs."""
     three, gates, (output, down) = weights[:3], weights[3:5], weights[5:]
     query_key, epsilon = None, 0.0
     if hasattr(attention, "q_norm"):
@@ -186,139 +186,139 @@ def _join(attention: Any, weights: list[lora.Weights], versions: Versions) -> Jo
             [scale.expand(count, width) for scale, count in zip(scales, counts, strict=True)]
         ).detach()
         epsilon = norm.epsilon_of(attention.q_norm)
-    return Joined(
+    return FusedWeights(
         versions=versions,
-        projections=_side_by_side(three),
+        projections=_concatenate(three),
         query_key=query_key,
         epsilon=epsilon,
-        output=linear.Packed(output.whole(), output.base.bias),
-        gates=_side_by_side(gates),
-        down=linear.Packed(down.whole(), down.base.bias),
+        output=linear.PackedLinear(output.merged(), output.base.bias),
+        gates=_concatenate(gates),
+        down=linear.PackedLinear(down.merged(), down.base.bias),
     )
 
 
-def _side_by_side(weights: list[lora.Weights]) -> linear.Packed:
+def _concatenate(weights: list[lora.LayerWeights]) -> linear.PackedLinear:
     biases: list[Tensor] = [one.base.bias for one in weights if one.base.bias is not None]
     bias = torch.cat(biases) if biases else None
-    return linear.Packed(torch.cat([one.whole() for one in weights]), bias)
+    return linear.PackedLinear(torch.cat([one.merged() for one in weights]), bias)
 
 
-class _Nothing:
-    """A cache that keeps nothing: rows see the token that they write."""
+class _NoCache:
+    """A cache that stores nothing: each row attends to its new token and the prompt."""
 
     def update(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:
         return key, value
 
 
-class _Overheard:
-    """A plan that does what another does, and knows what the layer asked of it."""
+class _RecordingPlan:
+    """A plan that delegates to another plan and records the arguments of the layer."""
 
     def __init__(self, plan: DecodePlan) -> None:
         self._plan = plan
-        self.asked: dict[str, Any] = {}
+        self.arguments: dict[str, Any] = {}
 
     def attend(
-        self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, **asked: Any
+        self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, **arguments: Any
     ) -> Tensor:
-        self.asked = asked
-        return self._plan.attend(module, query, key, value, **asked)
+        self.arguments = arguments
+        return self._plan.attend(module, query, key, value, **arguments)
 
 
-def use(model: nn.Module, copy_bytes: int, context: int = FAR) -> None:
-    """Let the layers of `model` take steps so where that gives their own numbers.
+def use_fused_layers(model: nn.Module, copy_bytes: int, context: int = MAX_POSITION) -> None:
+    """Replace the layers of `model` by fused layers where these give the same numbers.
 
-    Nothing is done if copies of all their weights take more than `copy_bytes`. Layers are compared
-    at positions up to `context`: besides rotary angles they may have a scale by position.
+    Nothing is replaced if copies of all weights take more than `copy_bytes`. Layers are compared at
+    positions up to `context`, because a layer may have a position-dependent scale.
     """
-    fit = [module for module in model.modules() if _may_fit(module)]
+    fit = [module for module in model.modules() if _is_candidate(module)]
     size = sum(p.numel() * p.element_size() for module in fit for p in module.parameters())
     if size <= copy_bytes:
         for module in fit:
-            _use(module, context)
+            _fuse_layer(module, context)
 
 
 def drop_copies(model: nn.Module) -> None:
-    """Free the copies of weights; they are made again when they are needed."""
-    layers: list[Any] = [module for module in model.modules() if isinstance(module, Layer)]
+    """Free the copies of weights; they are made again when needed."""
+    layers: list[Any] = [module for module in model.modules() if isinstance(module, FusedLayer)]
     for layer in layers:
-        layer._joined = None
+        layer._fused = None
 
 
-def _may_fit(module: nn.Module) -> bool:
-    """Whether `module` is called a decoder layer, all in float32 on the CPU."""
+def _is_candidate(module: nn.Module) -> bool:
+    """Whether the class name of `module` ends in `DecoderLayer` and its weights are CPU float32."""
     named = type(module).__name__.endswith("DecoderLayer")
     return named and all(p.dtype == torch.float32 and not p.is_cuda for p in module.parameters())
 
 
-def _use(module: Any, context: int) -> None:
+def _fuse_layer(module: Any, context: int) -> None:
     own = type(module)
-    if issubclass(own, Layer):
+    if issubclass(own, FusedLayer):
         return
     with torch.no_grad():
-        widths = frozenset(w for w in _rotary_widths(module) if _agrees(module, w, context))
-        module._joined = None
+        widths = frozenset(w for w in _rotary_widths(module) if _matches(module, w, context))
+        module._fused = None
     if widths:
-        module.__class__ = type(own.__name__, (Layer, own), {})
+        module.__class__ = type(own.__name__, (FusedLayer, own), {})
         module._widths = widths
 
 
-def undo(model: nn.Module) -> bool:
-    """Give the layers of `model` their own code back; return whether any had another."""
-    layers: list[Any] = [module for module in model.modules() if isinstance(module, Layer)]
+def undo_fused_layers(model: nn.Module) -> bool:
+    """Restore the layers' own code; return whether any layer was fused."""
+    layers: list[Any] = [module for module in model.modules() if isinstance(module, FusedLayer)]
     for layer in layers:
-        layer._joined = None
+        layer._fused = None
         layer.__class__ = type(layer).__mro__[2]
     return bool(layers)
 
 
 def _rotary_widths(layer: Any) -> tuple[int, ...]:
-    """Return the widths of rotary angles worth trying: the whole head, a half and a quarter."""
+    """Return the widths of rotary angles to compare: the whole head, a half and a quarter."""
     try:
         width = int(layer.self_attn.head_dim)
-    except (AttributeError, TypeError):  # no layer of the kind meant
+    except (AttributeError, TypeError):  # another kind of layer
         return ()
     return tuple(width // part for part in (1, 2, 4) if width % (2 * part) == 0)
 
 
-def _agrees(layer: Any, width: int, context: int) -> bool:
-    """Whether `step` gives the layer's own numbers for rotary angles of this width."""
+def _matches(layer: Any, width: int, context: int) -> bool:
+    """Whether `decode_step` gives the layer's own numbers for rotary angles of this width."""
     try:
         return _difference(layer, width, context) <= TOLERANCE
-    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):  # of another kind
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):  # another kind
         return False
 
 
-def _difference(layer: Any, turned: int, context: int) -> float:
-    """Return how far the layer's own output and that of `step` are apart, as a share of it.
+def _difference(layer: Any, rotated: int, context: int) -> float:
+    """Return the relative difference between the layer's own output and that of `decode_step`.
 
-    The rows are told positions near and far, up to `context`. What the layer asks of attention is
-    noted on the way.
+    The rows have small and large positions, up to `context`. The arguments that the layer passes to
+    attention are recorded in `layer._attention_arguments`.
     """
-    joined = joined_of(layer)
-    if joined is None:
+    fused = fused_weights(layer)
+    if fused is None:
         raise TypeError("not a layer of linear projections")
     attention, draw = layer.self_attn, torch.Generator().manual_seed(0)
     width, rows, length = int(attention.head_dim), 3, 5
-    shared = attention.k_proj.out_features // width
+    kv_heads = attention.k_proj.out_features // width
     hidden = torch.randn(rows, 1, attention.q_proj.in_features, generator=draw)
-    angles = torch.rand(rows, 1, turned // 2, generator=draw).repeat(1, 1, 2)
-    kept = torch.randn(2, 1, shared, length, width, generator=draw)
+    angles = torch.rand(rows, 1, rotated // 2, generator=draw).repeat(1, 1, 2)
+    prompt_kv = torch.randn(2, 1, kv_heads, length, width, generator=draw)
     plan = DecodePlan.of(
-        lambda layer: (kept[0], kept[1]),
+        lambda layer: (prompt_kv[0], prompt_kv[1]),
         np.zeros(rows, dtype=np.int64),
         np.array([length]),
         np.zeros(rows, dtype=np.int64),
         hidden.device,
     )
-    overheard = _Overheard(plan)
+    recording = _RecordingPlan(plan)
     expected = layer(
         hidden,
-        attention_mask=Planned.of(overheard),
+        attention_mask=PlanMask.of(recording),
         position_ids=torch.tensor([[length], [context // 2], [max(context - 1, length)]]),
-        past_key_values=_Nothing(),
+        past_key_values=_NoCache(),
         position_embeddings=(angles.cos(), angles.sin()),
         use_cache=True,
     )
-    layer._asked = overheard.asked  # scale, soft-cap and window, wherever the model keeps them
-    found = step(layer, joined, hidden, plan, _Nothing(), angles.cos(), angles.sin())
-    return float((found - expected).abs().max() / expected.abs().max().clamp(min=1.0))
+    layer._attention_arguments = recording.arguments  # scale, soft-cap and window
+    output = decode_step(layer, fused, hidden, plan, _NoCache(), angles.cos(), angles.sin())
+    return float((output - expected).abs().max() / expected.abs().max().clamp(min=1.0))

@@ -1,8 +1,9 @@
-"""Linear layers in float32 on CPUs for which PyTorch's default library is slow.
+"""Linear layers in float32 on CPUs where PyTorch's default library is slow.
 
-Owns the class that takes the place of `nn.Linear`, and when it does. PyTorch multiplies float32
-matrices with MKL, which on processors of other makers than Intel leaves half of their width unused;
-oneDNN, which PyTorch carries too, does not. Same precision, another order of sums.
+Provides `Linear`, which replaces `nn.Linear`, and `prefers_onednn`, which decides when. PyTorch
+multiplies float32 matrices with MKL, which uses half of the vector width on processors of other
+makers than Intel. oneDNN, which is part of PyTorch, uses the full width. The precision is the same;
+the order of summation differs.
 
 Shapes: M rows, I inputs, O outputs.
 """
@@ -21,34 +22,34 @@ from torch import Tensor, nn
 _MULTIPLY = torch.ops.mkldnn._linear_pointwise
 _REORDER = torch.ops.mkldnn._reorder_linear_weight
 _ROWS = 32
-"""Rows for which packed weights are best; others can be multiplied with them too."""
-_FEW = 16
-"""Rows below which a product is not worth the call's own cost."""
+"""The number of rows for which weights are packed; other numbers of rows work too."""
+_MIN_ROWS = 16
+"""With fewer rows the overhead of a oneDNN call exceeds its gain."""
 _LARGE = 1 << 20
-"""Weights from which few rows are best multiplied with packed ones, on processors of any maker."""
+"""Number of weights from which packed weights are fastest for few rows, on all processors."""
 _MEDIUM = 1 << 17
-"""Weights from which MKL multiplies few rows faster if they lie transposed."""
+"""Number of weights from which MKL multiplies few rows faster by transposed weights."""
 
 
 class Linear(nn.Linear):
-    """`nn.Linear` by oneDNN, where input and weights are float32 on the CPU."""
+    """`nn.Linear` computed by oneDNN if input and weights are float32 on the CPU."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Return `input` [..., I] times the weights, [..., O]."""
         weight, bias = self.weight, self.bias
         plain = input.dtype != torch.float32 or weight.dtype != torch.float32 or input.is_cuda
-        if plain or input.numel() < _FEW * input.shape[-1] or torch.is_autocast_enabled("cpu"):
+        if plain or input.numel() < _MIN_ROWS * input.shape[-1] or torch.is_autocast_enabled("cpu"):
             return F.linear(input, weight, bias)
         if torch.is_grad_enabled() and (input.requires_grad or weight.requires_grad):
-            return _Product.apply(input, weight, bias)
+            return _LinearFunction.apply(input, weight, bias)
         return multiply(input, weight, bias)
 
 
-class _Product(torch.autograd.Function):
+class _LinearFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(input, weight)
-        return shaped(multiply(input, weight, bias), *input.shape[:-1], len(weight))
+        return reshaped(multiply(input, weight, bias), *input.shape[:-1], len(weight))
 
     @staticmethod
     def backward(ctx: Any, *slopes: Any) -> tuple[Tensor | None, ...]:
@@ -59,7 +60,7 @@ class _Product(torch.autograd.Function):
             for_input = multiply(gradient, weight.t())
         rows = gradient.reshape(-1, gradient.shape[-1])
         if ctx.needs_input_grad[1]:
-            for_weight = outer(rows, input.reshape(-1, input.shape[-1]), weight)
+            for_weight = weight_gradient(rows, input.reshape(-1, input.shape[-1]), weight)
         if ctx.needs_input_grad[2]:
             for_bias = rows.sum(0)
         return for_input, for_weight, for_bias
@@ -70,32 +71,31 @@ def multiply(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     return _MULTIPLY(input, weight, bias, "none", [], "")
 
 
-def shaped(found: Tensor, *sizes: int) -> Tensor:
-    """Return a fresh tensor in another shape, as no view.
+def reshaped(found: Tensor, *sizes: int) -> Tensor:
+    """Return a fresh tensor in another shape, not marked as a view.
 
-    What an autograd function returns as a view may not be changed in place, as Gemma 3n does.
+    A view returned by an autograd function may not be changed in place, as Gemma 3n does.
     """
     return torch.ops.aten._unsafe_view(found, sizes)
 
 
 def product(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return the same by whichever library is faster here."""
-    return (multiply if worth_it() else F.linear)(input, weight, bias)
+    """Return the same product by the library that is faster on this machine."""
+    return (multiply if prefers_onednn() else F.linear)(input, weight, bias)
 
 
-class Packed:
-    """A linear layer's product with few rows, of weights in the order that is read fastest.
+class PackedLinear:
+    """The product of few rows with a copy of a layer's weights, stored in the fastest layout.
 
-    That is oneDNN's own where it multiplies, and [I, O] for MKL, whose product of 32 rows with
-    384 x 384 weights takes 36 us instead of 52 so. A copy of the weights as they were. Without
-    gradients.
+    The layout is oneDNN's own where oneDNN multiplies, and [I, O] for MKL: its product of 32 rows
+    with 384 x 384 weights then takes 36 us instead of 52. The product has no gradients.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         weight = weight.detach()
         self.outputs = weight.shape[0]
         self._bias = None if bias is None else bias.detach().clone()
-        if worth_it() or (weight.numel() >= _LARGE and _has_one_dnn()):
+        if prefers_onednn() or (weight.numel() >= _LARGE and _has_onednn()):
             self._weight, self._multiply = _REORDER(weight.contiguous(), _ROWS), multiply
         elif weight.numel() >= _MEDIUM:
             self._weight, self._multiply = weight.t().contiguous(), _multiply_transposed
@@ -113,10 +113,10 @@ def _multiply_transposed(input: Tensor, weight: Tensor, bias: Tensor | None) -> 
     return found if bias is None else found.add_(bias)
 
 
-def outer(gradient: Tensor, input: Tensor, weight: Tensor) -> Tensor:
+def weight_gradient(gradient: Tensor, input: Tensor, weight: Tensor) -> Tensor:
     """Return `gradient` [M, O] transposed @ `input` [M, I], of the shape of `weight` [O, I].
 
-    A long sum with a small result, for which oneDNN has a primitive of its own.
+    oneDNN has its own primitive for this long sum with a small result.
     """
     found, _ = torch.ops.aten.mkldnn_linear_backward_weights(
         gradient.contiguous().to_mkldnn(), input.contiguous().to_mkldnn(), weight.detach(), False
@@ -124,17 +124,17 @@ def outer(gradient: Tensor, input: Tensor, weight: Tensor) -> Tensor:
     return found.to_dense()
 
 
-def _has_one_dnn() -> bool:
+def _has_onednn() -> bool:
     return torch.backends.mkldnn.is_available() and platform.machine() in ("x86_64", "AMD64")
 
 
 @cache
-def worth_it() -> bool:
-    """Whether float32 products are faster by oneDNN here: a property of the machine, not a clock's.
+def prefers_onednn() -> bool:
+    """Whether oneDNN multiplies float32 faster on this machine, decided by the processor's maker.
 
-    Equal machines must decide alike, as sums in another order give other last bits.
+    A measured time could differ between equal machines, and the order of summation with it.
     """
-    if not _has_one_dnn():
+    if not _has_onednn():
         return False
     try:
         return "GenuineIntel" not in Path("/proc/cpuinfo").read_text()
@@ -143,12 +143,12 @@ def worth_it() -> bool:
 
 
 def is_plain(module: nn.Module) -> bool:
-    """Whether `module` is a linear layer and nothing else."""
+    """Whether `module` is exactly a linear layer, not a subclass with other behaviour."""
     return type(module) in (nn.Linear, Linear)
 
 
 def use(module: nn.Module) -> bool:
-    """Let `module` multiply by oneDNN if it is a plain linear layer; return whether it does."""
+    """Use oneDNN in `module` if it is a plain `nn.Linear`; return whether it was changed."""
     if type(module) is not nn.Linear:
         return False
     module.__class__ = Linear

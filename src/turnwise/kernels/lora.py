@@ -1,8 +1,9 @@
 """Linear layers with a LoRA adapter (arXiv:2106.09685), in few passes over their activations.
 
-Owns the class that takes the place of PEFT's layer where one plain adapter acts on frozen weights,
-and the weights that such a layer amounts to. PEFT scales and adds what the adapter gives, and its
-gradient, in passes of their own; here they are part of the adapter's products.
+Provides `LoraLayer`, which replaces the layer of PEFT where one plain adapter acts on frozen
+weights, and `weights_of`, the merged weights of such a layer. PEFT scales and adds the adapter's
+output and its gradient in separate passes; here these operations are part of the adapter's matrix
+products.
 
 Shapes: M rows, I inputs, O outputs, R rank.
 """
@@ -21,15 +22,15 @@ from turnwise.kernels import linear
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Adapter:
-    """What acts beside the weights: `scale` times `up` [O, R] @ `down` [R, I]."""
+    """An adapter that adds `scale` times `up` [O, R] @ `down` [R, I] to the weights."""
 
     down: Tensor
     up: Tensor
     scale: float
 
 
-class Adapted(nn.Module):
-    """PEFT's linear layer, where `adapter_of` finds an adapter in float32 on the CPU."""
+class LoraLayer(nn.Module):
+    """PEFT's linear layer, faster if `adapter_of` finds an adapter in float32 on the CPU."""
 
     base_layer: Any
 
@@ -39,10 +40,12 @@ class Adapted(nn.Module):
         if adapter is None or x.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
             return super().forward(x, *args, **kwargs)
         base = self.base_layer
-        return _Product.apply(x, base.weight, base.bias, adapter.down, adapter.up, adapter.scale)
+        return _LoraFunction.apply(
+            x, base.weight, base.bias, adapter.down, adapter.up, adapter.scale
+        )
 
 
-class _Product(torch.autograd.Function):
+class _LoraFunction(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -58,7 +61,7 @@ class _Product(torch.autograd.Function):
         found = linear.product(rows, weight, bias).addmm_(low, up.t(), alpha=scale)
         ctx.save_for_backward(input, weight, down, up, low)
         ctx.scale = scale
-        return linear.shaped(found, *input.shape[:-1], len(weight))
+        return linear.reshaped(found, *input.shape[:-1], len(weight))
 
     @staticmethod
     def backward(ctx: Any, *slopes: Any) -> tuple[Tensor | None, ...]:
@@ -77,19 +80,19 @@ class _Product(torch.autograd.Function):
         return for_input, None, None, for_down, for_up, None
 
 
-def only_adds(layer: Any) -> bool:
-    """Whether a LoRA layer adds its adapters' products to that of its weights, and nothing else."""
+def is_additive(layer: Any) -> bool:
+    """Whether a LoRA layer is the sum of its weights' product and its adapters' products."""
     return not (layer.merged or layer.disable_adapters or layer.lora_variant)
 
 
 def adapter_of(layer: Any) -> Adapter | None:
-    """Return what acts in a LoRA layer beside frozen weights in float32, if nothing else does.
+    """Return the single plain adapter of a LoRA layer with frozen float32 weights, or None.
 
-    Nothing else: no second adapter, variant, bias or dropout at work, and the weights are those of
-    a plain linear layer.
+    The result is None if the layer has a second adapter, a variant, a bias or active dropout, or
+    if its weights are not those of a plain linear layer.
     """
     base = layer.base_layer
-    if not only_adds(layer) or not linear.is_plain(base):
+    if not is_additive(layer) or not linear.is_plain(base):
         return None
     names = [name for name in layer.active_adapters if name in layer.lora_A]
     if len(names) != 1:
@@ -105,15 +108,15 @@ def adapter_of(layer: Any) -> Adapter | None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Weights:
-    """What a linear layer multiplies by, with its adapter if it has one."""
+class LayerWeights:
+    """The weights of a linear layer, with its adapter if it has one."""
 
     base: nn.Linear
     adapter: Adapter | None
 
     @property
     def parts(self) -> list[Tensor]:
-        """The tensors that they are made of."""
+        """The tensors of the weights and the adapter."""
         beside = [self.adapter.down, self.adapter.up] if self.adapter else []
         return [*self.base.parameters(), *beside]
 
@@ -122,8 +125,8 @@ class Weights:
         """The adapter's scale; 0 without one."""
         return self.adapter.scale if self.adapter else 0.0
 
-    def whole(self) -> Tensor:
-        """Return them as one matrix, [O, I]: the layer's own, or a new one."""
+    def merged(self) -> Tensor:
+        """Return the weights with the adapter merged, [O, I]: the layer's own or a new tensor."""
         weight = self.base.weight.detach()
         if self.adapter is None:
             return weight
@@ -131,20 +134,20 @@ class Weights:
         return torch.addmm(weight, up, down, alpha=self.adapter.scale)
 
 
-def weights_of(module: Any) -> Weights | None:
+def weights_of(module: Any) -> LayerWeights | None:
     """Return the weights of a plain linear layer, or of one with a plain adapter."""
     if linear.is_plain(module):
-        return Weights(base=module, adapter=None)
+        return LayerWeights(base=module, adapter=None)
     if not isinstance(module, LoraLinear):
         return None
     layer: Any = module
     adapter = adapter_of(layer)
-    return None if adapter is None else Weights(base=layer.base_layer, adapter=adapter)
+    return None if adapter is None else LayerWeights(base=layer.base_layer, adapter=adapter)
 
 
 def use(module: nn.Module) -> bool:
-    """Let `module` compute so if it is PEFT's linear layer; return whether it does."""
+    """Use this code in `module` if it is PEFT's linear layer; return whether it was changed."""
     if type(module) is not LoraLinear:
         return False
-    module.__class__ = type("Linear", (Adapted, LoraLinear), {})
+    module.__class__ = type("Linear", (LoraLayer, LoraLinear), {})
     return True

@@ -1,7 +1,8 @@
-"""Freed memory is kept for the next tensor of its size instead of going back to the system.
+"""Reuse of freed memory by the allocator, instead of its return to the operating system.
 
-Owns the two settings of glibc's allocator that decide it. By default every large tensor is mapped
-anew, and its first use costs a page fault for each 4 KiB: a fifth of a training step.
+Provides `keep_freed_memory`, which sets two options of glibc's allocator. By default every large
+tensor is mapped anew, and its first use causes a page fault for each 4 KiB: a fifth of the time of
+a training step.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from functools import cache
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 _NEVER = -1
-"""No number is: the largest that fits is 2 GiB, of which a large model frees more at every step."""
+"""Disables trimming. The largest threshold that fits is 2 GiB, and a large model frees more than
+that in every step."""
 
 
 @cache
 def keep_freed_memory() -> bool:
-    """Keep it from now on, for the whole process; return whether the allocator can be told so."""
+    """Keep freed memory in the whole process; return whether the allocator supports it."""
     try:
-        tell = ctypes.CDLL(None).mallopt
+        mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):  # not glibc
         return False
-    return bool(tell(_MMAP_MAX, 0)) and bool(tell(_TRIM_THRESHOLD, _NEVER))
+    return bool(mallopt(_MMAP_MAX, 0)) and bool(mallopt(_TRIM_THRESHOLD, _NEVER))

@@ -1,7 +1,7 @@
 """Root-mean-square norms in few passes (Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4).
 
-Owns the class that takes the place of a model's own norm where it was seen to give its numbers.
-Decoders write this norm as six operations, and PyTorch's own has a slow backward pass on CPUs.
+Provides `FusedNorm`, which replaces a model's norm if it gives the same numbers. Decoders write
+this norm as six operations, and PyTorch's own `RMSNorm` has a slow backward pass on CPUs.
 
 Shapes: vectors [..., D].
 """
@@ -14,15 +14,15 @@ import torch
 from torch import Tensor, nn
 
 TOLERANCE = 1e-5
-"""Largest difference from the model's own norm; its outputs are about 1."""
+"""Largest difference from the model's own norm, whose outputs are about 1 in size."""
 EPSILONS = ("variance_epsilon", "eps")
-"""What models call the number under the root."""
+"""The names of the number under the root in transformers."""
 
 
-class Norm(nn.Module):
-    """A norm of a model's, in float32 on the CPU; elsewhere it is the model's own code.
+class FusedNorm(nn.Module):
+    """A root-mean-square norm in float32 on the CPU; other inputs use the model's own code.
 
-    `offset` is added to the weights: 1 for models that keep them around 0 (Gemma).
+    `offset` is added to the weights: 1 for models with weights around 0 (Gemma).
     """
 
     offset = 0.0
@@ -36,16 +36,16 @@ class Norm(nn.Module):
         weight = weight + self.offset if self.offset else weight
         epsilon = epsilon_of(self)
         if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
-            return _Divided.apply(x, weight, epsilon)
-        return normed(x, weight, epsilon)
+            return _NormFunction.apply(x, weight, epsilon)
+        return rms_norm(x, weight, epsilon)
 
 
-def normed(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     """Return vectors [..., D] divided by their root mean squares, times `weight`."""
     return (x * _scale(x, epsilon)).mul_(weight)
 
 
-class _Divided(torch.autograd.Function):
+class _NormFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
         scale = _scale(x, epsilon)
@@ -73,19 +73,19 @@ def _scale(x: Tensor, epsilon: float) -> Tensor:
 
 
 def epsilon_of(module: nn.Module) -> float:
-    """Return the number under the root."""
+    """Return the number under the root, by any of its names."""
     return next(float(getattr(module, name)) for name in EPSILONS if hasattr(module, name))
 
 
 def offset_of(module: nn.Module) -> float:
-    """Return what is added to the weights; 0 of a norm that is the model's own code."""
-    return module.offset if isinstance(module, Norm) else 0.0
+    """Return the number that is added to the weights; 0 for the model's own norm."""
+    return module.offset if isinstance(module, FusedNorm) else 0.0
 
 
 def use(module: nn.Module) -> bool:
-    """Let `module` normalise by this code if it gives its numbers; return whether it does."""
+    """Use `FusedNorm` in `module` if it gives the same numbers; return whether it was changed."""
     own, weight = type(module), vars(module).get("_parameters", {}).get("weight")
-    if issubclass(own, Norm) or not own.__name__.endswith("RMSNorm"):
+    if issubclass(own, FusedNorm) or not own.__name__.endswith("RMSNorm"):
         return False
     if not isinstance(weight, nn.Parameter):
         return False
@@ -99,6 +99,6 @@ def use(module: nn.Module) -> bool:
         for offset in (0.0, 1.0):
             found = x * _scale(x, epsilon_of(module)) * (weight + offset)
             if (found - expected).abs().max() <= TOLERANCE:
-                module.__class__ = type(own.__name__, (Norm, own), {"offset": offset})
+                module.__class__ = type(own.__name__, (FusedNorm, own), {"offset": offset})
                 return True
     return False

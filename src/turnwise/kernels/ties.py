@@ -1,10 +1,10 @@
-"""Sparse attention that must choose among keys of equal score.
+"""Detection of sparse attention that selects among keys of equal score.
 
-Provides `check_ties`, called when a model is loaded. DeepSeek-V3.2 and its relatives keep the keys
-with the highest scores, and a score is a sum of rectified products, one an index head: with few
-heads many scores are exactly 0. Which of equal ones `topk` keeps depends on how many keys there
-are, so log-probabilities then depend on the padding of a batch and on what is written after a
-token. Logits of a short pass seldom show it; the scores do. Knows nothing of policies.
+Provides `check_ties`, which is called when a model is loaded. DeepSeek-V3.2 and related models keep
+the keys with the highest scores. A score is a sum of rectified products over the index heads, so
+with few heads many scores are exactly 0. Which of equal scores `topk` keeps depends on the number
+of keys. Log-probabilities then depend on the padding of a batch and on later tokens. The logits of
+a short pass rarely show this; the scores do.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
 
 from turnwise.errors import ModelError
-from turnwise.kernels.positions import SPARSE, lengths_that_matter
+from turnwise.kernels.positions import SPARSE, reachable_lengths
 
-PROBE = 256
-"""Tokens of the pass; all its scores are seen, whatever the number of keys that are kept."""
-MOST = 0.005
-"""Share of choices among two scores of 0 or more beyond which a model is refused. With random
-weights it is 0.6 with 2 index heads, 0.02 with 8, and 0 with 16."""
+PROBE_TOKENS = 256
+"""Tokens of the forward pass. All scores are inspected, whatever number of keys is kept."""
+MAX_TIED_SHARE = 0.005
+"""Largest share of selections with two or more scores of 0. With random weights the share is 0.6
+with 2 index heads, 0.02 with 8, and 0 with 16."""
 
 
 def check_ties(model: PreTrainedModel, context: int) -> None:
-    """Refuse sparse attention whose scores are often equal, if a sequence can exceed what it keeps.
+    """Refuse sparse attention with many equal scores, if a sequence can exceed the keys it keeps.
 
     Raises:
-        ModelError: if many choices of keys are among scores of exactly 0.
+        ModelError: if too many selections are made among scores of exactly 0.
     """
     fields = model.config.get_text_config().to_dict()
-    kept = {n: s for n, s in lengths_that_matter(fields, context).items() if SPARSE.search(n)}
+    kept = {n: s for n, s in reachable_lengths(fields, context).items() if SPARSE.search(n)}
     if not kept:
         return
-    places = torch.arange(min(PROBE, context), device=model.device)
-    ids = (places * 7919 % fields["vocab_size"])[None]
-    with torch.no_grad(), _Choices() as choices:
+    positions = torch.arange(min(PROBE_TOKENS, context), device=model.device)
+    ids = (positions * 7919 % fields["vocab_size"])[None]
+    with torch.no_grad(), _TopKCounter() as choices:
         model(input_ids=ids, use_cache=False)
-    if choices.tied > MOST * choices.rows:
+    if choices.tied > MAX_TIED_SHARE * choices.rows:
         names = ", ".join(f"{name} = {size}" for name, size in kept.items())
         raise ModelError(
             f"the sparse attention of {type(model).__name__} ({names}) scores several keys "
@@ -51,10 +51,10 @@ def check_ties(model: PreTrainedModel, context: int) -> None:
         )
 
 
-class _Choices(TorchFunctionMode):
-    """Counts the rows of [B, Q, keys] that `topk` chooses from, and those with ties.
+class _TopKCounter(TorchFunctionMode):
+    """Counts the rows of scores [B, Q, keys] passed to `topk`, and those with ties.
 
-    Routers of experts have no dimension of queries.
+    Routers of experts are ignored: their scores have no dimension of queries.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class _Choices(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Look at what `topk` is given, and call it."""
+        """Count the ties in the input of `topk`, then call it."""
         if func in (torch.topk, Tensor.topk) and args and args[0].ndim > 2:
             zeros = (args[0] == 0).sum(-1)
             self.rows += zeros.numel()

@@ -1,11 +1,11 @@
-"""Exact attention over a forest: only pairs of a node and its ancestors are ever computed.
+"""Exact attention over a forest that computes only the pairs of a node and its ancestors.
 
-Owns `TreePlan`. Which blocks cover a forest, `blocks` says.
+Provides `TreePlan`. `blocks.plan_calls` chooses the blocks that cover a forest.
 
-A node's attention is over its own run and over runs above it, each one kernel call. The parts are
-joined by their log-sums (as in FlashAttention, Dao et al. 2022, arXiv:2205.14135, section 3.1), and
-the backward pass gives each part's kernel the joined output and log-sum, which makes its gradients
-those of the whole.
+A node attends to its own run and to the runs above it, each in one kernel call. The outputs are
+combined by their log-sums (as in FlashAttention, Dao et al. 2022, arXiv:2205.14135, section 3.1).
+The backward pass gives the kernel of each part the combined output and log-sum, so its gradients
+are those of the whole.
 
 Shapes: N nodes, H query heads, D width of a head; B blocks of Q queries and K keys.
 """
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from turnwise.kernels.blocks import Call, plan_calls
+from turnwise.kernels.blocks import BlockCall, plan_calls
 from turnwise.types import IntArray
 
 FORWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
@@ -28,35 +28,35 @@ BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Block:
-    """A `Call` as tensors: queries [B, Q], keys [B, K] or None, and what counts of the queries.
+    """A `BlockCall` as tensors: queries [B, Q], and keys [B, K] or None.
 
-    `nodes` are the queries that count, [n], and `places` where they are among B x Q; each None
-    where it is all of them in their order.
+    `nodes` [n] are the valid queries, and `slots` their indices among B x Q, or None if all B x Q
+    are valid.
     """
 
     queries: Tensor
     keys: Tensor | None
     nodes: Tensor
-    places: Tensor | None
+    slots: Tensor | None
 
     @classmethod
-    def of(cls, call: Call) -> Block:
-        """Return a call's tensors, on the CPU."""
-        queries, counts = torch.from_numpy(call.queries), torch.from_numpy(call.counts)
+    def of(cls, call: BlockCall) -> Block:
+        """Return the tensors of a call, on the CPU."""
+        queries, counts = torch.from_numpy(call.queries), torch.from_numpy(call.valid)
         every = bool(counts.all())
         return cls(
             queries=queries,
             keys=None if call.keys is None else torch.from_numpy(call.keys),
             nodes=queries.flatten() if every else queries[counts],
-            places=None if every else counts.flatten().nonzero()[:, 0],
+            slots=None if every else counts.flatten().nonzero()[:, 0],
         )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TreePlan:
-    """Attention of a forest's nodes, end to end in depth-first order, to their ancestors.
+    """Attention of a forest's nodes, in depth-first order, to their ancestors.
 
-    `pairs` are the query-key pairs that are computed, padding included; `deepest` is the largest
+    `pairs` is the number of query-key pairs computed, including padding. `deepest` is the largest
     depth.
     """
 
@@ -66,7 +66,7 @@ class TreePlan:
 
     @classmethod
     def of(cls, end: IntArray, depth: IntArray) -> TreePlan:
-        """Return the plan of a forest: where each node's subtree ends, and its depth, each [N]."""
+        """Return the plan of a forest from the end of each node's subtree and its depth, [N]."""
         calls = plan_calls(end, depth)
         return cls(
             blocks=tuple(map(Block.of, calls)),
@@ -85,9 +85,11 @@ class TreePlan:
         softcap: float | None,
         window: int | None,
     ) -> Tensor:
-        """Attend in one layer (see `attention.Plan`); the batch is one."""
+        """Attend in one layer (see `attention.AttentionPlan`); the batch size is 1."""
         if softcap is not None or (window is not None and window <= self.deepest):
-            raise ValueError("attention over a forest has neither soft-caps nor windows")
+            raise ValueError(
+                "TreePlan supports neither soft-caps nor sliding windows: use FlexPlan"
+            )
         q, k, v = (t[0].transpose(0, 1) for t in (query, key, value))
         copies = q.shape[1] // k.shape[1]
         if copies > 1:
@@ -105,13 +107,15 @@ class _TreeAttention(torch.autograd.Function):
         output = torch.empty_like(query, memory_format=torch.contiguous_format)
         total = query.new_empty(query.shape[:2], dtype=torch.float32)
         for block in blocks:
-            q, k, v = _taken(block, query, key, value)
+            q, k, v = _gather(block, query, key, value)
             found, log_sum = FORWARD(q, k, v, 0.0, block.keys is None, scale=scale)
             found = found.transpose(1, 2).flatten(0, 1)  # [B * Q, H, D]
             log_sum = log_sum.transpose(1, 2).flatten(0, 1)  # [B * Q, H]
-            if block.places is not None:
-                found, log_sum = found[block.places], log_sum[block.places]
-            if block.keys is None:  # every node is in one triangle, and triangles come first
+            if block.slots is not None:
+                found, log_sum = found[block.slots], log_sum[block.slots]
+            if (
+                block.keys is None
+            ):  # every node is in one triangle, and triangles precede rectangles
                 output[block.nodes], total[block.nodes] = found, log_sum
             else:
                 before = total[block.nodes]
@@ -129,12 +133,12 @@ class _TreeAttention(torch.autograd.Function):
         query, key, value, output, total = ctx.saved_tensors
         gradients = [torch.zeros_like(t, dtype=torch.float32) for t in (query, key, value)]
         for block in ctx.blocks:
-            q, k, v = _taken(block, query, key, value)
+            q, k, v = _gather(block, query, key, value)
             size = block.queries.shape
             wanted = gradient[block.queries.flatten()]
-            if block.places is not None:
+            if block.slots is not None:
                 kept = torch.zeros_like(wanted)
-                kept[block.places] = wanted[block.places]
+                kept[block.slots] = wanted[block.slots]
                 wanted = kept
             found = BACKWARD(
                 wanted.unflatten(0, size).transpose(1, 2),
@@ -156,7 +160,7 @@ class _TreeAttention(torch.autograd.Function):
         return (*(g.to(query.dtype) for g in gradients), None, None)
 
 
-def _taken(block: Block, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+def _gather(block: Block, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
     """Return a block's queries, keys and values, each [B, H, Q or K, D]."""
     keys = block.queries if block.keys is None else block.keys
     return [

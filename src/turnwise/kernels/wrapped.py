@@ -1,6 +1,6 @@
-"""Models as they are handed about: transformers' own, or with PEFT's adapters around them.
+"""The type of a model with or without PEFT adapters, and access to the model inside.
 
-Owns the way to the one inside.
+Provides `Model` and `base_of`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ Model: TypeAlias = PreTrainedModel | PeftModel
 
 
 def base_of(model: Model) -> PreTrainedModel:
-    """Return the transformers model inside; adapters are injected into its layers.
+    """Return the transformers model inside `model`; PEFT injects adapters into its layers.
 
     Raises:
-        ModelError: if it is another library's.
+        ModelError: if the model is not one of transformers.
     """
     base = model.get_base_model() if isinstance(model, PeftModel) else model
     if not isinstance(base, PreTrainedModel):

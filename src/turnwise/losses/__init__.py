@@ -1,25 +1,29 @@
-"""Pure functions on tensors: policy-gradient, cross-entropy and reference-KL parts."""
+"""Loss functions on tensors: policy-gradient, cross-entropy and reference-KL terms."""
 
 from typing import TYPE_CHECKING
 
-from turnwise.lazy import lazy_names
+from turnwise.utils.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from turnwise.losses.config import LossConfig
     from turnwise.losses.inputs import LossInputs
+    from turnwise.losses.table import LOSSES, AnyLoss, Loss, make_loss
     from turnwise.losses.terms import Clip, RlTerm
-    from turnwise.losses.total import LOSSES, LossOutput, combine_metrics, total_loss
+    from turnwise.losses.total import LossOutput, combine_metrics, total_loss
     from turnwise.losses.weights import RowWeights, token_weights
 
 __all__ = [
     "LOSSES",
+    "AnyLoss",
     "Clip",
+    "Loss",
     "LossConfig",
     "LossInputs",
     "LossOutput",
     "RlTerm",
     "RowWeights",
     "combine_metrics",
+    "make_loss",
     "token_weights",
     "total_loss",
 ]
@@ -27,8 +31,10 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "LOSSES": "turnwise.losses.total",
+        "LOSSES": "turnwise.losses.table",
+        "AnyLoss": "turnwise.losses.table",
         "Clip": "turnwise.losses.terms",
+        "Loss": "turnwise.losses.table",
         "LossConfig": "turnwise.losses.config",
         "LossInputs": "turnwise.losses.inputs",
         "LossOutput": "turnwise.losses.total",
@@ -36,6 +42,7 @@ __getattr__, __dir__ = lazy_names(
         "RowWeights": "turnwise.losses.weights",
         "combine_metrics": "turnwise.losses.total",
         "token_weights": "turnwise.losses.weights",
+        "make_loss": "turnwise.losses.table",
         "total_loss": "turnwise.losses.total",
     },
 )

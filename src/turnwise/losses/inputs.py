@@ -1,8 +1,7 @@
-"""What a loss sees of one micro-batch: flat tensors, one value for each target occurrence.
+"""The inputs of a loss for one micro-batch: flat tensors with one value for each target occurrence.
 
-Owns `LossInputs`. Occurrences, not distinct tokens: where rows share a
-prefix in the forest, each row still has its own old log-probability, advantage and weights. Knows
-nothing of models or episodes. Output goes to `losses.total`.
+Provides `LossInputs`. Rows that share a prefix in the forest have separate occurrences of its
+tokens, because each row has its own old log-probabilities, advantages and weights.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class LossInputs:
-    """One micro-batch, every tensor of shape [tokens], rows in order and tokens in order in a row.
+    """One micro-batch. Every tensor is [tokens], ordered by row and by position in the row.
 
-    `logprobs` (current) and `entropy` carry gradients; `proximal_logprobs` are the trainer's at
-    batch start, `behaviour_logprobs` the engine's; both mean something where `sampled` is true.
-    The weights are divided by their global denominators already (`losses.weights`), so losses and
-    metrics of micro-batches add up. `turn` tells turns apart by any numbers from 0 up, -1 for none.
+    `logprobs` (current) and `entropy` have gradients. `proximal_logprobs` are the trainer's at the
+    start of the batch and `behaviour_logprobs` the engine's; both are defined where `sampled` is
+    true. The weights are already divided by their global denominators (`losses.weights`), so losses
+    and metrics of micro-batches add up. `turn` identifies turns by numbers from 0; -1 is no turn.
     """
 
     logprobs: Tensor
@@ -38,7 +37,7 @@ class LossInputs:
     turn: Tensor
 
     def __post_init__(self) -> None:
-        """Check shapes: a broadcast here would be a silent wrong loss."""
+        """Check the shapes; a broadcast would give a wrong loss without an error."""
         shape = self.logprobs.shape
         assert len(shape) == 1, f"logprobs must be [tokens], got {tuple(shape)}"
         for item in fields(self):
@@ -56,10 +55,10 @@ class LossInputs:
 
     @property
     def rl_log_ratio(self) -> Tensor:
-        """`log_ratio` where there is policy gradient, 0 elsewhere, [tokens]."""
+        """`log_ratio` of tokens with policy gradient, 0 elsewhere, [tokens]."""
         return torch.where(self.has_rl, self.log_ratio, torch.zeros_like(self.logprobs))
 
     @property
     def has_rl(self) -> Tensor:
-        """Which tokens carry policy gradient, bool [tokens]."""
+        """Mask of the tokens with policy gradient, bool [tokens]."""
         return self.rl_weight != 0

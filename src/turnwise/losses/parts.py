@@ -1,8 +1,8 @@
-"""The other parts of the loss: cross-entropy, distance to a reference, entropy; and their weights.
+"""Further terms of the loss: cross-entropy, KL divergence from a reference, importance weights.
 
-Owns one small function each, all on [tokens]. Sources: k2 and k3 estimators, Schulman 2020,
-"Approximating KL divergence"; truncated importance sampling, Yao et al. 2025, "Your efficient RL
-framework secretly brings you off-policy RL training".
+Provides one function for each, on tensors of shape [tokens]. Sources: k2 and k3 estimators,
+Schulman 2020, "Approximating KL divergence"; truncated importance sampling, Yao et al. 2025, "Your
+efficient RL framework secretly brings you off-policy RL training".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def cross_entropy(logprobs: Tensor, weight: Tensor) -> Tensor:
 
 
 def k2(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
-    """Return `(log pi - log ref)^2 / 2`; on samples of pi its gradient is KL(pi, ref)'s."""
+    """Return `(log pi - log ref)^2 / 2`; on samples of pi its gradient is that of KL(pi, ref)."""
     return 0.5 * (logprobs - ref_logprobs) ** 2
 
 
@@ -37,8 +37,8 @@ def k3(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
 def importance(log_ratio: Tensor) -> Tensor:
     """Return the ratio current / proximal as a weight without gradient.
 
-    After the first update the tokens are samples of an older policy; with this weight the k2 and k3
-    gradients stay those of the current one.
+    After the first update the tokens are samples of an older policy. This weight makes the k2 and
+    k3 gradients those of the current policy.
     """
     return log_ratio.detach().exp()
 

@@ -1,19 +1,18 @@
-"""What the policy-gradient losses exchange: bounds in, per-token terms out.
-
-Owns `Clip` and `RlTerm`, and nothing that computes.
-"""
+"""The values that policy-gradient losses exchange: `Clip`, the bounds, and `RlTerm`, the result."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """The ratio's bounds [1 - low, 1 + high], and the dual bound for negative advantages.
+    """The bounds [1 - low, 1 + high] of the ratio, and its bound for negative advantages.
 
     Example:
         >>> Clip(0.2, 0.28).high
@@ -29,8 +28,8 @@ class Clip:
 class RlTerm:
     """A policy-gradient loss before weighting, every tensor [tokens].
 
-    `loss` has gradient; `ratio` is the one the loss bounds; `clipped` says by side where the bound
-    took the gradient away (for CISPO: where the weight was capped).
+    `loss` has a gradient and `ratio` is the bounded ratio. `clipped` maps the name of a bound to
+    the tokens whose gradient it removed (CISPO: whose weight it capped).
     """
 
     loss: Tensor

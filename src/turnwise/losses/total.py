@@ -1,12 +1,12 @@
-"""The loss of a micro-batch: `rl + ce + ref_kl - entropy bonus`, and what it looked like.
+"""The loss of a micro-batch: `rl + ce + ref_kl - entropy bonus`, and its metrics.
 
-Owns `total_loss`, the table of policy-gradient losses and `combine_metrics`. Knows nothing of rows
-or models: supervised, hindsight and policy-gradient training differ in weights only.
+Provides `total_loss` and `combine_metrics`. Supervised, hindsight and policy-gradient training
+differ in weights only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,12 +14,10 @@ from torch import Tensor
 
 from turnwise.errors import TrainingError
 from turnwise.losses import parts
-from turnwise.losses.cispo import cispo_loss
-from turnwise.losses.clipped import clipped_loss
 from turnwise.losses.config import LossConfig
-from turnwise.losses.gspo import gspo_loss
 from turnwise.losses.inputs import LossInputs
-from turnwise.losses.terms import Clip, RlTerm
+from turnwise.losses.table import LOSSES
+from turnwise.losses.terms import RlTerm
 
 MAX_SUFFIX = "_max"
 
@@ -28,33 +26,15 @@ MAX_SUFFIX = "_max"
 class LossOutput:
     """The scalar loss with gradient, and detached scalars that add up over micro-batches.
 
-    A metric whose name ends in `_max` combines by maximum instead (`combine_metrics`).
+    A metric whose name ends in `_max` combines by its maximum instead (`combine_metrics`).
     """
 
     loss: Tensor
     metrics: Mapping[str, Tensor]
 
 
-def _clip(config: LossConfig) -> Clip:
-    assert config.clip_low is not None and config.clip_high is not None, "resolved by LossConfig"
-    return Clip(config.clip_low, config.clip_high, config.dual_clip)
-
-
-def _cap(config: LossConfig) -> float:
-    assert config.cispo_cap is not None, "resolved by LossConfig"
-    return config.cispo_cap
-
-
-RlLoss = Callable[[LossInputs, Tensor, LossConfig], RlTerm]
-LOSSES: dict[str, RlLoss] = {
-    "clipped": lambda inputs, advantages, config: clipped_loss(inputs, advantages, _clip(config)),
-    "gspo": lambda inputs, advantages, config: gspo_loss(inputs, advantages, _clip(config)),
-    "cispo": lambda inputs, advantages, config: cispo_loss(inputs, advantages, _cap(config)),
-}
-
-
 def total_loss(inputs: LossInputs, config: LossConfig) -> LossOutput:
-    """Return the loss of one micro-batch; summed over micro-batches it is the batch's.
+    """Return the loss of one micro-batch; its sum over micro-batches is the loss of the batch.
 
     Raises:
         TrainingError: if the loss has a KL part and `inputs.ref_logprobs` is None.
@@ -64,7 +44,7 @@ def total_loss(inputs: LossInputs, config: LossConfig) -> LossOutput:
             f"kl = {config.kl!r} needs the reference's log-probabilities, got none: score the "
             "batch with the reference policy, or set kl = 'none'"
         )
-    term = LOSSES[config.kind](inputs, inputs.advantages, config)
+    term = LOSSES[config.kind].function(inputs, config)
     rl = (inputs.rl_weight * _truncated(inputs, config) * term.loss).sum()
     ce = parts.cross_entropy(inputs.logprobs, inputs.ce_weight)
     kl = _kl(inputs, config)
@@ -95,7 +75,7 @@ def combine_metrics(batches: Sequence[Mapping[str, Tensor]]) -> dict[str, float]
 
 
 def _truncated(inputs: LossInputs, config: LossConfig) -> Tensor:
-    """Return the importance weight of proximal over behaviour, 1 where there is none."""
+    """Return the importance weight proximal / behaviour of sampled tokens, 1 elsewhere."""
     if config.tis_cap is None:
         return torch.ones_like(inputs.logprobs)
     weight = parts.truncated_weight(
@@ -105,7 +85,7 @@ def _truncated(inputs: LossInputs, config: LossConfig) -> Tensor:
 
 
 def _kl(inputs: LossInputs, config: LossConfig) -> Tensor:
-    """Return the weighted distance to the reference as a part of the loss, 0 without one."""
+    """Return the weighted KL divergence from the reference, 0 if the loss has none."""
     if not config.has_kl_loss:
         return inputs.logprobs.new_zeros(())
     assert inputs.ref_logprobs is not None and config.kl_weight is not None
@@ -115,7 +95,7 @@ def _kl(inputs: LossInputs, config: LossConfig) -> Tensor:
 
 
 def _policy_metrics(inputs: LossInputs, term: RlTerm) -> dict[str, Tensor]:
-    """Return means over the batch's trained tokens (this micro-batch's share of them)."""
+    """Return this micro-batch's contributions to means over the batch's trained tokens."""
     weight, zero = inputs.metric_weight, inputs.logprobs.new_zeros(())
     ratio = torch.where(inputs.has_rl, term.ratio, torch.zeros_like(term.ratio))
     metrics = {
@@ -131,7 +111,7 @@ def _policy_metrics(inputs: LossInputs, term: RlTerm) -> dict[str, Tensor]:
 
 
 def _engine_metrics(inputs: LossInputs, config: LossConfig) -> dict[str, Tensor]:
-    """Return how far the engine's log-probabilities are from the trainer's at batch start."""
+    """Return the distance of the engine's log-probabilities from the trainer's at batch start."""
     weight = inputs.metric_weight
     behaviour, proximal = inputs.behaviour_logprobs, inputs.proximal_logprobs
     metrics = {"engine/mismatch_k3": (weight * parts.k3(behaviour, proximal)).sum()}

@@ -1,11 +1,8 @@
-"""Policies: the weights that answer, how they are made, loaded, saved and moved.
-
-Knows tokenizers only through the renderer. Must not know environments, episodes or losses.
-"""
+"""Policies: model weights, and how they are created, loaded, saved and optimised."""
 
 from typing import TYPE_CHECKING
 
-from turnwise.lazy import lazy_names
+from turnwise.utils.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from turnwise.policies.config import LoraSettings, PolicyConfig

@@ -1,7 +1,7 @@
-"""Adapters: new or saved LoRA weights put on a base, and the base that a saved adapter names.
+"""LoRA adapters: new or saved weights on a base model, and the base that a saved adapter names.
 
-Owns everything that PEFT is asked at load time. PEFT accepts targets of which only one exists, and
-settings that contradict a saved adapter; both are refused here.
+PEFT accepts targets of which only one exists, and settings that contradict a saved adapter. This
+module refuses both.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def adapter_base(source: str) -> str:
 def with_adapter(
     model: PreTrainedModel, config: PolicyConfig, adapter: str | None, seed: int
 ) -> Model:
-    """Return the model with its saved or new adapter, or as it is."""
+    """Return the model with its saved or new adapter, or unchanged without one."""
     if adapter is not None:
         _check_same_lora(config.lora, adapter)
         for below in read_merged(Path(adapter)):
@@ -87,7 +87,7 @@ def _saved(model: PreTrainedModel, adapter: str, *, trainable: bool) -> PeftMode
 
 
 def _check_tied_head(model: PreTrainedModel, settings: LoraSettings, source: str) -> None:
-    """Refuse to merge an adapter into an output layer whose weights are the embedding's too."""
+    """Refuse to merge an adapter into an output layer that shares the embedding's weights."""
     if settings.targets == "all-linear":
         return
     head, embedding = model.get_output_embeddings(), model.get_input_embeddings()

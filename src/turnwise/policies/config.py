@@ -1,6 +1,7 @@
-"""Settings of a policy: which weights, what of them is trained, in which precision, where.
+"""The options of a policy: its weights, the trained part of them, precision and device.
 
-Owns `PolicyConfig` and `LoraSettings` and refuses combinations that cannot work. No torch.
+Provides `PolicyConfig` and `LoraSettings`, which refuse combinations that cannot work. Imports no
+torch.
 """
 
 from __future__ import annotations
@@ -29,15 +30,16 @@ class LoraSettings(Settings):
     """
 
     rank: int = Field(default=16, ge=1)
-    """Rank of the two factors."""
+    """Rank of the two factors (r in arXiv:2106.09685, section 4.1)."""
     alpha: float = Field(default=32.0, gt=0)
-    """Scale: the adapter's output is multiplied by alpha / rank."""
+    """Scale: the adapter's output is multiplied by alpha / rank (arXiv:2106.09685, section 4.1)."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout on the adapter's input; acts in supervised training only."""
     targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
     """Names of the linear layers that get an adapter; "all-linear" is all but the output layer and
-    those whose weights a model reads without calling them (most of a Mamba mixer). Experts that a
-    model keeps in one tensor are no linear layers, and get none."""
+    those whose weights a model reads without calling them (most of a Mamba mixer), as in QLoRA
+    (arXiv:2305.14314). Experts that a model keeps in one tensor are no linear layers, and get
+    none."""
     merge_warmup: bool = False
     """Whether the warm-up's adapter is merged into the base and a fresh one trained from there;
     false: one adapter goes through both."""
@@ -51,6 +53,8 @@ class PolicyConfig(Settings):
         16
     """
 
+    kind: Literal["weights"] = "weights"
+    """Where the policy's replies come from: `weights` on this machine, or a `remote` endpoint."""
     model: str = "nano"
     """A model directory, a saved adapter's directory, a hub name, or "pico", "nano", "micro",
     "small"."""
@@ -58,6 +62,8 @@ class PolicyConfig(Settings):
     """An adapter to train instead of the full weights."""
     trainable: bool = True
     """Whether training changes it."""
+    lr: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Peak learning rate of this policy in the policy-gradient loop, in place of `optimizer.lr`."""
     dtype: DType = "auto"
     """Precision; "auto" is float32, but on CUDA bfloat16 from 50 million parameters upwards."""
     device: Device = "auto"
@@ -73,7 +79,8 @@ class PolicyConfig(Settings):
     Models whose rotary frequencies depend on the length (Long-RoPE, dynamic NTK) use those for this
     length for all sequences, as vLLM does by `max_model_len`."""
     gradient_checkpointing: bool = False
-    """Whether activations are computed again in the backward pass instead of kept."""
+    """Whether activations are computed again in the backward pass instead of kept
+    (arXiv:1604.06174)."""
     nano: NanoConfig | None = None
     """Sizes to put in place of the preset's, where `model` is one that is made on the spot."""
 

@@ -1,7 +1,4 @@
-"""Folders that appear only when complete, and Hugging Face calls that keep quiet.
-
-Owns two context managers used by whatever writes a model to disk. Knows nothing of models.
-"""
+"""Context managers for writing models: folders that appear only when complete, quiet libraries."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Loading: a policy's config to a policy ready to sample and to train.
+"""Loading of policies from their configs, ready to sample and to train.
 
-Owns the checks of directories, tokenizers and options, each failing with what was given, what was
-expected and the cure, and the choice of device, precision and attention. Adapters are created
-here, before any optimizer can exist.
+Provides `load_policy` and `load_policies`, which check directories, tokenizers and options, and
+choose device, precision and attention. Adapters are created here, before any optimizer exists.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 
 from turnwise.errors import ModelError
 from turnwise.kernels import check_ties, fix_rotary
-from turnwise.noise import generator
 from turnwise.policies.adapters import adapter_base, with_adapter
 from turnwise.policies.checkpointing import check_repeatable, enable_checkpointing
 from turnwise.policies.config import PolicyConfig
@@ -36,6 +34,7 @@ from turnwise.policies.sources import (
     has_tokenizer,
 )
 from turnwise.render import RenderConfig, Renderer
+from turnwise.seeding import generator
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

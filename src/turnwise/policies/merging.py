@@ -1,8 +1,8 @@
-"""Merging: an adapter becomes part of the frozen weights, and a fresh one begins on top of them.
+"""Merging of an adapter into the frozen weights, with a new adapter on top of them.
 
-Owns how that is done in place, and the note in an adapter's directory that says which adapters have
-to be merged into the base before it. PEFT keeps no such record: put on the bare base, an adapter
-that was trained on merged weights loads without a word and answers something else.
+Merging is done in place. A note in the directory of an adapter names the adapters that must be
+merged into the base first. PEFT stores no such record: an adapter trained on merged weights would
+load on the bare base without an error, and give other outputs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Merged:
 
 
 def merge_in_place(model: PeftModel, seed: int) -> None:
-    """Merge the adapter into the base's weights, and draw a fresh one that changes nothing yet.
+    """Merge the adapter into the base's weights, and initialise a new one without effect.
 
     Modules and the adapter's own tensors stay the same objects. The merged weights are new tensors:
     others that share the base keep theirs. They equal `merge_and_unload`'s to the bit.
@@ -53,9 +53,9 @@ def merge_in_place(model: PeftModel, seed: int) -> None:
         for layer in _layers(model):
             _own_weight(layer)
             layer.merge(adapter_names=[adapter])
-            layer.merged_adapters.clear()  # not to be undone: the fresh one was never merged
+            layer.merged_adapters.clear()  # PEFT must not unmerge the new adapter
             down, up = _matrix(layer.lora_A[adapter]), _matrix(layer.lora_B[adapter])
-            bound = down.shape[1] ** -0.5  # PEFT's own start, drawn on the CPU for all devices
+            bound = down.shape[1] ** -0.5  # PEFT's initialisation, drawn on the CPU for all devices
             down.copy_(torch.empty(down.shape).uniform_(-bound, bound, generator=drawn))
             up.zero_()
 
@@ -68,7 +68,7 @@ def merged_model(model: PeftModel) -> nn.Module:
 
 
 def write_merged(folder: Path, merged: Sequence[Merged], *, place: Path) -> None:
-    """Note in `folder`, which will be at `place`, what is to be merged first; nothing if nothing.
+    """Write the note of adapters to merge first into `folder`, which will be moved to `place`.
 
     Paths are relative to `place`, so that a run folder can be moved.
     """
@@ -81,7 +81,7 @@ def write_merged(folder: Path, merged: Sequence[Merged], *, place: Path) -> None
 
 
 def read_merged(folder: Path) -> tuple[Merged, ...]:
-    """Return what is to be merged into the base before the adapter in `folder`, in order.
+    """Return the adapters to merge into the base before the one in `folder`, in order.
 
     Raises:
         ModelError: if one of them is not there or not the one that was merged, or if the note is
@@ -127,7 +127,7 @@ def _matrix(factor: nn.Module) -> nn.Parameter:
 
 
 def _own_weight(layer: LoraLayer) -> None:
-    """Give a layer a frozen weight of its own, which may be changed."""
+    """Give a layer its own frozen weight, which may be changed."""
     base = layer.get_base_layer()
     assert isinstance(base.weight, nn.Parameter), type(base)
     base.weight = nn.Parameter(base.weight.detach().clone(), requires_grad=False)

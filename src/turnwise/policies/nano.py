@@ -1,8 +1,8 @@
-"""Nano models: a small Qwen3-architecture model and its tokenizer, made from nothing on the spot.
+"""Nano models: small models of the Qwen3 architecture with a tokenizer made from given texts.
 
-Owns the tokenizer's construction and the ChatML template. Works offline. Output: an
-ordinary Hugging Face directory that `AutoModelForCausalLM` and `AutoTokenizer` load, so nano models
-run through the same code as real ones. Must not know environments: it is handed texts and words.
+Provides `make_nano` and `make_tokenizer`, with the ChatML template. They work offline. The result
+is a Hugging Face directory that `AutoModelForCausalLM` and `AutoTokenizer` load, so nano models run
+through the same code as other models.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from turnwise.formats import Tags
 from turnwise.policies.folders import quiet, replaced_folder
 from turnwise.policies.presets import NanoConfig, nano_preset
 
 START, END, PAD = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
 INIT_STD = 0.02
-"""Standard deviation of the initial weights where the sizes name none."""
+"""Standard deviation of the initial weights if the sizes have none."""
 ROLES = ("system", "user", "assistant", "tool")
-TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 CHATML = (
     "{% if tools %}{{ '<|im_start|>system\\n' }}"
     "{% if messages[0]['role'] == 'system' %}{{ messages[0]['content'] + '\\n' }}"
@@ -80,7 +80,7 @@ def make_nano(
 def make_tokenizer(
     transcripts: Iterable[str], words: Iterable[str], config: NanoConfig | None = None
 ) -> PreTrainedTokenizerFast:
-    """Return a byte-level tokenizer in which every word is one token, with a blank before or not.
+    """Return a byte-level tokenizer in which every word is one token, with or without a blank.
 
     Words that are not in the vocabulary are spelt in bytes, so every text can be encoded and
     decodes to itself. Numbers are never words: each digit is a token.
@@ -92,7 +92,7 @@ def make_tokenizer(
     """
     config = config or NanoConfig()
     table = _vocabulary(_chosen_words(transcripts, words, config.max_words))
-    # `ignore_merges` takes a pre-token that is in the vocabulary as it is, without merges.
+    # With `ignore_merges`, a pre-token in the vocabulary is one token, without merges.
     core = Tokenizer(BPE(vocab=table, merges=[], ignore_merges=True))
     split = pre_tokenizers.Split(Regex(_WORDS), "isolated")
     to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -147,8 +147,13 @@ def make_model(
 
 
 def _chosen_words(transcripts: Iterable[str], words: Iterable[str], limit: int) -> list[str]:
-    """Return the words that become tokens: given ones, roles, tags, digits, frequent ones."""
-    chosen = [*ROLES, *TAGS, *"0123456789", *(word for text in words for word in text.split())]
+    """Return the words that become tokens: roles, tags, digits, given ones, frequent ones.
+
+    Tags are always among them: replies of every format may hold them. Markers of other formats are
+    among the given words.
+    """
+    given = (word for text in words for word in text.split())
+    chosen = [*ROLES, *Tags.markers, *"0123456789", *given]
     counts = Counter(word for text in transcripts for word in text.split())
     frequent = sorted(counts, key=lambda word: (-counts[word], word))[:limit]
     kept = dict.fromkeys([*chosen, *frequent])
@@ -156,7 +161,7 @@ def _chosen_words(transcripts: Iterable[str], words: Iterable[str], limit: int) 
 
 
 def _has_special(word: str) -> bool:
-    """Whether a word contains a special token, which is cut out before words are looked at."""
+    """Whether a word contains a special token, which the tokenizer splits off first."""
     return any(special in word for special in (START, END, PAD))
 
 

@@ -1,7 +1,7 @@
-"""The optimizer of one policy: AdamW with a schedule, clipping, and guarded steps.
+"""The optimizer of one policy: AdamW with a schedule, gradient clipping, and skipped bad steps.
 
-Owns weight-decay groups, the float32 masters of low-precision weights and the rule for non-finite
-gradients. Must not know losses: gradients are there when `step` is called.
+It has weight-decay groups, float32 master copies of low-precision weights, and a rule for
+non-finite gradients. Gradients must be computed before `step` is called.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from turnwise.policies.policy import Policy
 from turnwise.policies.schedule import OptimizerConfig, learning_rate
 
 MAX_SKIPS = 3
-"""How many steps in a row may have non-finite gradients before training stops."""
+"""Training stops after this many consecutive steps with non-finite gradients."""
 
 
 class PolicyOptimizer:
-    """Steps one policy's trainable weights and no others.
+    """Updates the trainable weights of one policy.
 
     Weights in bfloat16 or float16 are stepped in float32 masters and rounded afterwards: at usual
     rates an update is smaller than half a unit in the last place and would be lost.
@@ -53,7 +53,7 @@ class PolicyOptimizer:
         self._ending: tuple[int, int] | None = None
 
     def end_in(self, count: int) -> None:
-        """Let the rate fall in a straight line from its present value to 0 in `count` steps."""
+        """Decrease the learning rate linearly from its current value to 0 in `count` steps."""
         self._ending = (self.steps, count)
 
     def rate(self) -> float:
@@ -65,13 +65,13 @@ class PolicyOptimizer:
         return left * learning_rate(self._config, began, self._total_steps)
 
     def zero(self) -> None:
-        """Forget all gradients."""
+        """Clear all gradients."""
         for weight, master in zip(self._weights, self._masters, strict=True):
             weight.grad = None
             master.grad = None
 
     def step(self) -> dict[str, float]:
-        """Take one step along the gradients there are, and return its metrics.
+        """Take one step with the current gradients, and return its metrics.
 
         `optim/grad_norm` is the norm before clipping; it is absent from a skipped step.
 
@@ -97,7 +97,7 @@ class PolicyOptimizer:
         return metrics | {"optim/grad_norm": float(norm)}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that a resumed run needs to continue to the same numbers."""
+        """Return the state that a resumed run needs to continue to the same numbers."""
         return {
             "adamw": self._adamw.state_dict(),
             "masters": [
@@ -111,7 +111,7 @@ class PolicyOptimizer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned for the same policy and config."""
+        """Load the state that `state_dict` returned for the same policy and config."""
         self._adamw.load_state_dict(state["adamw"])
         with torch.no_grad():
             for master, saved in zip(self._masters, state["masters"], strict=True):
@@ -123,7 +123,7 @@ class PolicyOptimizer:
         self._ending = state["ending"]
 
     def _skip(self) -> None:
-        """Count a step with a non-finite gradient; stop at the third in a row."""
+        """Count a step with a non-finite gradient; raise at the third in a row."""
         self.zero()
         self.skipped += 1
         self._skipped_in_a_row += 1
@@ -135,7 +135,7 @@ class PolicyOptimizer:
             )
 
     def _fill_masters(self) -> None:
-        """Give the masters their gradients, and new values where weights were loaded meanwhile."""
+        """Copy gradients to the masters, and also weights that were loaded meanwhile."""
         with torch.no_grad():
             for weight, master in zip(self._weights, self._masters, strict=True):
                 if master is not weight:
@@ -171,7 +171,7 @@ def make_optimizer(policy: Policy, config: OptimizerConfig, total_steps: int) ->
 
 
 def _decay_groups(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Return the trainable weights that decay (matrices), and those that do not."""
+    """Return the trainable weights with weight decay (matrices), and those without."""
     embeddings = {
         id(parameter)
         for module in model.modules()
@@ -188,7 +188,7 @@ def _decay_groups(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Paramet
 
 
 def _master(weight: nn.Parameter) -> nn.Parameter:
-    """Return the tensor that is stepped: the weight itself, or a float32 copy of a shorter one."""
+    """Return the tensor that is updated: the weight itself, or a float32 copy of a shorter one."""
     if weight.dtype in (torch.bfloat16, torch.float16):
         return nn.Parameter(weight.detach().float())
     return weight

@@ -1,8 +1,7 @@
-"""A policy: weights, their tokenizer and renderer, under one name and version.
+"""A policy: weights with their tokenizer and renderer, under one name and version.
 
-Owns what may be done to weights as a whole: digest, save, load, a frozen copy, and when dropout
-acts. Must not know samples, losses or engines. Every change of weights goes through an optimizer
-or `load_weights`; whoever changes them raises `version`.
+Provides `Policy`: digest, save, load, a frozen copy, and the control of dropout. Weights change
+only through an optimizer or `load_weights`; the caller raises `version`.
 """
 
 from __future__ import annotations

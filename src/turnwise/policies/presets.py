@@ -1,4 +1,4 @@
-"""Sizes of the models that are made on the spot, and their presets by name. No torch."""
+"""Sizes of nano models, and their presets by name. The module does not import torch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NanoConfig(Settings):
     heads: int = Field(default=4, ge=1)
     """Number of query heads."""
     kv_heads: int = Field(default=2, ge=1)
-    """Number of key and value heads; divides `heads`."""
+    """Number of key and value heads (grouped queries, arXiv:2305.13245); divides `heads`."""
     head_dim: int = Field(default=32, ge=2)
     """Width of one head; even, for rotary positions."""
     intermediate: int = Field(default=384, ge=8)
@@ -29,14 +29,15 @@ class NanoConfig(Settings):
     context: int = Field(default=512, ge=16)
     """Longest sequence of prompt and completion, in tokens."""
     rope_theta: float = Field(default=10_000.0, gt=0)
-    """Base of the rotary position frequencies."""
+    """Base of the rotary position frequencies; 10,000 as published (RoFormer, arXiv:2104.09864,
+    section 3.2.2)."""
     tied_embeddings: bool = True
-    """Whether the output layer shares the embedding's weights."""
+    """Whether the output layer shares the embedding's weights (arXiv:1608.05859)."""
     init_std: float | None = Field(default=None, gt=0)
-    """Standard deviation of the initial weights; None is 0.02, and 1 / sqrt(hidden) where
-    `turnwise.train` chooses the defaults for an env."""
+    """Standard deviation of the initial weights; None is 0.02 (GPT, Radford et al. 2018), and 1 /
+    sqrt(hidden) where `turnwise.train` chooses the defaults for an env."""
     max_words: int = Field(default=4096, ge=0)
-    """How many words of the transcripts become tokens, the most frequent first."""
+    """The number of words of the transcripts that become tokens, the most frequent first."""
 
     @model_validator(mode="after")
     def _check_heads(self) -> NanoConfig:
@@ -73,7 +74,7 @@ def nano_preset(name: str) -> NanoConfig:
 
 
 def is_nano(model: str) -> bool:
-    """Whether a policy's `model` names a preset that is made on the spot.
+    """Whether a policy's `model` is the name of a preset.
 
     Example:
         >>> is_nano("nano"), is_nano("Qwen/Qwen3-0.6B")

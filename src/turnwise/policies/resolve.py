@@ -1,6 +1,6 @@
-"""The choice of device, precision, attention and context: what "auto" means, and refusals.
+"""The choice of device, precision, attention and context: the meaning of "auto", and refusals.
 
-Owns four tables as pure functions. Loads nothing.
+Provides one pure function for each. No model is loaded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from turnwise.errors import ModelError
 from turnwise.kernels import longest_sequence
 
 SMALL = 50_000_000
-"""Below this many parameters "auto" precision is float32 on every device."""
+"""Models with fewer parameters use float32 on every device with "auto" precision."""
 
 
 def resolve_device(asked: str) -> torch.device:

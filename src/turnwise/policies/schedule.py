@@ -1,4 +1,4 @@
-"""The settings of an optimizer, and the learning rate of each of its steps. No torch."""
+"""The settings of an optimizer, and its learning rate by step, without torch."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ class OptimizerConfig(Settings):
     lr: float = Field(default=1e-4, gt=0, allow_inf_nan=False)
     """Peak learning rate."""
     betas: tuple[Decay, Decay] = (0.9, 0.95)
-    """Decay of the two running moments."""
+    """Decay of the two running moments (Adam, arXiv:1412.6980, algorithm 1); 0.95 as for GPT-3
+    (arXiv:2005.14165, appendix B)."""
     eps: float = Field(default=1e-8, gt=0, allow_inf_nan=False)
-    """Added to the root of the second moment."""
+    """Added to the root of the second moment (Adam, arXiv:1412.6980, algorithm 1; 1e-8 there)."""
     weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Decoupled decay of matrices; norms, embeddings and biases are never decayed."""
     max_grad_norm: float = Field(default=1.0, gt=0)
-    """The gradient is scaled down to this norm if it is longer; infinity for never."""
+    """The gradient is scaled down to this norm if it is longer (arXiv:1211.5063, algorithm 1);
+    infinity for never. 1.0 as for GPT-3 (arXiv:2005.14165, appendix B)."""
     schedule: Schedule = "constant"
-    """How the rate goes after warm-up: stays, or falls to 0 just after the last step."""
+    """How the rate goes after warm-up: stays, or falls to 0 just after the last step in a straight
+    line or along half a cosine (SGDR, arXiv:1608.03983, eq. 5)."""
     warmup_steps: int = Field(default=0, ge=0)
     """Steps over which the rate rises linearly to its peak."""
 

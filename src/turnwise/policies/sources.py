@@ -1,7 +1,4 @@
-"""Where weights and tokenizers come from: local directories and hub names, checked before loading.
-
-Owns the sentences that refuse a source. Loads nothing.
-"""
+"""Sources of weights and tokenizers: local directories and hub names, checked before loading."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ def existing_source(model: str) -> str:
 
 
 def _check_reachable(model: str) -> None:
-    """Refuse a hub name at once if it is not in the cache and the hub does not answer.
+    """Refuse a hub name at once if it is neither cached nor reachable.
 
     The hub's own client tries again for most of a minute. Proxies of the environment are used.
     """
@@ -48,7 +45,7 @@ def _check_reachable(model: str) -> None:
     files = ("config.json", ADAPTER_FILE)
     try:
         cached = any(isinstance(try_to_load_from_cache(model, file), str) for file in files)
-    except ValueError as error:  # no name that the hub could have
+    except ValueError as error:  # not a valid hub name
         raise cannot_load("model", model, error) from error
     if cached:
         return
@@ -58,16 +55,16 @@ def _check_reachable(model: str) -> None:
     try:
         urllib.request.urlopen(asked, timeout=PATIENCE).close()
     except urllib.error.HTTPError:
-        return  # it answers
+        return  # the hub answers
     except OSError as error:
         if isinstance(error, urllib.error.URLError) and isinstance(error.reason, ssl.SSLError):
-            return  # the hub's client may know other certificates
+            return  # the hub's client may have other certificates
         reason = f"it is not in the cache, and {constants.ENDPOINT} cannot be reached."
         raise cannot_load("model", model, OSError(reason)) from error
 
 
 def _beside(path: Path) -> str:
-    """Return the nearest directory beside a path that is none, as a question."""
+    """Return a question with the nearest existing directory beside a missing path."""
     if not path.parent.is_dir():
         return ""
     folders = [each.name for each in path.parent.iterdir() if each.is_dir()]

@@ -1,8 +1,8 @@
-"""Which layers of a model get an adapter.
+"""The layers of a model that get an adapter.
 
-Provides `adapter_targets`. PEFT puts adapters on every linear layer it is asked to, but some models
-read a layer's weights without calling it, so that its adapter would do nothing, and some layers
-return more than a product. One short pass of the model shows which layers are called.
+Provides `adapter_targets`. PEFT puts adapters on every requested linear layer. Some models read the
+weights of a layer without calling it, so that an adapter has no effect, and some layers return more
+than a product. A short forward pass shows which layers are called.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from turnwise.errors import ModelError
 from turnwise.policies.config import LoraSettings
 
 PROBE = 24
-"""Tokens of the pass."""
+"""Tokens of the forward pass."""
 
 
 def adapter_targets(model: PreTrainedModel, settings: LoraSettings, source: str) -> list[str] | str:
@@ -59,9 +59,9 @@ def adapter_targets(model: PreTrainedModel, settings: LoraSettings, source: str)
 
 
 def _unfit(model: PreTrainedModel, linear: Mapping[str, nn.Module]) -> dict[str, str]:
-    """Return the linear layers that cannot have an adapter, and why."""
+    """Return the linear layers that cannot have an adapter, with the reasons."""
     found = _outputs(model, linear)
-    called = {_kind(name) for name in found}  # of many experts a short pass calls a few
+    called = {_kind(name) for name in found}  # a short pass calls only a few of many experts
     unfit: dict[str, str] = {}
     for name in linear:
         mixer = model.get_submodule(name.rpartition(".")[0])
@@ -105,7 +105,7 @@ def _outputs(model: PreTrainedModel, linear: Mapping[str, nn.Module]) -> dict[st
 
 
 def _width(module: nn.Module) -> int:
-    """Return how wide a linear layer's product is."""
+    """Return the output width of a linear layer."""
     return int(module.nf if isinstance(module, Conv1D) else module.out_features)  # pyright: ignore
 
 

@@ -1,7 +1,8 @@
-"""How many threads torch computes on: one for small models, unless the user has chosen.
+"""The number of threads of torch: one for small models, unless the user sets another.
 
-Provides `use_threads` and `kept_threads`. On two threads every operation waits for the slower one:
-beside another busy process a step of a small model takes several times as long as on one thread.
+Provides `use_threads` and `kept_threads`. With two threads every operation waits for the slower
+one. Beside another busy process a step of a small model then takes several times as long as with
+one thread.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from pathlib import Path
 import torch
 
 SMALL = 5_000_000
-"""Parameters below which a model is computed on one thread by default."""
+"""Models with fewer parameters are computed on one thread by default."""
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _CPUS = Path("/sys/devices/system/cpu")
 
 
 def default_threads(parameters: int) -> int | None:
-    """Return how many threads a model of this size gets by default; None leaves it to torch.
+    """Return the default number of threads for a model of this size; None leaves it to torch.
 
     Example:
         >>> default_threads(800_000), default_threads(600_000_000)
@@ -30,11 +31,11 @@ def default_threads(parameters: int) -> int | None:
 
 
 def use_threads(parameters: int, asked: int | None) -> str:
-    """Let torch compute a model on as many threads as are asked for, or on the default number.
+    """Set torch's number of threads to the requested or the default number.
 
     Args:
         parameters: of the model.
-        asked: how many; None is what the user set by `OMP_NUM_THREADS`, `MKL_NUM_THREADS` or
+        asked: the number; None is what the user set by `OMP_NUM_THREADS`, `MKL_NUM_THREADS` or
             `torch.set_num_threads`, or else `default_threads`.
 
     Returns:
@@ -54,7 +55,7 @@ def use_threads(parameters: int, asked: int | None) -> str:
 
 @contextmanager
 def kept_threads() -> Iterator[None]:
-    """Set torch's number of threads back to what it was when the block is left."""
+    """Restore torch's number of threads at the end of the block."""
     before = torch.get_num_threads()
     try:
         yield
@@ -67,7 +68,7 @@ def _many(count: int) -> str:
 
 
 def _chosen() -> bool:
-    """Whether the user set the number of threads: torch itself takes all CPUs or all cores."""
+    """Whether the user set the number of threads; by itself torch uses all CPUs or all cores."""
     if any(os.environ.get(name) for name in VARIABLES):
         return True
     usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []

@@ -1,8 +1,8 @@
-"""How models write calls of tools: one entry a family of chat templates.
+"""The forms in which models write calls of tools, one for each family of chat templates.
 
-Owns the table of forms and the finding of a call in a reply. What is found goes on in the one form
-that envs read (`envs.tool_calls`); whether it is a right call is the env's to say. Knows no
-tokenizer. To add a form: write its two functions and a line in `FORMS`.
+Provides the table `FORMS` and `form_of`. A call that is found in a reply is passed on in the form
+that envs read (`envs.tools.calls`); the env decides whether it is valid. Knows no tokenizer. To add
+a form, write its two functions and a line in `FORMS`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from turnwise.envs.tool_calls import CLOSE, OPEN, call_text, calls_in, read_call
+from turnwise.envs.tools.calls import CLOSE, OPEN, call_text, calls_in, read_call
 
 Range = tuple[int, int]
 _BLOCK = re.compile(rf"{OPEN}(.*?)(?:{CLOSE}|\Z)", re.DOTALL)

@@ -1,9 +1,9 @@
 """The renderer: messages to prompt ids, replies to completion ids, completions to text and spans.
 
-Owns everything that depends on a model's chat template: its options, templates without a system
-role, the beginning-of-sequence token, the tokens that end a turn, and whether a longer history
-extends a shorter one's ids. Must not know models, engines or rewards, and imports no torch. Its
-ids go to engines as prompts; sampled ids come back and are decoded, never re-tokenised.
+Provides `Renderer`. It handles everything that depends on a model's chat template: its options,
+templates without a system role, the beginning-of-sequence token, the tokens that end a turn, and
+whether a longer history extends a shorter one's ids. Knows no models, engines or rewards, and
+imports no torch. Its ids go to engines as prompts; sampled ids are decoded, never re-tokenised.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from jinja2.exceptions import TemplateError
 from pydantic import Field
 
 from turnwise.errors import ModelError
+from turnwise.formats import REPLY_FORMATS, ReplyFormat
 from turnwise.render.calls import FORMS, PROBE, CallForm, form_of
-from turnwise.render.spans import TAGS, find_spans
+from turnwise.render.spans import find_spans
 from turnwise.settings import Settings
-from turnwise.types import Message, Span, ToolChat
+from turnwise.types import Message, Prompt, Span
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -33,6 +34,7 @@ _RESULT = Message(role="tool", content="turnwise-result")
 _PROMPTS_KEPT = 1024
 _COMPLETIONS_KEPT = 8192
 _TOOLS_KEPT = 16
+_MARKERS = frozenset(word for each in REPLY_FORMATS.values() for word in each.markers)
 
 
 class RenderConfig(Settings):
@@ -69,7 +71,7 @@ class Renderer:
         self.options = options or RenderConfig()
         added = tokenizer.added_tokens_decoder
         special = {index: str(token) for index, token in added.items() if token.special}
-        self._hidden = frozenset(i for i, content in special.items() if content not in TAGS)
+        self._hidden = frozenset(i for i, content in special.items() if content not in _MARKERS)
         self._control = _control_pattern(special[index] for index in self._hidden)
         self._check_template()
         templated = bool(tokenizer.chat_template)
@@ -96,26 +98,25 @@ class Renderer:
                 return index
         return self._end_id
 
-    def prompt_ids(self, prompt: Sequence[Message] | ToolChat | str) -> tuple[int, ...]:
+    def prompt_ids(self, prompt: Prompt) -> tuple[int, ...]:
         """Return the ids that a model continues with its reply to `prompt`.
 
-        Args:
-            prompt: messages, which the chat template renders, with the tools that it is to offer
-                where there are any; or text that is taken as it stands, its special tokens too,
-                with those that the tokenizer puts around every text (BOS).
+        Messages are rendered by the chat template, with the tools that it is to offer where there
+        are any. Text is taken as it stands, its special tokens too, with those that the tokenizer
+        puts around every text (BOS).
 
         Raises:
             ModelError: if there is no template, or it refuses the order or a role of the messages,
-                or does not show tools; if raw text has no tokens.
+                or does not show tools; if raw text has no tokens; if the prompt has media.
         """
-        return self._prompt_ids(prompt if isinstance(prompt, str | ToolChat) else tuple(prompt))
+        return self._prompt_ids(prompt)
 
     def continued_ids(
         self,
-        before: Sequence[Message] | ToolChat | str,
+        before: Prompt,
         ids: tuple[int, ...],
         reply: str,
-        prompt: Sequence[Message] | ToolChat | str,
+        prompt: Prompt,
     ) -> tuple[int, ...] | None:
         """Return the ids of `prompt`, which goes on from an earlier one, with what was sampled.
 
@@ -132,12 +133,12 @@ class Renderer:
             `ids` and what comes after them; None where the template does not leave the past as it
             was said, or `prompt` is another conversation.
         """
-        earlier, later = _as_chat(before), _as_chat(prompt)
-        if earlier is None or later is None or earlier.tools != later.tools:
+        if not before.messages or not prompt.messages or before.tools != prompt.tools:
             return None
-        start = self._text(earlier.messages, prompt=True, tools=earlier.tools)
+        self._refuse_media(prompt)
+        start = self._text(before.messages, prompt=True, tools=before.tools)
         start += self._harmless(reply) + self._end_text
-        text = self._text(later.messages, prompt=True, tools=later.tools)
+        text = self._text(prompt.messages, prompt=True, tools=prompt.tools)
         if not text.startswith(start):
             return None
         rest = text[len(start) :]
@@ -169,9 +170,9 @@ class Renderer:
         """Return the text of a completion, without its end token and other special tokens."""
         return self._decode(tuple(ids))
 
-    def spans(self, completion_ids: Sequence[int]) -> tuple[Span, ...]:
+    def spans(self, completion_ids: Sequence[int], reply_format: ReplyFormat) -> tuple[Span, ...]:
         """Return the spans "think", "answer" and "action" of a completion (see `find_spans`)."""
-        return self._spans(tuple(completion_ids))
+        return self._spans(tuple(completion_ids), reply_format)
 
     def extends(
         self,
@@ -195,9 +196,11 @@ class Renderer:
             return False
         if longer[count].role != "assistant":
             return False
-        before = self.prompt_ids(ToolChat(messages=tuple(shorter), tools=tools))
+        if not count:
+            return False
+        before = self.prompt_ids(Prompt(messages=tuple(shorter), tools=tools))
         start = before + self.completion_ids(longer[count].content)
-        after = self.prompt_ids(ToolChat(messages=tuple(longer), tools=tools))
+        after = self.prompt_ids(Prompt(messages=tuple(longer), tools=tools))
         return after[: len(start)] == start
 
     @cached_property
@@ -274,28 +277,38 @@ class Renderer:
             )
         return str(self.tokenizer.eos_token)
 
-    def _render_prompt(self, prompt: tuple[Message, ...] | ToolChat | str) -> tuple[int, ...]:
-        if isinstance(prompt, ToolChat):
+    def _render_prompt(self, prompt: Prompt) -> tuple[int, ...]:
+        self._refuse_media(prompt)
+        if prompt.text is None:
             if prompt.tools:
                 self._tools_checked(prompt.tools)
             return self._ids(self._text(prompt.messages, prompt=True, tools=prompt.tools))
-        if not isinstance(prompt, str):
-            return self._ids(self._text(prompt, prompt=True))
-        ids = tuple(self.tokenizer(prompt)["input_ids"])
+        ids = tuple(self.tokenizer(prompt.text)["input_ids"])
         if not ids:
-            raise ModelError(f"the raw prompt {prompt!r} has no tokens: give text to go on with")
+            raise ModelError(
+                f"the raw prompt {prompt.text!r} has no tokens: give text to go on with"
+            )
         return ids  # pyright: ignore[reportReturnType]
+
+    def _refuse_media(self, prompt: Prompt) -> None:
+        """Refuse media: models are loaded as decoders of text."""
+        if prompt.media:
+            kinds = ", ".join(sorted({one.kind for one in prompt.media}))
+            raise ModelError(
+                f"the prompt shows media ({kinds}), but {self.tokenizer.name_or_path!r} is "
+                "prompted with text alone: expected an observation without media; describe them "
+                "in its text"
+            )
 
     def _decode_ids(self, ids: tuple[int, ...]) -> str:
         shown = [i for i in ids if i not in self._hidden and i not in self.stop_ids]
         return str(self.tokenizer.decode(shown, clean_up_tokenization_spaces=False))
 
-    def _find_spans(self, ids: tuple[int, ...]) -> tuple[Span, ...]:
+    def _find_spans(self, ids: tuple[int, ...], reply_format: ReplyFormat) -> tuple[Span, ...]:
         opened = self._opening.rstrip().endswith("<think>")
         form = self._call_form
-        return find_spans(
-            ids, self._decode_ids, inside_thought=opened, calls=form.find if form else None
-        )
+        calls = form.find if form else None
+        return find_spans(ids, self._decode_ids, reply_format, inside_thought=opened, calls=calls)
 
     def _text(
         self, messages: Sequence[Message], *, prompt: bool, tools: tuple[str, ...] = ()
@@ -354,13 +367,6 @@ def _merge_system(messages: Sequence[Message]) -> list[Message]:
         return [Message(role="user", content="\n\n".join(system)), *others]
     content = "\n\n".join([*system, others[first].content])
     return [*others[:first], Message(role="user", content=content), *others[first + 1 :]]
-
-
-def _as_chat(prompt: Sequence[Message] | ToolChat | str) -> ToolChat | None:
-    """Return a prompt as messages and tools; None if it is raw text."""
-    if isinstance(prompt, str):
-        return None
-    return prompt if isinstance(prompt, ToolChat) else ToolChat(messages=tuple(prompt), tools=())
 
 
 def _control_pattern(tokens: Iterable[str]) -> re.Pattern[str]:

@@ -1,6 +1,6 @@
-"""Checkers of answers, as reward functions of rows: lists in, one number for each reply out.
+"""Answer checkers, as reward functions of rows: lists in, one number for each reply out.
 
-Each is named in a recipe as "turnwise.rewards:NAME".
+Recipes name them as "turnwise.rewards:NAME".
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The text around a program that has to reach an end, or returns what does not come back.
+"""The source text around a program, which checks that the program ends and converts its value.
 
-Provides `wrapped` and `unwrapped`. The sandbox runs one text, so what has to happen around a
-program is written into it: the program is compiled and run alone, then the row's `after` alone,
-then the call is made, and its value is made plain. The last line leaves a random token beside the
-value: without it the end was not reached, whatever the program did.
+Provides `wrapped` and `unwrapped`. The sandbox runs one text, so all steps are written into it: the
+program is compiled and run alone, then the row's `after` alone, then the call is made, and its
+value is converted to plain types. The last line stores a random token beside the value. Without the
+token the program did not reach its end.
 
-All of it shares the program's process. The token is in the text, so a program that searches its
-process for it can leave it; what that is worth is said in docs/programs.md.
+All steps share the program's process. The token is part of the text, so a program that searches its
+process can find it; docs/programs.md describes what that implies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 from turnwise.sandbox import Job, Result
 
 CANNOT_COME_BACK = "cannot come back"
-"""What the sandbox says of a value that is not plain."""
+"""The sandbox's message for a value that is not plain."""
 _BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError)
 
 _TEXT = """
@@ -111,10 +111,10 @@ def _plain(value, depth):
 
 
 def wrapped(job: Job, after: str = "") -> tuple[Job, str]:
-    """Return the job that runs `job`, then `after`, and the token that its end leaves.
+    """Return the job that runs `job`, then `after`, and the token that it stores at its end.
 
     Args:
-        job: the program, and what it is given.
+        job: the program and its inputs.
         after: Python that runs once the program has ended, in the program's namespace.
     """
     token = secrets.token_hex(16)
@@ -124,7 +124,7 @@ def wrapped(job: Job, after: str = "") -> tuple[Job, str]:
 
 
 def unwrapped(result: Result, token: str) -> tuple[str, Result]:
-    """Return how a wrapped program failed, "" if it did not, and its result.
+    """Return the failure of a wrapped program, "" if it has none, and its result.
 
     "unfinished": the program ended well and the end was not reached.
     """
@@ -139,13 +139,13 @@ def unwrapped(result: Result, token: str) -> tuple[str, Result]:
 
 
 def needs_plain(result: Result) -> bool:
-    """Return whether a program's value did not come back for its type."""
+    """Return whether a program's value was refused for its type."""
     return result.failure == "exception" and CANNOT_COME_BACK in result.message
 
 
 @lru_cache(1024)
 def is_whole(text: str) -> bool:
-    """Return whether `text` is Python by itself, and so can run apart from a program before it.
+    """Return whether `text` is valid Python by itself, and so can run separately.
 
     Example:
         >>> is_whole("assert double(2) == 4"), is_whole("    return total"), is_whole("")

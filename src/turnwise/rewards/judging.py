@@ -1,7 +1,7 @@
-"""Tests of programs: what one is given, what must come of it, and running many of them.
+"""Tests of programs: their inputs, their expected results, and the evaluation of many of them.
 
-Provides `ProgramTest` and `judge`. The sandbox is given programs and inputs; what is expected never
-goes there. Equal jobs of a batch, as in groups that agree, run once.
+Provides `ProgramTest` and `judge`. The sandbox gets programs and inputs, and never the expected
+results. Equal jobs of a batch, as for equal replies in a group, run once.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from turnwise.settings import Settings, parse
 
 EXAMPLE = '[{"call": "double", "inputs": [4], "expected": 8}]'
 _TYPED = ("inputs", "expected")
-"""Fields whose values keep types that JSON has not."""
+"""Fields whose values keep types that JSON does not have."""
 
 
 class ProgramTest(Settings):
-    """One test of a program: what it is given, and what must come of it.
+    """One test of a program: its inputs and its expected result.
 
     Example:
         >>> ProgramTest(call="double", inputs=[4], expected=8).inputs
@@ -38,17 +38,17 @@ class ProgramTest(Settings):
     inputs: list[Any] | dict[str, Any] = Field(default_factory=list)
     """Arguments by position or by name; the variables of a script."""
     stdin: str = ""
-    """What it reads from standard input."""
+    """The standard input."""
     expected: Any = None
-    """What the function must return, or a script call `result`."""
+    """The value that the function must return, or that a script must assign to `result`."""
     stdout: str | None = None
-    """What it must print, but for space at the ends of lines; None is not judged."""
+    """The expected output, except for space at the ends of lines; None is not checked."""
     rel_tol: float = Field(default=CLOSE, ge=0, allow_inf_nan=False)
-    """How far a number may be from an expected float, as a share of its size. An expected int is
-    met exactly."""
+    """The largest relative difference from an expected float. An expected int must be matched
+    exactly."""
     abs_tol: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """How far a number may be from an expected float in any case; by default 1e-12 where 0.0 is
-    expected, and 0 elsewhere."""
+    """The largest absolute difference from an expected float; by default 1e-12 if 0.0 is expected,
+    and 0 otherwise."""
 
     @model_validator(mode="after")
     def _check(self) -> ProgramTest:
@@ -57,7 +57,7 @@ class ProgramTest(Settings):
         return self
 
     def passed(self, result: Result) -> bool:
-        """Return whether a result is what was to come."""
+        """Return whether a result is the expected one."""
         if not result.ok:
             return False
         if self.stdout is not None and _lines(result.stdout) != _lines(self.stdout):
@@ -72,7 +72,7 @@ Passed = Callable[[ProgramTest, Result], bool]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """A program, the text that runs after it, and its tests; `place` is its row."""
+    """A program, the text that runs after it, and its tests; `place` is the index of its row."""
 
     place: int
     program: str
@@ -83,7 +83,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """The share of tests passed, None if the sandbox failed; and how the first failed, "" if none.
+    """The share of tests passed, None if the sandbox failed, and the first failure, "" if none.
 
     Example:
         >>> Verdict(score=0.5, failure="wrong").score
@@ -100,9 +100,10 @@ def read_answers(
     around: tuple[Sequence[Any] | None, Sequence[Any] | None],
     limits: Sequence[Any] | None,
 ) -> list[Answer]:
-    """Return what is to be run for every reply.
+    """Return the jobs of every reply.
 
-    `after` that is Python by itself runs once the program has ended; any other text continues it.
+    An `after` that is valid Python by itself runs once the program has ended; other text is
+    appended to the program.
 
     Raises:
         RewardError: if a row's tests, limits, `before` or `after` are malformed.
@@ -158,7 +159,7 @@ def read_test(told: Any, where: str) -> ProgramTest:
 
 
 def judge(answers: Sequence[Answer], passed: Passed, *, all_count: bool = True) -> list[Verdict]:
-    """Run every answer's tests and return how each did.
+    """Run every answer's tests and return the results.
 
     Args:
         answers: from `read_answers`.
@@ -192,9 +193,9 @@ def judge(answers: Sequence[Answer], passed: Passed, *, all_count: bool = True) 
 
 @dataclass(kw_only=True, slots=True)
 class _Run:
-    """One job that was asked for; with a `token` it is wrapped.
+    """One requested job; with a `token` it is wrapped.
 
-    A program whose value does not come back is run again with its value made plain.
+    A program whose value is refused for its type is run again with its value converted.
     """
 
     job: Job
@@ -202,7 +203,7 @@ class _Run:
     future: Future[Result]
 
     def is_finished(self) -> bool:
-        """Return whether the outcome is known; begin the second run if there is to be one."""
+        """Return whether the result is known; start the second run if one is needed."""
         if not self.future.done():
             return False
         if self.token or self.future.exception() or not needs_plain(self.future.result()):
@@ -212,7 +213,7 @@ class _Run:
         return False
 
     def outcome(self) -> tuple[str, Result]:
-        """Return how it failed, "" if it did not, and its result; wait for them.
+        """Wait for the runs; return the failure, "" if there is none, and the result.
 
         Raises:
             SandboxError: if the sandbox failed.
@@ -223,12 +224,12 @@ class _Run:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Runs:
-    """What was asked for so far, by all that decides its result."""
+    """The jobs requested so far, by everything that determines their results."""
 
     known: dict[str, _Run] = field(default_factory=dict)
 
     def ask(self, answer: Answer, test: ProgramTest) -> _Run:
-        """Return the run of a test; one that was asked for before if there is an equal one."""
+        """Return the run of a test; equal tests share a run."""
         job = Job(
             program=answer.program, inputs=test.inputs, limits=answer.limits, call=test.call,
             stdin=test.stdin,
@@ -253,7 +254,7 @@ class _Runs:
 
 
 def _told(value: Any) -> Any:
-    """Return a value whose `repr` is whole, that of long numpy arrays not being so."""
+    """Return a value with a complete `repr`, which long numpy arrays do not have."""
     if isinstance(value, Mapping):
         return [(_told(key), _told(part)) for key, part in value.items()]
     if isinstance(value, list | tuple):
@@ -304,5 +305,5 @@ def _read(kind: Any, told: Any, where: str) -> Any:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines of a text without space at their ends, nor empty lines at its own."""
+    """Return the lines of a text without trailing space, and without empty first and last lines."""
     return [line.rstrip() for line in text.strip().splitlines()]

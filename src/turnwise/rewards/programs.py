@@ -1,21 +1,19 @@
-"""Rewards for programs: a reply's program is run on a row's tests, and judged here, outside.
+"""Reward functions for programs: a reply's program runs in the sandbox on the tests of its row.
 
-Provides the reward functions, and how a program is found in a reply. Tests are `judging`'s, equal
-values `same`'s.
+The results are compared with the expected ones outside the sandbox, by `judging` and `same`.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from turnwise.errors import RewardError
+from turnwise.formats import fenced_blocks
 from turnwise.rewards.judging import EXAMPLE, Passed, ProgramTest, Verdict, judge, read_answers
 from turnwise.sandbox import runs_programs
 
-_FENCE = re.compile(r"^```[^\n`]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _Answer: TypeAlias = str | Sequence[Mapping[str, str]]
 
 
@@ -30,22 +28,22 @@ def passes_tests(
     log_metric: Callable[[str, float], None] | None = None,
     **columns: Any,
 ) -> list[float | None]:
-    """Reward the share of its row's tests that a reply's program passes.
+    """Return the share of its row's tests that a reply's program passes.
 
     Args:
         completions: the replies; a program is what `program_in` finds.
         tests: of each row, dicts with the fields of `ProgramTest`.
-        before: of each row, text that its program begins with, as where the reply goes on with it.
-        after: of each row, text that its program ends with. Where it is Python by itself, such as
+        before: of each row, text before the program, for replies that continue it.
+        after: of each row, text after the program. If it is valid Python by itself, such as
             asserts, it runs once the program has ended, and a test is passed only if its end is
             reached.
         limits: of each row, the fields of `Limits` that differ from the defaults, or None.
-        log_extra: takes how each first test that failed did so, as the note "failure".
-        log_metric: takes the share of replies that failed so, as "failure/NAME".
-        **columns: other columns of the rows, not looked at.
+        log_extra: gets the first failure of each reply, as the note "failure".
+        log_metric: gets the share of replies with each failure, as "failure/NAME".
+        **columns: other columns of the rows, which are ignored.
 
     Returns:
-        A share for each reply; None where the sandbox itself failed, for nobody is to blame then.
+        A share for each reply; None if the sandbox itself failed.
 
     Raises:
         RewardError: if a row's tests or limits are malformed.
@@ -66,9 +64,9 @@ def solves(
     log_metric: Callable[[str, float], None] | None = None,
     **columns: Any,
 ) -> list[float | None]:
-    """Reward 1 for a program that passes all tests of its row, 0 for others (`passes_tests`).
+    """Return 1 for a program that passes all tests of its row, 0 for others (`passes_tests`).
 
-    A program's tests run one after another, up to the first that it fails.
+    The tests of a program run one after another, up to the first failure.
     """
     verdicts = _judge(completions, tests, (before, after), limits, all_count=False)
     _log(verdicts, log_extra, log_metric)
@@ -84,9 +82,9 @@ def runs(
     limits: Sequence[Mapping[str, Any] | None] | None = None,
     **columns: Any,
 ) -> list[float | None]:
-    """Reward the share of its row's tests on which a reply's program ends well, right or wrong.
+    """Return the share of its row's tests on which a reply's program ends without an error.
 
-    With a small weight it tells programs that run from text that does not, where few pass a test.
+    With a small weight it distinguishes programs that run from other text, when few pass a test.
     """
     verdicts = _judge(completions, tests, (before, after), limits, lambda test, result: result.ok)
     return [verdict.score for verdict in verdicts]
@@ -100,7 +98,7 @@ def program_in(answer: _Answer) -> str:
         'x = 1\n'
     """
     text = answer if isinstance(answer, str) else answer[-1]["content"]
-    blocks = _FENCE.findall(text)
+    blocks = fenced_blocks(text)
     return blocks[-1] if blocks else text
 
 
@@ -132,5 +130,5 @@ def _log(
             log_metric(f"failure/{name}", count / len(failures))
 
 
-for _function in (passes_tests, solves, runs):  # told before a model is loaded
+for _function in (passes_tests, solves, runs):  # marked before a model is loaded
     vars(_function)["turnwise_columns"] = ("tests",)

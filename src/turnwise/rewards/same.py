@@ -1,8 +1,7 @@
-"""When a program's value is the expected one.
+"""Comparison of a program's value with the expected one.
 
-Provides `is_same`, `Tolerance` and `as_plain`. Values are plain, so that none has an equality of
-its own, and the expected value decides what is compared: a tolerance applies only where it is a
-float.
+Provides `is_same`, `Tolerance` and `as_plain`. Values have plain types, so that no value brings its
+own equality. The type of the expected value decides: a tolerance applies only to floats.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from turnwise.errors import RewardError
 from turnwise.sandbox.inside.wire import DEEPEST, LARGEST_INTEGER
 
 CLOSE = 1e-6
-"""Relative distance up to which a number is the expected float."""
+"""Default relative tolerance of an expected float."""
 NEAR_ZERO = 1e-12
-"""Distance from zero up to which a number is the expected 0.0, which has no relative distance."""
+"""Default absolute tolerance of an expected 0.0, for which no relative distance exists."""
 
 
 WHOLE = 2**53
-"""Size beyond which an int is compared with a float exactly: floats there are whole themselves."""
+"""Larger ints are compared with floats exactly, because such floats are whole numbers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tolerance:
-    """How far a number may be from an expected float.
+    """The largest difference of a number from an expected float.
 
-    `relative` is a share of the expected float's size; `absolute` is a distance, None for
-    `NEAR_ZERO` where 0.0 is expected and for none elsewhere.
+    `relative` is a share of the expected float's size. `absolute` is a distance; None is
+    `NEAR_ZERO` for an expected 0.0, and 0 otherwise.
 
     Example:
         >>> Tolerance().allows(0.0, 3e-7), Tolerance(absolute=1e-6).allows(0.0, 3e-7)
@@ -46,7 +45,7 @@ class Tolerance:
     absolute: float | None = None
 
     def allows(self, value: float, expected: float) -> bool:
-        """Return whether `value` is near enough to the expected float."""
+        """Return whether `value` is within the tolerance of the expected float."""
         if not math.isfinite(expected) or (isinstance(value, int) and abs(value) > WHOLE):
             return value == expected
         absolute = self.absolute
@@ -62,7 +61,7 @@ _READ: tuple[tuple[type, Any], ...] = (
     (str, str.__str__),
     (bytes, bytes.__bytes__),
 )
-"""Type -> what makes one of a subclass, an enum's member among them, plain."""
+"""Type -> function that makes an instance of a subclass, such as an enum's member, plain."""
 
 
 def is_same(value: Any, expected: Any, tolerance: Tolerance = EXACT) -> bool:
@@ -104,14 +103,14 @@ def is_same(value: Any, expected: Any, tolerance: Tolerance = EXACT) -> bool:
 
 
 def as_plain(value: Any, where: str, depth: int = 0) -> Any:
-    """Return what a test expects as the plain value that a program's is compared with.
+    """Return an expected value as the plain value to compare with.
 
-    numpy's numbers become Python's, a Decimal or Fraction an int where it is whole and else a
-    float, a Counter or defaultdict a dict, a deque or range a list: as what programs return does.
+    As in the values of programs, numpy's numbers become Python's, a Decimal or Fraction an int if
+    it is whole and else a float, a Counter or defaultdict a dict, a deque or range a list.
 
     Raises:
-        RewardError: for any other type, for nan, which no value equals, and for what is nested too
-            deep or too large to come back.
+        RewardError: for any other type, for nan, which no value equals, and for values that are
+            nested too deep or too large for the sandbox.
     """
     value = _unpacked(value)
     if depth >= DEEPEST:
@@ -157,7 +156,7 @@ def _parted(value: Any) -> Any:
 
 
 def _same_complex(value: Any, expected: complex, tolerance: Tolerance) -> bool:
-    """Compare by the distance in the plane, so that a part near 0 needs no tolerance of its own."""
+    """Compare by the distance in the complex plane, so that a part near 0 needs no tolerance."""
     if not (math.isfinite(expected.real) and math.isfinite(expected.imag)):
         return value == expected
     try:
@@ -177,7 +176,7 @@ def _same_dict(value: dict[Any, Any], expected: dict[Any, Any], tolerance: Toler
 
 
 def _same_set(value: Any, expected: Any, tolerance: Tolerance) -> bool:
-    """Compare the members exactly; what is left of numbers in order, with the tolerance."""
+    """Compare the members exactly, and remaining numbers in order with the tolerance."""
     if len(value) != len(expected):
         return False
     ours, theirs = ({_name(part): part for part in parts} for parts in (value, expected))
@@ -190,9 +189,10 @@ def _same_set(value: Any, expected: Any, tolerance: Tolerance) -> bool:
 
 
 def _name(key: Any) -> str:
-    """Return a text that is the same for equal keys alone, where True is no 1.
+    """Return a text that is equal only for equal keys, where True differs from 1.
 
-    Texts are compared and not the keys: a program may choose keys of one hash, which take for ever.
+    Texts are compared instead of keys, because a program may choose keys with one hash, whose
+    comparison takes quadratic time.
     """
     key = _unpacked(key)
     if isinstance(key, list | tuple):

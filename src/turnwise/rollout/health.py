@@ -34,10 +34,11 @@ class Health:
     task, so that an iteration of one visit stops a run only together with the next.
 
     Example:
-        >>> from turnwise.types import Failure, Task
+        >>> from turnwise.types import EpisodeId, Failure, Task
         >>> def episode(visit, error):
-        ...     return Episode(task=Task(id="t", env="e", seed=0, data={}), iteration=0,
-        ...                    visit=visit, sample=0, trajectories=(), terminated=False,
+        ...     task = Task(id="t", env="e", seed=0, data={})
+        ...     one = EpisodeId(iteration=0, visit=visit, task="t", member=0)
+        ...     return Episode(id=one, task=task, trajectories=(), terminated=False,
         ...                    truncated=False, score=0.0, error=error)
         >>> bad = Failure(kind="env", message="Lake.step raised KeyError (lake.py:7): mend it")
         >>> Health().problem([episode(0, bad), episode(1, None)], "x") is None
@@ -63,7 +64,7 @@ class Health:
         if not episodes or not all(episode.broken for episode in episodes):
             self._visits = 0
             return None
-        self._visits += len({episode.visit for episode in episodes})
+        self._visits += len({episode.id.visit for episode in episodes})
         if self._visits < self._least:
             return None
         failures = Counter(episode.error for episode in episodes if episode.error)
@@ -96,14 +97,25 @@ class FailedReplies:
         )
 
 
-def failed_replies(episodes: Sequence[Episode]) -> FailedReplies:
-    """Count the replies of `episodes` that were no action; broken episodes are left out.
+def failed_replies(episodes: Sequence[Episode], role: str | None = None) -> FailedReplies:
+    """Count the replies of a role that were no action; broken episodes are left out.
+
+    Args:
+        episodes: what was played.
+        role: whose replies; None counts those of all roles.
 
     Example:
         >>> failed_replies([]).share
         0.0
     """
-    turns = [turn for episode in episodes if not episode.broken for turn in episode.turns]
+    turns = [
+        turn
+        for episode in episodes
+        if not episode.broken
+        for trajectory in episode.trajectories
+        if role is None or trajectory.role == role
+        for turn in trajectory.turns
+    ]
     failed = [turn for turn in turns if turn.error is not None]
     cut = sum(turn.finish_reason != "stop" for turn in failed)
     return FailedReplies(replies=len(turns), failed=len(failed), cut=cut, turns=tuple(failed))
@@ -134,7 +146,7 @@ class ReplyWatch:
                 env is named before the replies.
         """
         whole = [episode for episode in episodes if not episode.broken]
-        ended = [e for e in whole if e.error is not None]
+        ended = [e for e in whole if e.error is not None or _last_failed(e)]
         self._share, before = len(ended) / max(len(whole), 1), self.failing
         self.failing = self._share > MANY_FAILED
         self._cures = _cures(whole, capped)
@@ -158,8 +170,14 @@ class ReplyWatch:
         )
 
 
+def _last_failed(episode: Episode) -> bool:
+    """Whether the last reply was no action, in an episode that goes on after such replies."""
+    last = max(episode.turns, key=lambda turn: turn.order, default=None)
+    return last is not None and last.error is not None
+
+
 CURES = (
-    "lower optimizer.lr, lengthen the warm-up, rehearse it ([rehearsal]), or give "
+    "lower optimizer.lr, lengthen the warm-up, rehearse it ([sft_mix]), or give "
     "credit.rewards.invalid a larger negative weight (`turnwise docs why-is-it-not-learning`)"
 )
 

@@ -7,14 +7,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from turnwise.formats import REPLY_COMPONENTS
 from turnwise.types import Episode
 
 _WORD = re.compile(r"[\w.+-]{1,24}")
 
 
 def rollout_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
-    """Return means over episodes and turns; shares of every way an episode or a reply can end."""
+    """Return means over episodes and turns; shares of every way an episode or a reply can end.
+
+    Tokens are those of turns that have ids: what servers write has none.
+    """
     turns = [turn for episode in episodes for turn in episode.turns]
+    drawn = [turn for turn in turns if not turn.text_only]
     many, calls = max(len(episodes), 1), max(len(turns), 1)
     metrics = {
         "rollout/episodes": float(len(episodes)),
@@ -25,14 +30,17 @@ def rollout_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
         "rollout/truncated_share": sum(e.truncated for e in episodes) / many,
         "rollout/failed_share": sum(e.error is not None for e in episodes) / many,
         "rollout/broken_share": sum(e.broken for e in episodes) / many,
-        "rollout/completion_tokens": _mean([len(turn.completion_ids) for turn in turns]),
-        "rollout/prompt_tokens": _mean([len(turn.prompt_ids) for turn in turns]),
+        "rollout/completion_tokens": _mean([len(turn.completion_ids) for turn in drawn]),
+        "rollout/prompt_tokens": _mean([len(turn.prompt_ids) for turn in drawn]),
         "rollout/cut_share": sum(t.finish_reason == "length" for t in turns) / calls,
     }
     for name in sorted({name for turn in turns for name in turn.rewards}):
         total = sum(turn.rewards.get(name, 0.0) for turn in turns)
-        per = calls if name in ("invalid", "seeing") else many
+        per = calls if name in REPLY_COMPONENTS else many
         metrics[f"reward/{name}"] = total / per
+    for name in dict.fromkeys(name for episode in episodes for name in episode.measures):
+        found = [episode.measures[name] for episode in episodes if name in episode.measures]
+        metrics[f"rollout/{name}"] = _mean(found)
     actions = sorted({turn.action for turn in turns if turn.action is not None})
     for action in actions if all(map(_WORD.fullmatch, actions)) else ():  # not where text is free
         metrics[f"action/{action}"] = sum(turn.action == action for turn in turns) / calls

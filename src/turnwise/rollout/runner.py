@@ -1,25 +1,22 @@
-"""From a task to an episode, and from an iteration's visits to all of its episodes.
+"""The rollout core of training and evaluation: from task visits to episodes.
 
-Owns the one rollout core that training and evaluation share, and the project's only exception
-boundary: a failed episode is recorded with its typed error and never kills its siblings; only an
-env whose calls hang again and again ends them all. Knows nothing of advantages, losses or weights.
+Provides `Runner`. It is the project's exception boundary: a failed episode is recorded with its
+typed error and does not stop the others. Only an env whose calls hang repeatedly stops all.
 """
 
 from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import count
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from turnwise.agents import AgentConfig
 from turnwise.credit.returns import mix_rewards
-from turnwise.engines.base import Engine
-from turnwise.engines.loop import run
-from turnwise.envs.base import Env, Settlement, Step
+from turnwise.engines.loop import SteppedEngine, run
+from turnwise.envs.base import BatchRewards, Env, Step
 from turnwise.errors import (
     EngineError,
     RewardError,
@@ -28,14 +25,16 @@ from turnwise.errors import (
     StuckEnvError,
     TurnwiseError,
 )
-from turnwise.rollout.seat import (
+from turnwise.rollout.agent import (
+    Draws,
+    EpisodeAgents,
+    EpisodeCounter,
     EpisodeOver,
-    Place,
     RendererLike,
-    RolloutSeat,
+    RolloutAgent,
     env_failure,
 )
-from turnwise.types import Episode, Failure, Stream, Task, Trajectory
+from turnwise.types import Episode, EpisodeId, Failure, Stream, Task, TaskVisit
 from turnwise.workflows.base import Workflow
 
 NoiseRule = Literal["common", "independent"]
@@ -44,16 +43,6 @@ CAPPED = "rollout/capped_share"
 PACKAGE = Path(__file__).parents[1]
 REPLIES = ("parse", "illegal_action")
 """Failures that end an episode as a fall does: the reply was no action."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Play:
-    """One episode to be played: which task, which visit of it, which member of the group."""
-
-    iteration: int
-    visit: int
-    task: Task
-    sample: int
 
 
 class Runner:
@@ -71,7 +60,7 @@ class Runner:
         workflow: Workflow,
         agents: Mapping[str, AgentConfig],
         renderers: Mapping[str, RendererLike],
-        engine: Engine,
+        engine: SteppedEngine,
         seed: int,
         noise: NoiseRule = "common",
         weights: Mapping[str, float] | None = None,
@@ -79,23 +68,34 @@ class Runner:
     ) -> None:
         self.env, self.engine = env, engine
         self._weights, self._iterations = weights or {}, iterations
-        self._judged: dict[str, list[float]] = {}
+        self._batch_metrics: dict[str, list[float]] = {}
         self._capped_said = False
-        self._workflow, self._agents, self._renderers = workflow, agents, renderers
+        self._workflow, self._configs, self._renderers = workflow, agents, renderers
         self._seed, self._common = seed, noise == "common"
 
     def collect(
-        self, plays: Sequence[Play], stream: Stream, *, greedy: bool = False
+        self,
+        visits: Sequence[TaskVisit],
+        stream: Stream,
+        *,
+        group_size: int = 1,
+        greedy: bool = False,
     ) -> list[Episode]:
-        """Play all of `plays` side by side; return their episodes in the same order.
+        """Play every visit `group_size` times, all side by side; return episodes visit by visit.
 
         Raises:
             StuckEnvError: if an env under guard does not return again and again.
         """
 
         async def everything() -> list[Episode]:
-            played = await asyncio.gather(*(self.play(play, stream, greedy) for play in plays))
-            return await self._settled(played, stream)
+            played = await asyncio.gather(
+                *(
+                    self.play(visit.task, visit.episode(member), stream, greedy)
+                    for visit in visits
+                    for member in range(group_size)
+                )
+            )
+            return await self._with_batch_rewards(played, stream)
 
         return run(everything(), self.engine)
 
@@ -105,7 +105,7 @@ class Runner:
         `rollout/capped_share`, the share of episodes cut at the env's cap on turns, and what
         judges measured.
         """
-        found, self._judged = self._judged, {}
+        found, self._batch_metrics = self._batch_metrics, {}
         return {name: sum(values) / len(values) for name, values in found.items()}
 
     def take_warning(self, metrics: Mapping[str, float]) -> str | None:
@@ -119,11 +119,11 @@ class Runner:
             f"{self.env.name}: let the env end them, or set env.max_turns"
         )
 
-    async def _settled(self, episodes: list[Episode], stream: Stream) -> list[Episode]:
-        """Add the rewards that are found for a whole batch (`Env.settle`), and the scores."""
+    async def _with_batch_rewards(self, episodes: list[Episode], stream: Stream) -> list[Episode]:
+        """Add the rewards that are found for a whole batch (`Env.score_batch`), and the scores."""
         ended = [place for place, episode in enumerate(episodes) if episode.error is None]
         try:
-            found = await self.env.settle([episodes[i] for i in ended], self._iterations)
+            found = await self.env.score_batch([episodes[i] for i in ended], self._iterations)
         except TurnwiseError:
             raise
         except Exception as cause:  # code of the user's that fails for a batch fails for the next
@@ -133,9 +133,9 @@ class Runner:
             ) from cause
         if found is not None:
             for number, place in enumerate(ended):
-                episodes[place] = settled(episodes[place], found, number)
+                episodes[place] = with_batch_rewards(episodes[place], found, number)
             for name, value in found.metrics.items() if stream == "train" else ():
-                self._judged.setdefault(name, []).append(value)
+                self._batch_metrics.setdefault(name, []).append(value)
         if self.env.scored_by == "return":
             return [replace(e, score=0.0 if e.broken else self._return_of(e)) for e in episodes]
         return episodes
@@ -143,80 +143,78 @@ class Runner:
     def _return_of(self, episode: Episode) -> float:
         return sum(mix_rewards(turn.rewards, self._weights) for turn in episode.turns)
 
-    async def play(self, play: Play, stream: Stream, greedy: bool = False) -> Episode:
+    async def play(
+        self, task: Task, identity: EpisodeId, stream: Stream, greedy: bool = False
+    ) -> Episode:
         """Play one episode; a failure of the infrastructure is retried with the same noise.
 
-        That is the engine's, and what an env raises that waits for something outside: the others
-        would fail in the same way again, and what did not return in time has cost enough of it.
+        Failures of the engine are retried, and errors of an env that waits for something outside.
+        Other errors of an env would be raised again. A call that timed out has cost enough time.
         """
-        episode, passing = await self._attempt(play, stream, greedy)
+        episode, retry = await self._attempt(task, identity, stream, greedy)
         for _ in range(RETRIES):
-            if not passing:
+            if not retry:
                 break
-            episode, passing = await self._attempt(play, stream, greedy)
+            episode, retry = await self._attempt(task, identity, stream, greedy)
         return episode
 
-    async def _attempt(self, play: Play, stream: Stream, greedy: bool) -> tuple[Episode, bool]:
-        """Play an episode once; return it, and whether it may go better another time."""
-        place = Place(
-            seed=self._seed,
-            stream=stream,
-            iteration=play.iteration,
-            visit=play.visit,
-            task=play.task.id,
-            sample=play.sample,
-            common_noise=self._common,
-        )
-        steps = count()
-        seats = {role: self._seat(role, place, greedy, steps) for role in self._agents}
+    async def _attempt(
+        self, task: Task, identity: EpisodeId, stream: Stream, greedy: bool
+    ) -> tuple[Episode, bool]:
+        """Play an episode once; return it, and whether another attempt may go better."""
+        agents = self._agents_of(identity, stream, greedy)
         step: Step[Any] | None = None
         error: Failure | None = None
-        score, passing = 0.0, False
+        score, retry = 0.0, False
+        measures: Mapping[str, float] = {}
         try:
-            step = await self._workflow(seats, self.env.reset(play.task))
-            score = self.env.score(step.state)
+            step = await self._workflow(agents, self.env.reset(task))
+            score, measures = self.env.score(step.state), self.env.measures(step.state)
         except EpisodeOver as over:
             error = over.failure
         except (EngineError, SandboxError) as cause:
-            error, passing = Failure(kind="engine", message=str(cause)), True
+            error, retry = Failure(kind="engine", message=str(cause)), True
         except StuckEnvError:  # every further episode would wait as long
             raise
         except Exception as cause:  # the one boundary: an env or workflow that raises is data
             error = env_failure(cause)
-            passing = self.env.waits and not isinstance(cause, SlowEnvError)
+            retry = self.env.blocking and not isinstance(cause, SlowEnvError)
         episode = Episode(
-            task=play.task,
-            iteration=play.iteration,
-            visit=play.visit,
-            sample=play.sample,
-            trajectories=tuple(
-                Trajectory(role=role, turns=tuple(seat.turns)) for role, seat in seats.items()
-            ),
+            id=identity,
+            task=task,
+            trajectories=agents.trajectories(),
             terminated=step.terminated if step else error is not None and error.kind in REPLIES,
             truncated=step.truncated if step else error is not None and error.kind == "context",
             score=score,
+            measures=measures,
             error=error,
         )
-        if stream == "train" and not passing:
-            capped = any(seat.capped for seat in seats.values())
-            self._judged.setdefault(CAPPED, []).append(float(capped))
-        return episode, passing
+        if stream == "train" and not retry:
+            self._batch_metrics.setdefault(CAPPED, []).append(float(agents.capped))
+        return episode, retry
 
-    def _seat(self, role: str, place: Place, greedy: bool, steps: Iterator[int]) -> RolloutSeat:
-        config = self._agents[role]
-        return RolloutSeat(
-            role=role,
-            config=config,
-            sampling=config.sampling(greedy=greedy),
-            env=self.env,
-            engine=self.engine,
-            renderer=self._renderers[config.policy],
-            place=place,
-            steps=steps,
-        )
+    def _agents_of(self, identity: EpisodeId, stream: Stream, greedy: bool) -> EpisodeAgents:
+        """Return the agents of one episode, one for each seat."""
+        draws = Draws(seed=self._seed, stream=stream, common_noise=self._common)
+        counter = EpisodeCounter()
+        agents: dict[str, RolloutAgent] = {}
+        for seat, role in self.env.seats.items():
+            config = self._configs[role]
+            agents[seat] = RolloutAgent(
+                seat=seat,
+                config=config,
+                sampling=config.sampling(greedy=greedy),
+                env=self.env,
+                engine=self.engine,
+                renderer=self._renderers[config.policy],
+                episode=identity,
+                draws=draws,
+                counter=counter,
+            )
+        return EpisodeAgents(self.env, agents)
 
 
-def settled(episode: Episode, found: Settlement, number: int) -> Episode:
+def with_batch_rewards(episode: Episode, found: BatchRewards, number: int) -> Episode:
     """Return an episode with the rewards and notes that entry `number` holds for it."""
     rewards = found.rewards[number]
     notes = found.notes[number] if found.notes else {}

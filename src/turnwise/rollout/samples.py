@@ -1,20 +1,20 @@
-"""Turns become training rows: the token truth, with a value a token for every part of the loss.
+"""Training rows from turns, with one value per token for every part of the loss.
 
-Owns the cutting of rows and the check that each sampled token is in exactly one row. Rows are cut
-where a prompt does not extend the row before it, so a longer history costs its tokens only once.
-Knows nothing of tensors; ids and log-probabilities are copied from the engine, never re-made.
+Provides `samples_from_episodes`, which checks that each sampled token is in exactly one row. A row
+ends where the next prompt does not extend it, so the tokens of a long history occur once. Ids and
+log-probabilities are copied from the engine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from turnwise.errors import TrainingError
-from turnwise.types import Episode, Sample, Trajectory, Turn, TurnId
+from turnwise.types import Episode, TrainingSample, Trajectory, Turn, TurnId
 
 LengthRule = Literal["train", "mask", "exclude"]
 Advantages = Mapping[TurnId, Mapping[str, float]]
@@ -25,17 +25,18 @@ def samples_from_episodes(
     episodes: Sequence[Episode],
     advantages: Advantages,
     *,
-    on_length: LengthRule = "train",
+    truncated_completions: LengthRule = "train",
     entropy_span: str | None = None,
     reference: bool = False,
-) -> list[Sample]:
+) -> list[TrainingSample]:
     """Return the training rows of all turns that have advantages, episode by episode.
 
     Args:
         episodes: what was played.
         advantages: turn -> span name -> advantage; the span `""` is the whole completion, and a
             token in no named span carries no policy gradient.
-        on_length: what becomes of completions cut at max_tokens: `train` trains them as they are
+        truncated_completions: what becomes of completions cut at max_tokens: `train` trains them as
+        they are
             (most have no answer and failed), `mask` gives them no loss (they stay in the baseline),
             `exclude` was applied before the credit was assigned and leaves nothing to do here.
         entropy_span: the span whose tokens count for the entropy bonus; None is all of them.
@@ -44,7 +45,9 @@ def samples_from_episodes(
     Raises:
         TrainingError: if a sampled token would be in no row, or in two.
     """
-    rules = _Rules(on_length=on_length, entropy_span=entropy_span, reference=reference)
+    rules = _Rules(
+        truncated_completions=truncated_completions, entropy_span=entropy_span, reference=reference
+    )
     rows = [
         row
         for episode in episodes
@@ -56,26 +59,33 @@ def samples_from_episodes(
 
 
 def without_cut(episodes: Sequence[Episode]) -> list[Episode]:
-    """Return the episodes without a completion cut at max_tokens (`on_length = "exclude"`)."""
-    return [e for e in episodes if all(turn.finish_reason != "length" for turn in e.turns)]
+    """Return the episodes without a truncated completion (`truncated_completions = "exclude"`).
+
+    Replies of servers, which are not trained, may be cut.
+    """
+
+    def cut(turn: Turn) -> bool:
+        return turn.finish_reason == "length" and not turn.text_only
+
+    return [episode for episode in episodes if not any(map(cut, episode.turns))]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Rules:
-    on_length: LengthRule
+    truncated_completions: LengthRule
     entropy_span: str | None
     reference: bool
 
 
-def _rows(trajectory: Trajectory, advantages: Advantages, rules: _Rules) -> list[Sample]:
+def _rows(trajectory: Trajectory, advantages: Advantages, rules: _Rules) -> list[TrainingSample]:
     """Cut one role's turns into rows; a turn whose prompt extends the row so far continues it."""
-    rows: list[Sample] = []
+    rows: list[TrainingSample] = []
     open_turns: list[Turn] = []
     ids: tuple[int, ...] = ()
     for turn in trajectory.turns:
         if turn.id not in advantages or not turn.completion_ids:
             continue
-        if open_turns and turn.prompt_ids[: len(ids)] != ids:
+        if open_turns and not _goes_on(turn, open_turns[-1], ids):
             rows.append(_row(open_turns, advantages, rules))
             open_turns = []
         open_turns.append(turn)
@@ -85,11 +95,17 @@ def _rows(trajectory: Trajectory, advantages: Advantages, rules: _Rules) -> list
     return rows
 
 
-def _row(turns: Sequence[Turn], advantages: Advantages, rules: _Rules) -> Sample:
+def _goes_on(turn: Turn, before: Turn, ids: tuple[int, ...]) -> bool:
+    """Whether a turn's prompt begins with the row so far, and with what was shown in it."""
+    shown = turn.media[: len(before.media)] == before.media
+    return shown and turn.prompt_ids[: len(ids)] == ids
+
+
+def _row(turns: Sequence[Turn], advantages: Advantages, rules: _Rules) -> TrainingSample:
     last = turns[-1]
     length = len(last.prompt_ids) + len(last.completion_ids)
     index = np.full(length, -1, dtype=np.int64)
-    streams = {
+    streams: dict[str, Any] = {
         name: np.zeros(length, dtype=np.float32)
         for name in ("rl_weight", "logprobs", "advantages", "entropy_weight")
     }
@@ -100,7 +116,7 @@ def _row(turns: Sequence[Turn], advantages: Advantages, rules: _Rules) -> Sample
         index[here] = number
         streams["logprobs"][here] = turn.logprobs
         streams["temperature"][here] = 1.0 if turn.sampling.greedy else turn.sampling.temperature
-        if turn.finish_reason == "length" and rules.on_length == "mask":
+        if turn.finish_reason == "length" and rules.truncated_completions == "mask":
             continue
         for begin, end, value in _pieces(turn, advantages[turn.id]):
             streams["rl_weight"][start + begin : start + end] = 1.0
@@ -109,12 +125,13 @@ def _row(turns: Sequence[Turn], advantages: Advantages, rules: _Rules) -> Sample
             streams["entropy_weight"][start + begin : start + end] = 1.0
     if rules.reference:
         streams["ref_kl_weight"] = streams["rl_weight"]
-    return Sample.of(
+    return TrainingSample.of(
         policy=last.policy,
         policy_version=last.policy_version,
         turns=tuple(turn.id for turn in turns),
         token_ids=last.prompt_ids + last.completion_ids,
         turn_index=index,
+        media=last.media,
         **streams,
     )
 
@@ -133,7 +150,7 @@ def _entropy_pieces(turn: Turn, name: str | None) -> list[tuple[int, int]]:
 
 
 def _check_token_truth(
-    episodes: Sequence[Episode], advantages: Advantages, rows: Sequence[Sample]
+    episodes: Sequence[Episode], advantages: Advantages, rows: Sequence[TrainingSample]
 ) -> None:
     """Raise unless the rows hold each trained turn once, with the ids the engine drew."""
     drawn = {

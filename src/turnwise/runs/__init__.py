@@ -1,6 +1,7 @@
-"""The run folder: metrics, episodes, checkpoints, resume, report. No torch, no training code."""
+"""The run folder: metrics, episodes, checkpoints, results and their files, without torch."""
 
 from turnwise.runs.checkpoints import Checkpoint, Checkpoints, Latest
+from turnwise.runs.disk_errors import DiskErrors
 from turnwise.runs.episodes import (
     EpisodeLog,
     Recorded,
@@ -10,18 +11,15 @@ from turnwise.runs.episodes import (
 )
 from turnwise.runs.folder import Run, resume_command
 from turnwise.runs.metrics import MetricsLog, Record, comparable, read_metrics
-from turnwise.runs.report import write_report
 from turnwise.runs.results import Difference, RunScores, read_scores, write_scores
 from turnwise.runs.signals import StopSignal
 from turnwise.runs.sinks import MetricsConfig, check_installed, open_sinks
-from turnwise.runs.trouble import DiskTrouble
-from turnwise.runs.verdict import verdict
 
 __all__ = [
     "Checkpoint",
     "Checkpoints",
     "Difference",
-    "DiskTrouble",
+    "DiskErrors",
     "EpisodeLog",
     "Latest",
     "MetricsConfig",
@@ -40,7 +38,5 @@ __all__ = [
     "read_scores",
     "recorded_iterations",
     "resume_command",
-    "verdict",
-    "write_report",
     "write_scores",
 ]

@@ -1,11 +1,11 @@
-"""Checkpoints: directories that are whole or not there, whenever the process is killed.
+"""Checkpoints: directories that are complete or absent, at whatever instant the process is killed.
 
-Owns their names, their manifests, which of them is the latest and which the best, and when one is
-deleted. What is in them is the caller's: it is handed a directory to write to, and later one to
-read from. Knows nothing of weights or optimizers.
+Provides `Checkpoints`: names and manifests, the choice of the latest and of the best checkpoint,
+and deletion. The caller writes the files of a checkpoint into a directory and reads them from it.
 
-A checkpoint is written beside its place, made durable and renamed. Its manifest holds size and
-digest of every file, so damage is found when it is read, and the one before it is used.
+A checkpoint is written to a temporary directory, synced to disk and renamed. Its manifest has size
+and digest of every file. Damage is therefore detected on reading, and the preceding checkpoint is
+used instead.
 """
 
 from __future__ import annotations
@@ -28,9 +28,19 @@ MANIFEST = "manifest.json"
 _NAME = re.compile(r"(\d{6,})-([a-z][a-z0-9_]*)-(\d+)")
 
 
+def policy_folder(checkpoint: Path, policy: str) -> Path:
+    """Return where a checkpoint keeps the weights of a policy."""
+    return checkpoint / "policies" / policy
+
+
+def optimizer_file(checkpoint: Path, policy: str) -> Path:
+    """Return where a checkpoint keeps the state of a policy's optimizer."""
+    return checkpoint / "optimizers" / f"{policy}.pt"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
-    """One complete checkpoint: `serial` orders all of a run's, `step` counts within its phase."""
+    """One complete checkpoint: `serial` counts through the run, `step` within its phase."""
 
     path: Path
     serial: int
@@ -42,14 +52,14 @@ class Checkpoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Latest:
-    """The newest undamaged checkpoint, None before the first, and what the user should know."""
+    """The newest undamaged checkpoint, None before the first, and a notice for the user."""
 
     checkpoint: Checkpoint | None
     note: str = ""
 
 
 class Checkpoints:
-    """The checkpoints of one run. One process writes at a time: the run's lock sees to that.
+    """The checkpoints of one run. The run's lock ensures that only one process writes.
 
     Example:
         >>> import tempfile
@@ -75,12 +85,12 @@ class Checkpoints:
         *,
         score: float | None = None,
     ) -> Checkpoint:
-        """Write a checkpoint, renew the best marker, and delete what is no longer kept.
+        """Write a checkpoint, update the best marker, and delete old checkpoints.
 
         Args:
-            phase: which loop made it ("warmup", "train").
-            step: steps of that loop that are done.
-            write: writes the files into the directory it is given.
+            phase: the loop that made it ("warmup", "train").
+            step: the number of finished steps of that loop.
+            write: writes the files into a given directory.
             meta: JSON-able values that `latest` returns.
             score: the validation score of these weights, if they were validated.
         """
@@ -97,7 +107,7 @@ class Checkpoints:
             _seal(partial, {"phase": phase, "step": step, "score": score, "meta": dict(meta)})
             partial.rename(path)
         finally:
-            if partial.exists():  # it failed: what is half-written takes space that may be short
+            if partial.exists():  # after a failure, free the space of the partial files
                 shutil.rmtree(partial)
         sync_directory(self.directory)
         self._mark_best()
@@ -105,7 +115,7 @@ class Checkpoints:
         return _manifest(path)
 
     def latest(self) -> Latest:
-        """Return the newest checkpoint whose files are what its manifest says.
+        """Return the newest checkpoint whose files match its manifest.
 
         Raises:
             RunError: if there are checkpoints and all of them are damaged.
@@ -125,15 +135,15 @@ class Checkpoints:
         return Latest(checkpoint=None)
 
     def best(self) -> Checkpoint | None:
-        """Return the checkpoint with the highest validation score, the latest among equals."""
+        """Return the checkpoint with the highest validation score; of equal ones, the latest."""
         scored = [c for c in self._readable() if c.score is not None]
         return max(scored, key=lambda c: (c.score, c.serial), default=None)
 
     def check(self, checkpoint: Checkpoint) -> None:
-        """Raise unless a checkpoint's files are what its manifest says.
+        """Raise unless the files of a checkpoint match its manifest.
 
         Raises:
-            RunError: if it is damaged; the message says how.
+            RunError: if it is damaged; the message names the damage.
         """
         damage = _damage(checkpoint.path)
         if damage:
@@ -143,7 +153,7 @@ class Checkpoints:
             )
 
     def discard_after(self, checkpoint: Checkpoint | None) -> None:
-        """Delete what is newer than `checkpoint`, which a run resumes from; None deletes all."""
+        """Delete checkpoints newer than `checkpoint`, where a run resumes; None deletes all."""
         serial = checkpoint.serial if checkpoint else 0
         for newer, path in self._entries():
             if newer > serial:
@@ -158,11 +168,11 @@ class Checkpoints:
         return sorted(((int(m[1]), path) for m, path in found if m), reverse=True)
 
     def _readable(self) -> list[Checkpoint]:
-        """Return the checkpoints whose manifests can be read; their files are not looked at."""
+        """Return the checkpoints with readable manifests; their files are not checked."""
         return [_manifest(path) for _, path in self._entries() if _read(path) is not None]
 
     def _mark_best(self) -> None:
-        """Renew `best.json`, for people and tools: it repeats what the manifests say."""
+        """Rewrite `best.json`, a copy of facts in the manifests for people and tools."""
         best, marker = self.best(), self.directory / "best.json"
         if best is None:
             marker.unlink(missing_ok=True)
@@ -177,20 +187,20 @@ class Checkpoints:
                 self._delete(path)
 
     def _delete(self, path: Path) -> None:
-        """Rename first: a kill between two files must not leave half a checkpoint behind."""
+        """Rename the directory before deletion, so that a kill leaves no partial checkpoint."""
         doomed = self.directory / f".deleting-{path.name}"
         path.rename(doomed)
         shutil.rmtree(doomed)
 
     def _sweep(self) -> None:
-        """Delete what a killed process left half-written or half-deleted."""
+        """Delete the partial directories of a killed process."""
         for pattern in (".saving-*", ".deleting-*"):
             for path in self.directory.glob(pattern):
                 shutil.rmtree(path)
 
 
 def _seal(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write the manifest of a folder and make everything in it durable."""
+    """Write the manifest of a folder and sync all of its files to disk."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     files = {
         path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "blake2b": _sync(path)}
@@ -202,7 +212,7 @@ def _seal(folder: Path, facts: Mapping[str, Any]) -> None:
 
 
 def _sync(path: Path) -> str:
-    """Make a file durable and return its digest."""
+    """Sync a file to disk and return its digest."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
         return hashlib.file_digest(file, _blake2b).hexdigest()
@@ -213,9 +223,10 @@ def _blake2b() -> Any:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """Return a checkpoint's manifest, or None if it is missing or no manifest.
+    """Return a checkpoint's manifest, or None if it is missing or malformed.
 
-    One that may not be read is an error: it is no damage, for which newer checkpoints are deleted.
+    A manifest without read permission is an error: it does not count as damage, which would let
+    newer checkpoints be deleted.
     """
     try:
         facts = json_object((path / MANIFEST).read_bytes())
@@ -252,7 +263,7 @@ def _manifest(path: Path) -> Checkpoint:
 
 
 def _damage(path: Path) -> str:
-    """Return what is wrong with a checkpoint in a few words; empty if nothing is."""
+    """Return a short description of a checkpoint's damage, empty if it has none."""
     facts = _read(path)
     if facts is None:
         return f"{MANIFEST} cannot be read"

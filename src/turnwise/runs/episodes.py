@@ -1,13 +1,13 @@
-"""Recorded episodes: what was played, in which group, and what credit it was given.
+"""Recorded episodes: their turns, groups, returns and advantages.
 
-Owns the files under `episodes/`, one an iteration and stream, written whole. They hold all of an
-`Episode`, so that what is read back equals what was played. Knows nothing of how credit is
-assigned.
+Provides `EpisodeLog` and `read_episodes`. A file under `episodes/` has the episodes of one
+iteration and stream. It stores every field of an `Episode`, so episodes that are read equal those
+that were played.
 
-A file is JSON lines, each with its `kind`: a head; then, each before its first use, the tasks, the
-prompts and the episodes that refer to them by number. A prompt is stored once however many turns
-answer it, and as a suffix where it goes on from an earlier turn: `after` is that turn's number, and
-the whole prompt is that turn's prompt, its completion and these ids.
+A file is JSON lines, each with a `kind`. The first line is a header. Tasks, prompts and episodes
+follow, each before the first line that refers to it by number. A prompt is stored once for all
+turns that answer it. A prompt that continues an earlier turn is stored as a suffix: `after` is the
+number of that turn, and the prompt is that turn's prompt, its completion and these ids.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from turnwise.credit import Credit
-from turnwise.runs.episode_lines import EpisodeLines, Marks, as_text, episodes_from_lines
+from turnwise.runs.episode_codec import EpisodeLines, Marks, as_text, episodes_from_lines
 from turnwise.runs.files import read_json_lines, write_atomically
 from turnwise.types import Episode, Stream, TurnId
 
@@ -28,10 +28,10 @@ _NAME = re.compile(r"(train|warmup|evaluation)-(\d+)\.jsonl")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recorded:
-    """The episodes of one iteration with their credit; `played` counts those not recorded too.
+    """The episodes of one iteration with their credit; `played` also counts unrecorded episodes.
 
-    `advantages` are by turn and span (the span `""` is the whole completion); `groups` are the
-    keys of the groups that turns were compared in; `returns` are the values compared.
+    `advantages` are by turn and span (the span `""` is the whole completion). `groups` are the keys
+    of the groups of turns, and `returns` the values compared within them.
     """
 
     stream: Stream
@@ -44,7 +44,7 @@ class Recorded:
 
 
 class EpisodeLog:
-    """Writes the episodes of each iteration, and deletes what exceeds the bounds."""
+    """Writes the episodes of each iteration, and deletes files beyond the limits."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class EpisodeLog:
         per_iteration: int = 64,
         decode: Decode | None = None,
     ) -> None:
-        """Set the bounds.
+        """Set the limits.
 
         Args:
-            directory: where the files go.
-            keep: iterations whose files are kept, of each stream; 0 is none, -1 all.
-            per_iteration: the most episodes recorded of an iteration, the first ones.
-            decode: gives the text of a policy's token ids, for people who read the files.
+            directory: the folder of the files.
+            keep: number of iterations whose files are kept, of each stream; 0 is none, -1 all.
+            per_iteration: largest number of episodes recorded per iteration, the first ones.
+            decode: returns the text of a policy's token ids, for human readers.
         """
         assert keep >= -1 and per_iteration >= 1, (keep, per_iteration)
         self.directory = directory
@@ -87,7 +87,7 @@ class EpisodeLog:
         self._prune(stream)
 
     def cut_after(self, iteration: int, stream: Stream = "train") -> None:
-        """Delete the files of iterations after this one: a resumed run plays them again."""
+        """Delete the files of later iterations, which a resumed run plays again."""
         for number in recorded_iterations(self.directory, stream):
             if number > iteration:
                 self._path(stream, number).unlink()
@@ -102,7 +102,7 @@ class EpisodeLog:
 
 
 def episode_file(directory: Path, iteration: int, stream: Stream = "train") -> Path:
-    """Return where an iteration's episodes are.
+    """Return the path of an iteration's episodes.
 
     Example:
         >>> episode_file(Path("episodes"), 12).as_posix()
@@ -119,7 +119,7 @@ def recorded_iterations(directory: Path, stream: Stream = "train") -> list[int]:
 
 
 def read_episodes(path: Path) -> Recorded:
-    """Return what a file holds; the episodes equal those that were played.
+    """Return the contents of a file; the episodes equal those that were played.
 
     Raises:
         RunError: if the file is damaged.

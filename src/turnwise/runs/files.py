@@ -1,8 +1,8 @@
-"""How a run writes: files replaced whole, logs appended a line at a time.
+"""Files that survive a kill at any instant: atomic replacement, and logs of JSON lines.
 
-Owns the two ways of writing that survive a kill at any instant. A reader sees a replaced file
-either old or new; an append-only log may end in a torn line, which readers drop and a resumed run
-cuts off. Knows nothing of what is written.
+Provides `write_atomically` and `LineLog`. Readers of a replaced file see the old or the new
+content. An append-only log may end in an incomplete line; readers ignore it, and a resumed run
+removes it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from turnwise.errors import RunError
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Replace the file at `path` with `content`, durably: readers see the old or the new one."""
+    """Replace the file at `path` by `content`, synced to disk; readers see the old or the new."""
     data = content.encode() if isinstance(content, str) else content
     partial = path.with_name(f".{path.name}.partial")
     with partial.open("wb") as file:
@@ -29,9 +29,9 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make renames and new names in the directory `path` durable."""
+    """Sync renames and new names in the directory `path` to disk."""
     if os.name != "posix":
-        return  # elsewhere directories cannot be opened, and renames are durable on their own
+        return  # other systems cannot open directories, and their renames are durable
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -40,10 +40,10 @@ def sync_directory(path: Path) -> None:
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the complete lines of a log of JSON objects; a torn last line is left out.
+    """Return the complete lines of a log of JSON objects; an incomplete last line is omitted.
 
     Raises:
-        RunError: if a line that is not the last one is no JSON object: that is damage, not a kill.
+        RunError: if another line is not a JSON object, which a kill cannot cause.
     """
     records = []
     for number, line in _complete_lines(path):
@@ -58,7 +58,7 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def json_object(text: str | bytes) -> dict[str, Any] | None:
-    """Return the JSON object that `text` is; None if it is anything else."""
+    """Return the JSON object in `text`, or None if it is anything else."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -76,7 +76,7 @@ def _complete_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 class LineLog:
-    """An append-only log of JSON objects, one a line, each handed to the system at once."""
+    """An append-only log of JSON objects, one per line, written without buffering."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -91,15 +91,15 @@ class LineLog:
         self._file.flush()
 
     def sync(self) -> int:
-        """Make all lines durable and return the offset after the last one, for a checkpoint."""
+        """Sync all lines to disk and return the offset after the last one, for a checkpoint."""
         os.fsync(self._file.fileno())
         return self._file.tell()
 
     def truncate_to(self, offset: int) -> None:
-        """Cut the log to the `offset` that a checkpoint remembers.
+        """Truncate the log to the `offset` stored in a checkpoint.
 
         Raises:
-            RunError: if the log is shorter than that, or no line ends there.
+            RunError: if the log is shorter, or no line ends at the offset.
         """
         size = self.path.stat().st_size
         if size < offset:
@@ -121,7 +121,7 @@ class LineLog:
         self._file.close()
 
     def _drop_torn_line(self) -> None:
-        """Cut what follows the last line break, so that the next line starts on its own."""
+        """Remove text after the last line break, so that the next line starts on its own."""
         self._cut(sum(len(line) for _, line in _complete_lines(self.path)))
 
     def _cut(self, offset: int) -> None:

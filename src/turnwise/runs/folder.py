@@ -1,7 +1,6 @@
-"""The run folder: what a run is called, where everything in it lies, and who is writing to it.
+"""The run folder: its name, its layout and its lock.
 
-Owns the layout and the lock. Everything that looks at a run (resume, report, viewer) reads the
-folder and nothing else. Knows nothing of what a recipe means, nor of weights.
+Provides `Run`. Resume, report and viewer read the folder and nothing else.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from itertools import takewhile
 from pathlib import Path
 
 from turnwise.errors import RunError
-from turnwise.imports import SESSION
+from turnwise.runs.disk_errors import CURES, DiskErrors
 from turnwise.runs.files import write_atomically
-from turnwise.runs.trouble import CURES, DiskTrouble
-from turnwise.stuck import before_the_end
+from turnwise.utils.stuck_calls import before_exit
+from turnwise.utils.user_code import SESSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +48,28 @@ class Run:
         """Make a run folder with its recipe, and return it.
 
         Args:
-            root: where run folders are gathered, usually `runs`.
-            recipe_name: the folder is called `<recipe_name>-<UTC time>`.
+            root: the parent folder of run folders, usually `runs`.
+            recipe_name: the folder is named `<recipe_name>-<UTC time>`.
             recipe_toml: the resolved recipe, written to `recipe.toml`.
-            directory: the folder itself, instead of a new one in `root`; it must be empty or new.
-            files: name -> text of what the recipe needs beside it.
+            directory: the folder to use instead of a new one in `root`; it must be empty or new.
+            files: name -> text of further files of the recipe.
 
         Raises:
-            RunError: if `directory` is in use for something else, or cannot be made.
+            RunError: if `directory` is in use, or cannot be made.
         """
         wanted = root if directory is None else directory
         try:
             run = cls(_claim(root, recipe_name) if directory is None else _take(directory))
         except OSError as error:
             if error.errno in CURES:
-                raise  # `DiskTrouble` has a sentence for it
+                raise  # `DiskErrors` reports it
             raise RunError(
                 f"the run folder '{error.filename or wanted}' cannot be made "
                 f"({(error.strerror or str(error)).lower()}): choose another folder with --run DIR "
                 "(run='DIR' in Python)"
             ) from error
         try:
-            write_atomically(run.recipe, recipe_toml)  # first: a kill here leaves a run to resume
+            write_atomically(run.recipe, recipe_toml)  # first, so that a killed run can be resumed
             for folder in (run.episodes, run.checkpoints, run.tensorboard):
                 folder.mkdir(exist_ok=True)
             for name, text in (files or {}).items():
@@ -90,9 +89,9 @@ class Run:
         directory: Path | None = None,
         files: Mapping[str, str] | None = None,
     ) -> Iterator[Run]:
-        """Make a run folder as `create` does; remove it if the block fails with nothing recorded.
+        """Make a run folder like `create`; remove it if the block fails with nothing recorded.
 
-        Folders above it that had to be made are removed, too.
+        Parent folders that were made are removed too.
         """
         wanted = root if directory is None else directory
         made = [path for path in (wanted, *wanted.parents) if not os.path.exists(path)]
@@ -102,15 +101,15 @@ class Run:
             if run is not None and run.is_empty:
                 run.clear()
             for path in made:
-                with suppress(OSError):  # not empty: something is in it that is not ours
+                with suppress(OSError):  # not empty: it has other files
                     path.rmdir()
             return ""
 
         try:
-            with DiskTrouble():
+            with DiskErrors():
                 run = cls.create(root, recipe_name, recipe_toml, directory, files)
             made = made if directory is not None else [run.path, *made]
-            with before_the_end(remove):
+            with before_exit(remove):
                 yield run
             finished = True
         finally:
@@ -145,7 +144,7 @@ class Run:
 
     @property
     def metrics(self) -> Path:
-        """The log of metrics, one JSON object a line."""
+        """The log of metrics, one JSON object per line."""
         return self.path / "metrics.jsonl"
 
     @property
@@ -160,7 +159,7 @@ class Run:
 
     @property
     def tensorboard(self) -> Path:
-        """The folder of TensorBoard event files, one folder a phase."""
+        """The folder of TensorBoard event files, with one folder per phase."""
         return self.path / "tensorboard"
 
     @property
@@ -179,31 +178,40 @@ class Run:
         return self.path / "eval.json"
 
     @property
-    def base(self) -> Path:
-        """The model that adapters are put on, where the run trained it itself."""
+    def models(self) -> Path:
+        """The folder of models made for the run, one folder a policy."""
+        return self.path / "models"
+
+    @property
+    def bases(self) -> Path:
+        """The folder of models that the run trained for adapters to be put on."""
         return self.path / "base"
 
     @property
     def adapters(self) -> Path:
-        """The folder of finished adapters, in PEFT's format."""
+        """The folder of finished adapters in PEFT's format, one folder a policy."""
         return self.path / "adapters"
+
+    def start(self, policy: str) -> Path:
+        """Return where the weights are that reinforcement learning of a policy begins with."""
+        return self.path / "start" / policy
 
     @property
     def is_empty(self) -> bool:
-        """Whether the run has recorded nothing yet: no metrics, no episodes, no checkpoints."""
+        """Whether nothing is recorded yet: no metrics, no episodes, no checkpoints."""
         logged = self.metrics.is_file() and self.metrics.stat().st_size > 0
         kept = any(any(p.iterdir()) for p in (self.episodes, self.checkpoints) if p.is_dir())
         return not logged and not kept
 
     @property
     def needs_python(self) -> bool:
-        """Whether its env or a reward was handed over in Python, and is in no file."""
+        """Whether the env or a reward was passed in Python and is in no file."""
         with suppress(OSError):
             return f'"{SESSION}:' in self.recipe.read_text(encoding="utf-8")
         return False
 
     def clear(self) -> None:
-        """Delete all that is in the folder."""
+        """Delete the contents of the folder."""
         for path in list(self.path.iterdir()):
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
@@ -211,7 +219,7 @@ class Run:
                 path.unlink()
 
     def replace_recipe(self, recipe_toml: str, note: str) -> None:
-        """Write another resolved recipe, headed by a comment on each change that was made."""
+        """Write another resolved recipe, with a comment on each change at its head."""
         lines = self.recipe.read_text(encoding="utf-8").splitlines()
         earlier = list(takewhile(lambda line: line.startswith("#"), lines))
         head = "\n".join([*earlier, f"# {note}"])
@@ -219,12 +227,12 @@ class Run:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder for writing; the system lets go of it even if the process is killed.
+        """Lock the folder for writing; the system releases the lock if the process is killed.
 
         Raises:
-            RunError: if another process holds it; the message names that process.
+            RunError: if another process has the lock; the message names that process.
         """
-        import fcntl  # POSIX only: where it is missing a run can still be read
+        import fcntl  # POSIX only: without it runs can still be read
 
         with (self.path / "run.lock").open("a+", encoding="utf-8") as file:
             try:
@@ -242,7 +250,7 @@ class Run:
 
 
 def _claim(root: Path, recipe_name: str) -> Path:
-    """Make the first free folder called after the recipe and the time."""
+    """Make the first unused folder named by the recipe and the time."""
     stem = f"{recipe_name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     root.mkdir(parents=True, exist_ok=True)
     number = 1
@@ -271,7 +279,7 @@ def _take(directory: Path) -> Path:
 
 
 def resume_command(path: Path) -> str:
-    """Return the command that goes on with the run in `path`.
+    """Return the command that resumes the run in `path`.
 
     Example:
         >>> resume_command(Path("runs/my lake"))
@@ -281,7 +289,7 @@ def resume_command(path: Path) -> str:
 
 
 def _advice(path: Path) -> str:
-    """Return the cure for a wrong path: the nearest run beside it, or where runs come from."""
+    """Return the cure for a wrong path: the nearest run in its parent, or how to make one."""
     parent = path.parent
     runs = sorted(p.parent.name for p in parent.glob("*/recipe.toml"))
     if not runs:

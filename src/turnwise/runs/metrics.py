@@ -1,9 +1,9 @@
-"""The metrics of a run: flat `area/name` floats, one record a step, mirrored to the sinks.
+"""The metrics of a run: flat `area/name` floats, one record per step, copied to the sinks.
 
-Owns `metrics.jsonl`, and the one step axis of sinks that know no phases. A number that is not
-finite is written as null, because JSON has no other word for it, and is sent to no sink. Clock and
-memory live under `time/` and `mem/`: they are all that may differ between two runs of one recipe.
-Knows nothing of what the numbers mean.
+Provides `MetricsLog`, which writes `metrics.jsonl` and maps the steps of phases to one axis for
+sinks without phases. A number that is not finite is written as null, because JSON cannot represent
+it, and is not sent to sinks. Time and memory are under `time/` and `mem/`; two runs of one recipe
+differ only in them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ UNREPEATABLE = ("time/", "mem/")
 
 
 class MetricsLog:
-    """Appends records to `metrics.jsonl` and hands them to the sinks.
+    """Appends records to `metrics.jsonl` and sends them to the sinks.
 
-    Phases follow one another and each counts its own steps; on the axis of all of them, a phase
-    begins where the one before ended. After 400 steps of warm-up, training step 3 is at 403.
+    Phases follow one another, and each counts its own steps. On the common axis a phase begins
+    where the preceding one ended: after 400 steps of warm-up, training step 3 is at 403.
 
     Example:
         >>> import tempfile
@@ -40,7 +40,7 @@ class MetricsLog:
         self.path = path
         self._log = LineLog(path)
         self._sinks = sinks
-        self._axis = _Axis.of(read_metrics(path))
+        self._axis = _AxisPosition.of(read_metrics(path))
         self._sent = self._axis.at
 
     def append(self, phase: str, step: int, metrics: Mapping[str, float]) -> None:
@@ -56,26 +56,26 @@ class MetricsLog:
                 sink.add(phase, step, self._axis.at, finite)
 
     def summarise(self, metrics: Mapping[str, float]) -> None:
-        """Tell the sinks the numbers that the finished run is known by."""
+        """Send the final numbers of the run to the sinks."""
         finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
         for sink in self._sinks:
             sink.summarise(max(self._axis.at, self._sent), finite)
 
     def sync(self) -> int:
-        """Make all records durable and return the offset that a checkpoint remembers."""
+        """Sync all records to disk and return the offset to store in a checkpoint."""
         return self._log.sync()
 
     def truncate_to(self, offset: int) -> None:
-        """Cut the log to a checkpoint's offset, before the first record of a resumed run.
+        """Truncate the log to a checkpoint's offset, before the first record of a resumed run.
 
-        TensorBoard is told to forget what came later, phase by phase, as soon as a phase goes on;
-        a sink that cannot take back keeps the values that it has.
+        TensorBoard purges later values of a phase when that phase continues. A sink that cannot
+        purge keeps its values.
 
         Raises:
             RunError: if the log is shorter than that.
         """
         self._log.truncate_to(offset)
-        self._axis = _Axis.of(read_metrics(self.path))
+        self._axis = _AxisPosition.of(read_metrics(self.path))
 
     def close(self) -> None:
         """Close the file and all sinks."""
@@ -85,8 +85,8 @@ class MetricsLog:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Axis:
-    """Where the latest record is: its phase, its step, and where on the axis its phase began."""
+class _AxisPosition:
+    """The position of the latest record: its phase, its step, and the start of its phase."""
 
     phase: str = ""
     step: int = 0
@@ -94,19 +94,19 @@ class _Axis:
     at: int = -1
 
     @classmethod
-    def of(cls, records: Iterable[Record]) -> _Axis:
+    def of(cls, records: Iterable[Record]) -> _AxisPosition:
         axis = cls()
         for record in records:
             axis = axis.moved(record["phase"], record["step"])
         return axis
 
-    def moved(self, phase: str, step: int) -> _Axis:
+    def moved(self, phase: str, step: int) -> _AxisPosition:
         start = self.start if phase == self.phase else self.start + self.step
-        return _Axis(phase=phase, step=step, start=start, at=start + step)
+        return _AxisPosition(phase=phase, step=step, start=start, at=start + step)
 
 
 def read_metrics(path: Path) -> list[Record]:
-    """Return the records of a log in order; a torn last line is left out, a missing file is empty.
+    """Return the records of a log; an incomplete last line is omitted, a missing file is empty.
 
     Raises:
         RunError: if a line other than the last is damaged.
@@ -122,7 +122,7 @@ def read_metrics(path: Path) -> list[Record]:
 
 
 def comparable(records: Iterable[Record]) -> list[Record]:
-    """Return the records without clock and memory: equal for two runs of one recipe.
+    """Return the records without time and memory: equal for two runs of one recipe.
 
     Example:
         >>> comparable([{"phase": "train", "step": 0, "time/seconds": 1.5, "rollout/score": 0.5}])

@@ -1,24 +1,24 @@
-"""The scores of a run on test tasks: the shape of `eval.json`, and reading and writing it."""
+"""The scores of a run on test tasks, as stored in `eval.json`."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import Field
 
-from turnwise.envs import ErrorUnit, standard_error
+from turnwise.envs import ErrorUnit, Measure, standard_error
 from turnwise.errors import RunError
 from turnwise.runs.files import json_object, write_atomically
 from turnwise.settings import Settings, parse
 from turnwise.types import Decoding, Split
 
 MANY = 6
-"""More distinct problems than these have errors over episodes only if a few are most episodes."""
+"""With more distinct problems, errors are over episodes only if few problems are most episodes."""
 SMALL = 0.0005
-"""Errors below it would be printed as 0.000."""
+"""Smaller errors would be printed as 0.000."""
 
 
 class Difference(Settings):
@@ -43,8 +43,8 @@ class Difference(Settings):
             ours: scores.
             theirs: scores on the same tasks.
             problems: the canonical problem of each task.
-            span: of scores, as for `envs.standard_error`; where it is None, and all differences are
-                equal, their size stands in.
+            span: of scores, as for `envs.standard_error`; if it is None and all differences are
+                equal, their size is used.
         """
         differences = [a - b for a, b in zip(ours, theirs, strict=True)]
         error = standard_error(differences, problems, span or abs(differences[0]) or None)
@@ -52,7 +52,7 @@ class Difference(Settings):
 
 
 class RunScores(Settings):
-    """What `eval.json` holds. No score stands there without its error and the baselines beside it.
+    """The contents of `eval.json`. Every score has its error, and the baselines beside it.
 
     Example:
         >>> scores = RunScores(env="frozen-lake", tasks=500, seed=0, score=0.74, stderr=0.01,
@@ -63,18 +63,18 @@ class RunScores(Settings):
     """
 
     env: str
-    """The env's name."""
+    """The name of the env."""
     tasks: int
-    """How many test tasks were played."""
+    """The number of test tasks played."""
     seed: int
-    """What the tasks and all chance were drawn with."""
+    """The seed of the tasks and of all random draws."""
     score: float
-    """Mean score of the policy as `decoding` says."""
+    """Mean score of the policy with the decoding in `decoding`."""
     stderr: float
     """Its standard error (`envs.standard_error`); 0 if all scores are equal and without bounds."""
     decoding: Decoding = "greedy"
-    """How the policy plays for `score`: the most probable tokens, or draws at the training
-    temperature (`evaluation.decoding`). What validated better was not chosen on these tasks."""
+    """The decoding of `score`: the most probable tokens, or draws at the training temperature
+    (`evaluation.decoding`). It is chosen by validation, not on these tasks."""
     score_greedy: float | None = None
     """Mean score of the most probable tokens; None is `score`."""
     score_greedy_stderr: float | None = None
@@ -84,30 +84,38 @@ class RunScores(Settings):
     score_sampled_stderr: float
     """Its standard error (`envs.standard_error`); 0 if all scores are equal and without bounds."""
     baselines: dict[str, float]
-    """On the same tasks: policies without a model, and `warmup`, the weights that training began
-    with, played as `decoding` says. Name -> mean score."""
+    """Mean scores on the same tasks by name: policies without a model, and `warmup`, the initial
+    weights of training, with the decoding in `decoding`."""
     baselines_stderr: dict[str, float]
     """Their standard errors."""
+    measures: dict[str, Measure] = Field(default_factory=dict)
+    """What the env measures beside the score (`Env.measures`), of the policy as it plays for
+    `score`. Name -> mean and standard error."""
+    baselines_measures: dict[str, dict[str, Measure]] = Field(default_factory=dict)
+    """The same of each baseline."""
     split: str = "test"
     """The split the tasks were drawn from."""
     problems: int | None = None
-    """How many distinct problems are among the tasks; None if they were not counted."""
+    """The number of distinct problems among the tasks; None if they were not counted."""
     errors_over: ErrorUnit = "problems"
-    """What standard errors are over: distinct problems, or episodes where problems are few, or few
-    make up most episodes. Those say nothing of other problems."""
+    """The unit of standard errors: distinct problems, or episodes if there are few problems or a
+    few of them make up most episodes. Errors over episodes do not describe other problems."""
     splits: dict[Split, int] = Field(default_factory=dict)
-    """How many distinct problems each split has, or at least has where tasks are drawn; empty where
-    there are too many to count."""
+    """The number of distinct problems of each split, or a lower bound where tasks are drawn; empty
+    if there are too many to count."""
     splits_described: str = ""
-    """The same in words, and why every split has the same problems where it has: with fewer than 20
-    no test is unseen."""
+    """`splits` in words, and why all splits have the same problems, if they have: with fewer than
+    20 problems no test is unseen."""
     others: float | None = None
-    """Where `splits` is what was found by drawing, the share of draws that other problems have at
-    most, with 95 % confidence."""
+    """If `splits` was found by drawing, an upper bound of the share of draws with other problems,
+    with 95 % confidence."""
     seen: bool = False
-    """Whether training met some of the same problems."""
+    """Whether training used some of the same problems."""
     seen_share: float | None = None
-    """Share of the tasks whose problem training is known to meet; None if that was not counted."""
+    """Share of the tasks whose problem training is known to use; None if it was not counted."""
+    players: dict[str, str] = Field(default_factory=dict)
+    """Role -> the model or the run's policy that played it; empty where all roles were played by
+    the run's own."""
     checkpoint: str = ""
     """Phase and step of the weights that were scored."""
     paired: dict[str, Difference] = Field(default_factory=dict)
@@ -115,17 +123,18 @@ class RunScores(Settings):
     exact: dict[str, dict[str, float]] = Field(default_factory=dict)
     """Computed and not sampled, where the env can: player -> measure -> value, the trained policy
     as `trained, greedy` and `trained, sampled` among players without a model."""
-    thoughts: dict[str, float] | None = None
-    """What answers did when thoughts were swapped between states (`rollout.ThoughtSwap`): `pairs`,
-    and the shares `followed`, `kept` and, as a control, `again`; None where nothing is thought."""
+    thoughts: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """Role -> what answers did when thoughts were swapped between states
+    (`evaluation.ThoughtSwap`): `pairs`, and the shares `followed`, `kept` and, as a control,
+    `again`; roles that think nothing are left out."""
     broken: int = 0
-    """Episodes, greedy, sampled and of baselines, that the env or the engine ended; they count with
+    """Episodes (greedy, sampled and of baselines) that the env or the engine broke; they count with
     score 0."""
     seconds: float = 0.0
-    """How long the scoring took."""
+    """The duration of the test."""
 
     def lead_over(self, baseline: str) -> Difference:
-        """Return the lead of `score` over a baseline, paired by task where that is known."""
+        """Return the lead of `score` over a baseline, paired by task if the pairs are known."""
         if baseline in self.paired:
             return self.paired[baseline]
         other = self.baselines_stderr.get(baseline, 0.0)
@@ -133,9 +142,19 @@ class RunScores(Settings):
             difference=self.score - self.baselines[baseline], stderr=math.hypot(self.stderr, other)
         )
 
+    def title(self, decoding: Decoding) -> str:
+        """Return what the policies are called that played as `decoding` says."""
+        return f"{'models' if self.players else 'trained'}, {decoding}"
+
+    @property
+    def played_by(self) -> str:
+        """Who played the roles, in words; "" where the run's own policies did."""
+        told = ", ".join(f"{role} by {who}" for role, who in self.players.items())
+        return f"Played: {told}." if told else ""
+
     @property
     def by_decoding(self) -> dict[Decoding, tuple[float, float]]:
-        """Mean score and standard error by decoding, that of `score` first.
+        """Mean score and standard error by decoding, starting with that of `score`.
 
         Example:
             >>> scores = RunScores(env="e", tasks=9, seed=0, score=0.3, stderr=0.1,
@@ -154,7 +173,7 @@ class RunScores(Settings):
 
     @property
     def described(self) -> str:
-        """What was played, in words, and whether training met it."""
+        """The tasks in words, and whether training used their problems."""
         said = f"{self.tasks} tasks of the {self.split} split"
         if self.problems is not None and self.problems < self.tasks:
             said += f", {_counted(self.problems, 'distinct problem')}"
@@ -167,13 +186,13 @@ class RunScores(Settings):
 
     @property
     def divided(self) -> str:
-        """How many distinct problems each split has, in words; "" where that is not known."""
+        """The number of distinct problems of each split, in words; "" if it is not known."""
         said = self.splits_described
         return f"{said[0].upper()}{said[1:]}." if said else ""
 
     @property
     def meaning_of_errors(self) -> str:
-        """What the standard errors are over, in a sentence."""
+        """The unit of the standard errors, in a sentence."""
         scaled = "± 1.96 of them is a 95 % interval of the mean over episodes"
         if self.errors_over == "problems":
             return (
@@ -188,7 +207,7 @@ class RunScores(Settings):
         )
 
     def error_text(self, stderr: float) -> str:
-        """Return a standard error of these tasks in words, where a bare 0 would hide its cause.
+        """Return a standard error of these tasks in words; an error of 0 gets its reason.
 
         Example:
             >>> scores = RunScores(env="e", tasks=200, seed=0, score=1.0, stderr=0.0,
@@ -197,21 +216,53 @@ class RunScores(Settings):
             >>> scores.error_text(0.0), scores.error_text(0.02), scores.error_text(0.00012)
             ('(all 200 equal)', '± 0.020', '± 0.00012')
         """
-        if self.tasks == 1:
-            return "(one episode)"
-        if stderr == 0:
-            return f"(all {self.tasks} equal)"
-        return f"± {stderr:.3f}" if stderr >= SMALL else f"± {stderr:.2g}"
+        return error_text(stderr, self.tasks)
+
+    def measured(self) -> dict[str, dict[str, str]]:
+        """Return the measures in words: player -> name -> mean and error, the policy first.
+
+        Example:
+            >>> steps = Measure(mean=5.5, stderr=0.25, episodes=9)
+            >>> scores = RunScores(env="e", tasks=9, seed=0, score=1.0, stderr=0.0,
+            ...                    score_sampled=0.9, score_sampled_stderr=0.02, baselines={},
+            ...                    baselines_stderr={}, measures={"steps": steps})
+            >>> scores.measured()
+            {'trained, greedy': {'steps': '5.500 ± 0.250'}}
+        """
+        players = {self.title(self.decoding): self.measures, **self.baselines_measures}
+        return measured(players)
 
     def as_metrics(self) -> dict[str, float]:
-        """Return the scores and their errors as flat `test/...` metrics."""
+        """Return the scores, their errors and the measures as flat `test/...` metrics."""
         own = {
             "test/score": self.score,
             "test/stderr": self.stderr,
         }
         for name, (score, error) in self.by_decoding.items():
             own |= {f"test/score_{name}": score, f"test/score_{name}_stderr": error}
+        own |= {f"test/{name}": found.mean for name, found in self.measures.items()}
         return own | {f"test/baseline/{name}": value for name, value in self.baselines.items()}
+
+
+def measured(players: Mapping[str, Mapping[str, Measure]]) -> dict[str, dict[str, str]]:
+    """Return the measures of players in words, without the players that have none."""
+    return {
+        player: {
+            name: f"{found.mean:.3f} {error_text(found.stderr, found.episodes)}"
+            for name, found in measures.items()
+        }
+        for player, measures in players.items()
+        if measures
+    }
+
+
+def error_text(stderr: float, count: int) -> str:
+    """Return the standard error of the mean of `count` values in words."""
+    if count == 1:
+        return "(one episode)"
+    if stderr == 0:
+        return f"(all {count} equal)"
+    return f"± {stderr:.3f}" if stderr >= SMALL else f"± {stderr:.2g}"
 
 
 def _counted(count: int, what: str) -> str:
@@ -219,7 +270,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def write_scores(path: Path, scores: RunScores) -> None:
-    """Write `eval.json` whole."""
+    """Write `eval.json` atomically."""
     write_atomically(path, json.dumps(scores.model_dump(), indent=2) + "\n")
 
 

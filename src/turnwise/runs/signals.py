@@ -1,9 +1,9 @@
-"""Signals that stop a run: kept until a loop reaches a safe point, or raised at once.
+"""Handlers of the signals that stop a run.
 
-Owns the handlers of SIGINT (Ctrl-C), SIGTERM (systems that shut down), SIGHUP (a terminal that is
-closed) and SIGUSR1 (SLURM, before the time limit) while a run goes on. Knows nothing of the loop:
-it asks `requested` where stopping loses nothing, usually after a checkpoint. While a model is
-loaded or scored, nothing would be saved by waiting: in an `at_once` block the signal is raised.
+Provides `StopSignal`, which handles SIGINT (Ctrl-C), SIGTERM (system shutdown), SIGHUP (a closed
+terminal) and SIGUSR1 (SLURM, before the time limit). The training loop reads `requested` at points
+where stopping loses no work, usually after a checkpoint. In an `at_once` block, as while a model is
+loaded or scored, a signal raises immediately, because waiting would save nothing.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import IO, Any
 
-from turnwise.output import silence
+from turnwise.utils.console import silence
 
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
 
 
 class StopSignal:
-    """Turns the first signal into a flag; a second Ctrl-C interrupts at once.
+    """Records the first signal; a second Ctrl-C interrupts immediately.
 
-    Outside the main thread, where Python allows no handlers, it never requests anything.
+    Outside the main thread, where Python allows no handlers, `requested` stays None.
 
     Args:
-        say: told what is going to happen, at the moment the signal comes.
+        say: called with the message for the user when the signal arrives.
 
     Attributes:
         requested: the name of the first signal; None before.
@@ -56,7 +56,7 @@ class StopSignal:
             known = signal.Signals.__members__  # SIGUSR1 does not exist on Windows
             for number in (known[name] for name in NAMES if name in known):
                 if number.name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN:
-                    continue  # `nohup` asked for that
+                    continue  # ignored on purpose, as by `nohup`
                 self._before[number] = signal.signal(number, self._receive)
         return self
 
@@ -67,15 +67,15 @@ class StopSignal:
         trace: TracebackType | None,
     ) -> None:
         for number, handler in self._before.items():
-            # None stands for a handler that was not set from Python and cannot be set again
+            # None is a handler that was not installed from Python and cannot be restored
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._before = {}
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Raise KeyboardInterrupt in the block for any signal, which waits for nothing there.
+        """Raise KeyboardInterrupt for any signal in the block.
 
-        One that has come before is raised now.
+        A signal that arrived before is raised at the start of the block.
         """
         if self.requested is not None:
             raise KeyboardInterrupt
@@ -101,11 +101,11 @@ class StopSignal:
                 text = f"{self.requested}: stopping after this iteration"
             try:
                 self._say(text)
-            except RuntimeError:  # the signal came in the middle of a write to the same stream
+            except RuntimeError:  # the signal interrupted a write to the same stream
                 os.write(2, f"\n{text}\n".encode())
 
     def _leave_terminal(self) -> None:
-        """Let output to a terminal that is closed go nowhere: writing to it is an error."""
+        """Discard output to a closed terminal; writing to it would be an error."""
         for file in self._terminals:
             with suppress(ValueError, OSError):  # no descriptor
                 silence(file)

@@ -1,8 +1,8 @@
-"""Programs that a model wrote, run safely: a value comes back, or a named failure.
+"""A sandbox for programs that a model wrote: the result is a value or a named failure.
 
-Owns workers, walls and limits. Who checks an answer is outside, and what is right never comes here.
 `run`, `run_async`, `run_batch` and `run_batch_async` use one sandbox for the whole process, whose
-options `configure` sets; `Sandbox` makes another.
+options `configure` sets; `Sandbox` makes another. Expected results of a program are not passed to
+the sandbox.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The ways to keep programs apart, by name: how a worker is started, and behind which walls.
+"""The backends of the sandbox: the command that starts a worker, and its isolation.
 
-Provides the table `BACKENDS`, and `candidates`, the backends that a configuration may end up with.
-To add one: write its command and add a line.
+Provides the table `BACKENDS`, and `candidates`, the backends that a configuration may use. To add a
+backend, write its command and add a line.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "PYTHONHASHSEED": "0",
     "MALLOC_ARENA_MAX": "1",
-    "LD_BIND_NOW": "1",  # or each child would look up the same functions
+    "LD_BIND_NOW": "1",  # otherwise each child resolves the same functions
 }
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 IMAGE = "python:3.11-slim"
 RUNTIMES = ("crun", "kata-runtime", "runc", "runsc", "youki")
-"""Programs that docker and podman start containers with, and that start none by themselves."""
+"""Helper programs with which docker and podman start containers."""
 _SHOWN = "/sandbox"
-"""Where a worker of bubblewrap finds its own modules."""
+"""The folder of a worker's own modules in bubblewrap."""
 _LONE_USERS, _USERS = 30_000, 30_000
 _STARTED = itertools.count(os.getpid())
 
@@ -44,9 +44,9 @@ Name = Literal["bubblewrap", "namespaces", "landlock", "container", "subprocess"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Backend:
-    """One way: the command that starts a worker, and the walls that the worker is asked for.
+    """A backend: the command that starts a worker, and the isolation requested from the worker.
 
-    `promise` is what it keeps, in one sentence; `warning` is said once, when it is first used.
+    `promise` describes its isolation in one sentence; `warning` is printed once, at its first use.
 
     Example:
         >>> BACKENDS["namespaces"].warning
@@ -59,7 +59,7 @@ class Backend:
     warning: str = ""
 
     def setup(self, config: SandboxConfig) -> dict[str, Any]:
-        """Return what a worker is told before any program."""
+        """Return the first message to a worker, before any program."""
         return {
             "walls": self.walls,
             "readable": paths_to_read(config),
@@ -77,7 +77,7 @@ def candidates(config: SandboxConfig) -> list[Name]:
 
 
 def paths_to_read(config: SandboxConfig) -> list[str]:
-    """Return the paths without which this interpreter and its libraries do not work."""
+    """Return the paths that this interpreter and its libraries require."""
     packages = ("site-packages", "dist-packages")
     listed = [sys.prefix, sys.base_prefix, "/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache"]
     listed += [path for path in sys.path if os.path.basename(path) in packages]
@@ -105,16 +105,16 @@ def _paths_of(module: str) -> list[str]:
 
 
 def _local(config: SandboxConfig, inside: str = str(INSIDE)) -> list[str]:
-    """Return the command of a worker on this machine, whose modules are found in `inside`."""
+    """Return the command of a worker on this machine, with its modules in `inside`."""
     paths = json.dumps([os.path.abspath(path) for path in sys.path])
     return [sys.executable, "-s", "-P", inside, paths]
 
 
 def _bubblewrapped(config: SandboxConfig) -> list[str]:
-    """Return the command of a worker in namespaces that bubblewrap makes.
+    """Return the command of a worker in namespaces made by bubblewrap.
 
-    Root keeps its own until the worker has become nobody: it can then show folders that nobody
-    could not reach.
+    Root stays root until the worker has dropped its rights: it can then mount folders that an
+    unprivileged user cannot reach.
     """
     program = shutil.which("bwrap")
     if program is None:
@@ -132,7 +132,7 @@ def _bubblewrapped(config: SandboxConfig) -> list[str]:
     shown: list[str] = []
     parents = {parent for path in (*readable, "/dev/null") for parent in Path(path).parents}
     for folder in sorted(map(str, parents - {Path("/")}), key=len):
-        shown += ["--dir", folder]  # or it is made for root alone
+        shown += ["--dir", folder]  # otherwise it would be readable for root only
     for path in readable:
         link = os.path.islink(path)
         shown += ["--symlink", os.readlink(path), path] if link else ["--ro-bind", path, path]
@@ -145,9 +145,9 @@ def _bubblewrapped(config: SandboxConfig) -> list[str]:
 
 
 def _contained(config: SandboxConfig) -> list[str]:
-    """Return the command of a worker in a container, without network, rights or a disk.
+    """Return the command of a worker in a container without network, capabilities or a disk.
 
-    Each has a user of its own, so that the kernel counts its processes alone.
+    Each container has its own user, so that the kernel's process limit counts it alone.
     """
     words = shlex.split(config.runtime or "docker")
     if os.path.basename(words[0]) in RUNTIMES:
@@ -210,7 +210,7 @@ BACKENDS: Mapping[Name, Backend] = {
 
 
 def refused(reasons: Mapping[str, str]) -> SandboxError:
-    """Return the error for backends none of which could be had, with the reason of each."""
+    """Return the error for backends that are all unavailable, with the reason of each."""
     told = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
     return SandboxError(
         f"programs cannot be isolated here ({told}): allow unprivileged user namespaces, or set "

@@ -1,6 +1,6 @@
-"""The settings of a sandbox: how programs are kept apart from all else, and how many at once.
+"""The settings of a sandbox: the isolation of programs, and their number at once.
 
-Owns `SandboxConfig`.
+Provides `SandboxConfig`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from turnwise.settings import Settings
 
 
 class SandboxConfig(Settings):
-    """How programs that a model wrote are run."""
+    """The execution of programs that a model wrote."""
 
     backend: Literal[
         "isolated", "bubblewrap", "namespaces", "landlock", "container", "subprocess"
@@ -24,10 +24,10 @@ class SandboxConfig(Settings):
     workers into a container of `image`. "landlock" promises less and must be asked for.
     "subprocess" has limits and no walls: for programs you trust."""
     workers: int | None = Field(default=None, ge=1)
-    """Programs that run at once; None is one for each core."""
+    """The number of programs that run at once; None is one per core."""
     preload: tuple[str, ...] = ()
-    """Modules that workers have imported before any program comes, such as "numpy". A container
-    imports them from its image."""
+    """Modules that workers import before the first program, such as "numpy". A container imports
+    them from its image."""
     network: bool = False
     """Whether programs may open sockets."""
     image: str | None = None
@@ -57,6 +57,6 @@ class SandboxConfig(Settings):
 
     @property
     def at_once(self) -> int:
-        """How many programs run at once."""
+        """The number of programs that run at once."""
         own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
         return self.workers or len(own) or os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Folders of workers that ended before they could be removed: `clear_stale`."""
+"""Removal of folders that workers left when they ended: `clear_stale`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from turnwise.sandbox.inside import files
 from turnwise.sandbox.inside.walls import LONE_USERS, PREFIX
 
 OLD = 600.0
-"""Seconds since a folder was changed, before which it may be of a worker that has just begun."""
+"""Seconds since the last change of a folder, below which its worker may just have begun."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def clear_stale() -> None:
-    """Remove folders of this user's workers that no process holds a lock on any more."""
+    """Remove folders of this user's workers on which no process holds a lock."""
     with suppress(OSError):
         place = os.open(tempfile.gettempdir(), os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -29,7 +29,7 @@ def clear_stale() -> None:
 
 
 def _stale(name: str, place: int) -> bool:
-    """Return whether a folder is this user's, old, and nobody's."""
+    """Return whether a folder belongs to this user, is old, and is locked by no process."""
     try:
         folder = os.open(name, _FOLDER, dir_fd=place)
     except OSError:

@@ -1,7 +1,7 @@
-"""One worker, seen from the library: a process, what it is asked and what it answers.
+"""The library's connection to one worker: its process and its pipes.
 
-Owns the worker's process and its pipes. Every wait has an end, every size a bound, and what a
-program wrote is data (`verdict`).
+Provides `Worker`. Every wait has a limit and every size a bound. Output of a program is parsed as
+data (`verdict`).
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from turnwise.sandbox.result import Job, Limits, Result
 from turnwise.sandbox.verdict import read_result
 
 START = 120.0
-"""Seconds in which a worker must have imported its modules and built its walls."""
+"""Seconds in which a worker must import its modules and complete its isolation."""
 GRACE = 30.0
-"""Seconds beyond a program's own by the clock, after which its worker counts as lost."""
+"""Seconds of wall-clock time beyond a program's limit, after which its worker counts as lost."""
 LARGEST_JOB = 256 << 20
 ON_HOST = ("landlock", "subprocess")
-"""Backends whose programs write in folders of the host."""
+"""Backends whose programs write to folders of the host."""
 _ENDED = "its worker ended"
 _CANARY = Job(program="result = 6 * 7", limits=Limits(cpu=60.0, wall=60.0))
 
 
 class LostError(Exception):
-    """A worker died, hung or could not do its part: nothing that a program is to blame for."""
+    """A worker died, hung or failed in its own work; the program is not at fault."""
 
 
 class RefusedError(Exception):
-    """The kernel does not grant a backend's walls; the message says why."""
+    """The kernel does not allow the isolation of a backend; the message has the reason."""
 
 
 class WorkerLink:
-    """A worker that waits for programs, and has run one.
+    """A running worker that waits for programs and has run one.
 
     Raises:
         RefusedError: if its walls cannot be had.
@@ -70,7 +70,7 @@ class WorkerLink:
         for end in (self._to, self._from):
             os.set_blocking(end, False)
         self._alive = -1
-        with suppress(OSError, AttributeError):  # where the kernel has no such descriptors
+        with suppress(OSError, AttributeError):  # kernels without pidfds
             self._alive = os.pidfd_open(self._process.pid)
         try:
             self._start(json.dumps(backend.setup(config)).encode())
@@ -84,7 +84,7 @@ class WorkerLink:
             told = json.loads(frames.read_text(self._from, time.monotonic() + START))
         except (BrokenFrameError, OSError, ValueError) as cause:
             words = self._last_words() or str(cause)
-            if words.startswith("bwrap: ") or words == _ENDED:  # as a filter of calls ends it
+            if words.startswith("bwrap: ") or words == _ENDED:  # ended by a filter of system calls
                 raise RefusedError(words.removeprefix("bwrap: ")) from None
             raise SandboxError(f"a worker of the sandbox did not start: {words}") from None
         if "refused" in told:
@@ -135,22 +135,22 @@ class WorkerLink:
         return frames.read_exactly(self._from, size, deadline, self._alive)
 
     def close(self) -> None:
-        """Let the worker end."""
+        """Tell the worker to end."""
         self._hang_up()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(5.0)
         self.kill()
 
     def end(self) -> None:
-        """End the worker now, from any thread; its own finds it lost and clears it away."""
-        if self._process.returncode is None:  # its number is still its own
+        """Kill the worker from any thread; its own thread then finds it lost and cleans up."""
+        if self._process.returncode is None:  # its process id is still valid
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def kill(self) -> None:
-        """End the worker now, and clear away what it leaves. Never raises: threads serve on."""
+        """Kill the worker and clean up after it. Never raises, because its thread must continue."""
         for step in (self.end, self._reap, self._hang_up, self._errors.close, self._clear):
-            with suppress(Exception):  # the boundary: one step that fails must not keep the others
+            with suppress(Exception):  # the boundary: a failed step must not prevent the others
                 step()
 
     def _reap(self) -> None:
@@ -172,8 +172,8 @@ class WorkerLink:
             self._alive = -1
 
     def _last_words(self) -> str:
-        """Return what the worker said before it ended, "" if it still runs."""
-        self.end()  # before its number is given up: what it started goes with it
+        """Return the last output of the worker, "" if it still runs."""
+        self.end()  # before its process id is released, so that its children end with it
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)
         if self._process.returncode is None:
@@ -186,7 +186,7 @@ class WorkerLink:
 
 
 def _encoded(stdin: str) -> bytes:
-    """Return text as a program reads it from standard input: half characters are bytes again."""
+    """Return text as standard input bytes; lone surrogates become bytes again."""
     try:
         return stdin.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -194,7 +194,7 @@ def _encoded(stdin: str) -> bytes:
 
 
 def _paths(name: Name) -> dict[str, str]:
-    """Return what an interpreter, or a program that runs containers, needs of the environment."""
+    """Return the environment variables that an interpreter or a container program needs."""
     names = ("LD_LIBRARY_PATH", "PYTHONHOME")
     if name == "container":
         names = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONTEXT")

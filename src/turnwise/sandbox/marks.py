@@ -1,6 +1,6 @@
-"""The mark of functions that run programs, so that a run can see to the sandbox before it begins.
+"""The mark of functions that run programs, which lets a run start the sandbox before training.
 
-Owns the mark.
+Provides `runs_programs` and its test.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _MARK = "turnwise_runs_programs"
 def runs_programs(function: F) -> F:
     """Mark a reward function that runs programs in the sandbox.
 
-    Training with it takes the settings in [sandbox] and does not begin if programs cannot be
+    Training with it uses the settings in [sandbox] and does not begin if programs cannot be
     isolated.
 
     Example:
@@ -30,5 +30,5 @@ def runs_programs(function: F) -> F:
 
 
 def is_marked(thing: Any) -> bool:
-    """Return whether something is marked."""
+    """Return whether an object has the mark."""
     return hasattr(thing, _MARK)

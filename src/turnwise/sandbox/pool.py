@@ -1,8 +1,8 @@
-"""Workers, and the programs that wait for one: `Sandbox`.
+"""A pool of workers and the queue of programs that wait for one: `Sandbox`.
 
-Owns starting workers, handing them programs and replacing those that are lost. A program's own
-failure is a `Result`; a sandbox that fails is tried again with another worker and then raises, so
-that nobody is penalised for what the machine did.
+A failure of a program is a `Result`. If the sandbox fails, the program is tried again with another
+worker. After repeated failures it raises, so that no policy is penalised for a failure of the
+machine.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from turnwise.sandbox.result import Job, Limits, Result
 from turnwise.settings import parse
 
 TRIES = 3
-"""How many workers may be lost with one program before that is an error."""
+"""The number of workers that may be lost with one program before it is an error."""
 LARGEST_INPUT = 64 << 20
 _Queue: TypeAlias = "queue.SimpleQueue[tuple[Job, bytes, Future[Result]] | None]"
 
 
 class Sandbox:
-    """Runs programs that a model wrote, each in a fresh process behind walls.
+    """Runs programs that a model wrote, each in a fresh isolated process.
 
     Workers are started by the first program, or by `start`, and stay until `close`. Any thread may
-    ask. Options are the fields of `SandboxConfig`.
+    call the methods. Options are the fields of `SandboxConfig`.
 
     Raises:
         ConfigError: if an option is unknown or wrong.
@@ -56,20 +56,20 @@ class Sandbox:
         self._links: set[WorkerLink] = set()
         self._ending = threading.Event()
         self.replaced = 0
-        """Workers that were lost and replaced."""
+        """The number of workers that were lost and replaced."""
         self.walls = ""
-        """What keeps programs in, once started: "bubblewrap", "namespaces", "landlock",
+        """The isolation in use, once started: "bubblewrap", "namespaces", "landlock",
         "container" or "none"."""
         self._backend: Name = candidates(self.config)[0]
         _OPEN.add(self)
 
     @property
     def promise(self) -> str:
-        """What keeps programs in, once started, in one sentence."""
+        """The isolation in use, once started, in one sentence."""
         return BACKENDS[self._backend].promise
 
     def start(self) -> None:
-        """Start all workers, and return when they wait for programs.
+        """Start all workers, and return when they are ready.
 
         Raises:
             SandboxError: if the kernel refuses the walls, or a module cannot be imported.
@@ -108,7 +108,7 @@ class Sandbox:
         return link
 
     def _first_link(self) -> WorkerLink:
-        """Return a worker of the best backend that there is."""
+        """Return a worker of the best available backend."""
         reasons: dict[str, str] = {}
         for name in candidates(self.config):
             try:
@@ -127,15 +127,15 @@ class Sandbox:
         stdin: str = "",
         seed: int = 0,
     ) -> Result:
-        """Run one program to its end.
+        """Run one program and return its result.
 
         Args:
             program: Python source.
             inputs: plain values: the arguments of `call` by position or name, or a script's
                 variables.
-            limits: what it may use.
+            limits: the limits of the program.
             call: the function to call; "" runs a script, whose value is its variable `result`.
-            stdin: what it reads from standard input.
+            stdin: the program's standard input.
             seed: seeds `random` and, if preloaded, numpy.
 
         Raises:
@@ -156,22 +156,22 @@ class Sandbox:
         stdin: str = "",
         seed: int = 0,
     ) -> Result:
-        """Do what `run` does, and let other coroutines go on meanwhile."""
+        """Run one program like `run`, as a coroutine."""
         job = _job(program, inputs, limits, call, stdin, seed)
         return await asyncio.wrap_future(self.submit(job))
 
     def run_batch(self, jobs: Iterable[Job]) -> list[Result]:
-        """Run programs side by side; return their results in their order."""
+        """Run programs concurrently; return their results in order."""
         futures = [self.submit(job) for job in jobs]
-        wait(futures, return_when=FIRST_EXCEPTION)  # one wake-up, not one for each
+        wait(futures, return_when=FIRST_EXCEPTION)  # one wake-up for all of them
         return [future.result() for future in futures]
 
     async def run_batch_async(self, jobs: Iterable[Job]) -> list[Result]:
-        """Do what `run_batch` does, and let other coroutines go on meanwhile."""
+        """Run programs like `run_batch`, as a coroutine."""
         return list(await asyncio.gather(*[asyncio.wrap_future(self.submit(j)) for j in jobs]))
 
     def submit(self, job: Job) -> Future[Result]:
-        """Queue a program; cancelling the future takes it out again unless it has begun."""
+        """Queue a program; cancelling the future removes it from the queue unless it has begun."""
         _check(job)
         given = job.inputs
         try:
@@ -182,7 +182,7 @@ class Sandbox:
                 "dicts, sets or numpy's arrays of numbers"
             ) from None
         future: Future[Result] = Future()
-        with self._lock:  # what is queued before `close` is done; what comes later starts anew
+        with self._lock:  # jobs queued before `close` are run; later ones start new workers
             self._start()
             if job.limits.processes > 1 and self.walls == "landlock":
                 raise SandboxError(
@@ -193,7 +193,7 @@ class Sandbox:
         return future
 
     def close(self) -> None:
-        """End all workers, once they have done what is queued."""
+        """End all workers after the queued programs."""
         with self._lock:
             threads, self._threads = self._threads, []
             jobs, self._jobs = self._jobs, queue.SimpleQueue()
@@ -203,7 +203,7 @@ class Sandbox:
             thread.join()
 
     def end(self) -> None:
-        """End all workers at once, whatever they are doing; programs that wait fail."""
+        """Kill all workers at once; queued programs fail."""
         self._ending.set()
         for link in list(self._links):
             link.end()
@@ -215,11 +215,11 @@ class Sandbox:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None or issubclass(kind, Exception):
             self.close()
-        else:  # an interrupt: nobody waits for what is queued
+        else:  # an interrupt: nothing waits for the queued programs
             self.end()
 
     def _serve(self, link: WorkerLink | None, jobs: _Queue, ending: threading.Event) -> None:
-        """Hand programs to one worker after another, as each is lost, until there are no more.
+        """Serve queued programs with one worker after another, replacing lost ones, to the end.
 
         Nothing that happens to one program ends this thread: others wait for it.
         """
@@ -246,7 +246,7 @@ class Sandbox:
         future: Future[Result],
         ending: threading.Event,
     ) -> WorkerLink | None:
-        """Run a program and settle its future; return the worker that is left."""
+        """Run a program and set the result of its future; return the remaining worker."""
         reason = ""
         for _ in range(TRIES):
             if ending.is_set():
@@ -268,11 +268,11 @@ class Sandbox:
         return link
 
     def _lose(self, link: WorkerLink | None) -> None:
-        """Count a worker that was lost, and end what is left of it."""
+        """Count a lost worker, and clean up after it."""
         self.replaced += 1
         if link is not None:
             self._links.discard(link)
-            with suppress(Exception):  # nothing that is cleared away ends the thread that serves
+            with suppress(Exception):  # a failed clean-up must not end the serving thread
                 link.kill()
 
 
@@ -289,7 +289,7 @@ def _job(
 
 
 def _check(job: Job) -> None:
-    """Refuse what is no program, before anybody waits for it.
+    """Refuse an invalid program before it is queued.
 
     Raises:
         TypeError: with what was given and what was expected.
@@ -328,7 +328,7 @@ def _close_all() -> None:
 
 
 def _forget_after_fork() -> None:
-    """A forked copy of this process has none of its threads: it starts workers of its own."""
+    """Reset the sandbox in a forked process, which has no threads and starts its own workers."""
     for sandbox in list(_OPEN):
         sandbox._threads, sandbox._lock, sandbox._jobs = [], threading.Lock(), queue.SimpleQueue()
         sandbox._links = set()

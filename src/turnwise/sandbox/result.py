@@ -1,6 +1,6 @@
-"""What comes of running a program: a value, or a named failure; and what it said and used.
+"""The result of running a program: a value or a named failure, its output and its use of resources.
 
-Owns the nouns `Limits`, `Job` and `Result`. Knows nothing of how programs are run.
+Provides `Limits`, `Job` and `Result`.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ MEGABYTE = 1 << 20
 
 
 class Limits(Settings):
-    """What one program may use. What decides is CPU time or steps, which load does not change."""
+    """The limits of one program. CPU time and steps do not depend on the load of the machine."""
 
     cpu: float = Field(default=1.0, gt=0, le=3600, allow_inf_nan=False)
-    """Seconds of CPU time of the program's processes, all their threads together."""
+    """Seconds of CPU time of all processes and threads of the program together."""
     wall: float = Field(default=10.0, gt=0, le=3600, allow_inf_nan=False)
-    """Seconds by the clock, for programs that wait for nothing."""
+    """Seconds of wall-clock time."""
     steps: int = Field(default=0, ge=0)
-    """Lines that may run, to the line the same on every machine; 0 does not count them, which is
-    several times as fast. What one line does in C counts as one."""
+    """Number of executed lines, the same on every machine; 0 does not count lines, which is several
+    times as fast. Work in C counts as one line."""
     memory: int = Field(default=256, ge=1)
-    """Megabytes that it may take beside what the interpreter has already."""
+    """Megabytes of memory beside that of the interpreter."""
     output: int = Field(default=1 << 20, ge=256)
-    """Bytes that it may print, on each of two streams, and bytes of its value as written."""
+    """Bytes of output on each of two streams, and bytes of the serialised value."""
     files: int = Field(default=16, ge=0)
-    """Megabytes of files that it may write, all of which are gone afterwards."""
+    """Megabytes of files; all files are deleted afterwards."""
     processes: int = Field(default=1, ge=1, le=1000)
-    """Processes at once, its own counted. From 2 on it may start other programs, each of which has
-    all of `memory`; every thread then counts as a process."""
+    """Processes at once, including its own. With 2 or more it may start other programs, each of
+    which has all of `memory`; every thread then counts as a process."""
     threads: int = Field(default=8, ge=0, le=1000)
-    """Threads at once beside the first, where `processes` is 1."""
+    """Threads at once beside the main thread, if `processes` is 1."""
 
     @model_validator(mode="after")
     def _check_threads(self) -> Limits:
@@ -52,7 +52,7 @@ class Limits(Settings):
         return self
 
     def order(self, size: int) -> Order:
-        """Return the limits as a worker takes them, for a program of `size` bytes."""
+        """Return the limits for a worker, for a program of `size` bytes."""
         return Order(
             size=size,
             cpu=self.cpu,
@@ -70,8 +70,8 @@ class Job:
     """One program to run.
 
     `inputs` are the arguments of `call`, by position or by name. Without `call` the program is a
-    script: inputs by name are its variables, others its variable `inputs`, and what it calls
-    `result` in the end is its value. Inputs and values are plain: None, bool, int, float, complex,
+    script: inputs by name are its variables, others its variable `inputs`, and its value is its
+    final variable `result`. Inputs and values are plain: None, bool, int, float, complex,
     str, bytes, lists, tuples, dicts, sets, and numpy's arrays of numbers.
 
     Example:
@@ -89,12 +89,12 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Result:
-    """How a program ended. Every `failure` is the program's own; a broken sandbox raises instead.
+    """The outcome of a program. Every `failure` is the program's; a failed sandbox raises instead.
 
-    `failure` is None, and `value` the program's; or it is "timeout" (by the clock), "cpu" (time or
-    steps), "memory", "crash" (its process ended before it did), "syntax", "exception", "output"
-    (too much printed, written or returned) or "forbidden" (what the walls or limits refuse), and
-    `message` says more, in words that are partly the program's. `line` is the program's line, 0 if
+    `failure` is None, with the program's `value`; or it is "timeout" (wall-clock time), "cpu" (time
+    or steps), "memory", "crash" (its process ended unexpectedly), "syntax", "exception", "output"
+    (too much printed, written or returned) or "forbidden" (refused by isolation or limits).
+    `message` has details, partly in the program's words. `line` is the program's line, 0 if
     none is known. Seconds are of CPU time and of the clock; `peak_memory` is in bytes, the
     interpreter's included.
 
@@ -115,5 +115,5 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Whether the program came to its end."""
+        """Whether the program ended without a failure."""
         return self.failure is None

@@ -1,6 +1,6 @@
 """The sandbox that a whole process shares.
 
-Owns it. A run's recipe sets its options before anything is played; without one it has the defaults.
+A run's recipe sets its options before training; otherwise it has the default options.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def shared() -> Sandbox:
 
 
 def configure(config: SandboxConfig) -> Sandbox:
-    """Set the options of the shared sandbox; what was started with others is closed."""
+    """Set the options of the shared sandbox; a sandbox with other options is closed."""
     with _LOCK:
         if _SHARED and _SHARED[0].config == config:
             return _SHARED[0]
@@ -41,7 +41,7 @@ def configure(config: SandboxConfig) -> Sandbox:
 
 
 def _of_the_shared(method: Callable[Concatenate[Sandbox, P], T]) -> Callable[P, T]:
-    """Return a method of `Sandbox` as a function on the shared one."""
+    """Return a method of `Sandbox` as a function of the shared one."""
 
     @functools.wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,7 +1,7 @@
-"""What came of a program: its `Result`, made of what its worker measured and what it left.
+"""The `Result` of a program, from its worker's measurements and the program's record.
 
-Provides `read_result`. Everything that the program wrote is data of bounded size here: it decides
-its own value and the words of its own failure, and nothing else.
+Provides `read_result`. Everything that the program wrote is data of bounded size: it determines its
+own value and the message of its own failure, and nothing else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from turnwise.sandbox.result import FailureName, Job, Result
 _TOLD: dict[str, FailureName] = {
     name: name for name in ("syntax", "exception", "memory", "output", "forbidden", "cpu", "crash")
 }
-"""The failures that a program's own process tells of."""
+"""The failures that a program's own process reports."""
 _LONGEST = 1000
 _UNREADABLE = "what it left behind cannot be read"
 
@@ -67,7 +67,7 @@ def _judged(job: Job, report: Report, record: bytes) -> tuple[Any, FailureName |
 
 
 def _told(said: Any) -> tuple[Any, FailureName | None, str, int]:
-    """Return what a record says, if it is one."""
+    """Return the content of a record, if it is well-formed."""
     if type(said) is tuple and len(said) == 2 and type(said[0]) is str and said[0] == "value":
         return said[1], None, "", 0
     if type(said) is tuple and tuple(map(type, said)) == (str, str, str, int):
@@ -78,7 +78,7 @@ def _told(said: Any) -> tuple[Any, FailureName | None, str, int]:
 
 
 def _of_signal(number: int) -> tuple[FailureName, str]:
-    """Return what it means that a signal ended a process which nobody killed."""
+    """Return the failure for a process that was ended by a signal not sent by the worker."""
     if number == signal.SIGSYS:
         return "forbidden", "it made a system call that programs may not make"
     if number == signal.SIGXCPU:
@@ -93,5 +93,5 @@ def _of_signal(number: int) -> tuple[FailureName, str]:
 
 
 def _printable(text: str) -> str:
-    """Return text that can be encoded: halves of characters are written out."""
+    """Return text that can be encoded; lone surrogates are escaped."""
     return text.encode("utf-8", "backslashreplace").decode()

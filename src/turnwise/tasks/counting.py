@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from turnwise.envs.base import Env
 from turnwise.envs.split import FEW, split_of
-from turnwise.noise import generator
+from turnwise.seeding import generator
 from turnwise.types import Split
 
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -43,7 +43,7 @@ class Problems:
 
     `counts` is how many each split has; empty where tasks are drawn and there are too many to
     count. With `same` every split has all problems; `why` is the reason. `known` are the problems
-    that training meets, empty where `counts` is. `listed` are the tasks of every split where the
+    that training meets, empty where `counts` is. `tasks` are the tasks of every split where the
     env lists them. Where tasks are drawn, `counts` are those found, which are so many at least, and
     `others` is the share of draws that other problems have at most, with 95 % confidence.
 
@@ -104,24 +104,24 @@ def count_problems(env: Env[Any]) -> Problems:
     long, or when there are clearly too many to count. The splits are the same where fewer than
     `FEW` problems are found, or where one of them would have less than `LEAST_SHARE` of the draws.
     """
-    lists = {split: env.listed(split) for split in SPLITS}
+    lists = {split: env.tasks(split) for split in SPLITS}
     if all(found is not None for found in lists.values()):
         return _of_lists(env, {split: lists[split] or () for split in SPLITS})
     drawn = _drawn(env)
     draws, others = sum(drawn.values()), unseen_bound(drawn)
     if others > VAGUE:
-        return Problems(counts={}, same=env.fixed, known=frozenset())
+        return Problems(counts={}, same=env.single_task, known=frozenset())
     parts: dict[Split, list[str]] = {
         split: [name for name in drawn if split_of(name) == split] for split in SPLITS
     }
     rare = any(sum(drawn[n] for n in part) < LEAST_SHARE * draws for part in parts.values())
-    if env.fixed or len(drawn) < FEW or rare:
+    if env.single_task or len(drawn) < FEW or rare:
         return Problems(
             counts=dict.fromkeys(SPLITS, len(drawn)),
             same=True,
             known=frozenset(drawn),
             others=others,
-            why=TOO_FEW if len(drawn) < FEW else "" if env.fixed else TOO_RARE,
+            why=TOO_FEW if len(drawn) < FEW else "" if env.single_task else TOO_RARE,
         )
     counts: dict[Split, int] = {split: len(part) for split, part in parts.items()}
     return Problems(counts=counts, same=False, known=frozenset(parts["train"]), others=others)

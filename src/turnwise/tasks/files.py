@@ -1,6 +1,6 @@
-"""The rows that supervised training imitates, from the rows of data files.
+"""Rows for supervised training, from the rows of data files.
 
-Owns `SftRow` and what a row of one must look like. Files are read by `turnwise.datafiles`.
+Provides `SftRow` and `sft_rows`, which checks each row. `utils.data_files` reads the files.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from turnwise.datafiles import read_numbered
 from turnwise.errors import DataError
 from turnwise.types import Message, MessageRole
+from turnwise.utils.data_files import read_numbered
 
 WANTED = "give prompt and completion, or messages that end with the assistant's"
 

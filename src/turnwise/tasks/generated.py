@@ -1,6 +1,7 @@
-"""Tasks that an env draws by itself or lists, of one split and no other.
+"""The tasks of one split of an env, drawn or listed.
 
-Owns the numbering of drawn tasks and the enforcement of the split. Knows no models.
+Provides `GeneratedTasks`. It numbers drawn tasks and gives only those of its own split. Knows no
+models.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, get_args
 from turnwise.envs.base import Env
 from turnwise.envs.split import split_of
 from turnwise.errors import ConfigError, unknown_name
-from turnwise.noise import generator
+from turnwise.seeding import generator
 from turnwise.tasks.counting import Problems, count_problems
 from turnwise.types import Split, Task
 
@@ -24,14 +25,14 @@ _COUNTED = "_turnwise_problems"
 class GeneratedTasks:
     """A numbered source of tasks: task i is a function of (seed, split, i) alone.
 
-    Where the env lists its tasks (`Env.listed`), they follow one another in passes, each in an
+    Where the env lists its tasks (`Env.tasks`), they follow one another in passes, each in an
     order of its own; `count` is how many one pass has, None where tasks are drawn without end.
 
     Tasks are drawn until their canonical problem falls into the split, so that no source of one
     split ever gives a problem of another, whatever the seeds and the env's other options. An env
     with fewer than 20 different problems, or one of whose splits would hardly ever be drawn, or one
-    that says `fixed`, gives all of them in every split, and the source says `seen`: its test is not
-    unseen. `problems` counts them.
+    that says `single_task`, gives all of them in every split, and the source says `seen`: its test
+    is not unseen. `problems` counts them.
 
     Example:
         >>> from turnwise.envs import make_env
@@ -46,14 +47,14 @@ class GeneratedTasks:
         self.env, self.split, self.seed = env, split, seed
         self.problems = _problems_of(env)
         listed = self.problems.listed
-        self._listed = env.listed(split) if listed is None else listed[split]
+        self._listed = env.tasks(split) if listed is None else listed[split]
         self._order: tuple[int, Sequence[int]] = (-1, ())
         self.count = None if self._listed is None else len(self._listed)
 
     @cached_property
     def seen(self) -> bool:
         """Whether training meets some of these problems: they also occur in its split."""
-        if self.env.fixed or self.problems.same:
+        if self.env.single_task or self.problems.same:
             return True
         if self.split == "train" or not self._listed:
             return False
@@ -75,7 +76,7 @@ class GeneratedTasks:
                 return self._task(data, index)
         raise ConfigError(
             f"{self.env.name}: no {self.split} problem in {MOST_DRAWS} draws: let `generate` draw "
-            "all problems about equally often, or list them (`Env.listed`)"
+            "all problems about equally often, or list them (`Env.tasks`)"
         )
 
     def take(self, count: int) -> list[Task]:
@@ -100,7 +101,7 @@ class GeneratedTasks:
 
 def _problems_of(env: Env[Any]) -> Problems:
     """Return the problems of an env, counted once for each instance."""
-    kept = vars(env)
+    kept = vars(env.unwrapped)
     if _COUNTED not in kept:
         kept[_COUNTED] = count_problems(env)
     return kept[_COUNTED]

@@ -2,27 +2,26 @@
 
 from typing import TYPE_CHECKING
 
-from turnwise.lazy import lazy_names
+from turnwise.utils.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
     from turnwise.trainers.config import GrpoConfig, SftConfig
-    from turnwise.trainers.exact import exact_measures, exact_of
-    from turnwise.trainers.grpo import Plan, train_grpo
+    from turnwise.trainers.grpo import train_grpo
+    from turnwise.trainers.learner import Learner
+    from turnwise.trainers.plan import Plan
     from turnwise.trainers.progress import Progress, Silent
-    from turnwise.trainers.session import START, Resumed, Session, resume
+    from turnwise.trainers.session import Resumed, Session, resume
     from turnwise.trainers.sft import warm_up
 
 __all__ = [
-    "START",
     "GrpoConfig",
+    "Learner",
     "Plan",
     "Progress",
     "Resumed",
     "Session",
     "SftConfig",
     "Silent",
-    "exact_measures",
-    "exact_of",
     "resume",
     "train_grpo",
     "warm_up",
@@ -31,16 +30,14 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "START": "turnwise.trainers.session",
         "GrpoConfig": "turnwise.trainers.config",
-        "Plan": "turnwise.trainers.grpo",
+        "Learner": "turnwise.trainers.learner",
+        "Plan": "turnwise.trainers.plan",
         "Progress": "turnwise.trainers.progress",
         "Resumed": "turnwise.trainers.session",
         "Session": "turnwise.trainers.session",
         "SftConfig": "turnwise.trainers.config",
         "Silent": "turnwise.trainers.progress",
-        "exact_measures": "turnwise.trainers.exact",
-        "exact_of": "turnwise.trainers.exact",
         "resume": "turnwise.trainers.session",
         "train_grpo": "turnwise.trainers.grpo",
         "warm_up": "turnwise.trainers.sft",

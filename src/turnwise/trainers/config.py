@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from turnwise.evaluation.perception import StatesRule
 from turnwise.policies import OptimizerConfig
 from turnwise.rollout.runner import NoiseRule
 from turnwise.rollout.samples import LengthRule
-from turnwise.rollout.seeing import StatesRule
 from turnwise.settings import Settings
 
 DEMONSTRATIONS = "demonstrations"
@@ -36,12 +36,12 @@ class SftConfig(Settings):
     """The most optimizer steps; 0 skips the phase."""
     batch_size: int = Field(default=64, ge=1)
     """Rows in one optimizer step."""
-    round: int = Field(default=25, ge=1)
-    """Steps between two logged records, checks of seeing and checkpoints."""
-    seeing_tasks: int = Field(default=128, ge=1)
-    """Unseen states on which the exactness of seeing is measured after each round, by replies
+    eval_every: int = Field(default=25, ge=1)
+    """Steps between two logged records, checks of perception and checkpoints."""
+    perception_tasks: int = Field(default=128, ge=1)
+    """Unseen states on which the exactness of perception is measured after each round, by replies
     sampled at the training temperature."""
-    enough: float = Field(default=0.98, gt=0, le=1)
+    stop_at_accuracy: float = Field(default=0.98, gt=0, le=1)
     """Stop once this share of descriptions of unseen states is exact, in two rounds running."""
     cooldown: int = Field(default=0, ge=0)
     """Steps that are still taken from there on, while the rate falls to 0 in a straight line; with
@@ -55,7 +55,7 @@ class SftConfig(Settings):
         return self
 
 
-class RehearsalConfig(Settings):
+class SftMixConfig(Settings):
     """Supervised rows in every policy-gradient update, so that what was taught is not forgotten.
 
     Adds `sum(weight * cross-entropy) / tokens` to the loss, over the tokens of the rows' replies
@@ -81,7 +81,7 @@ class RehearsalConfig(Settings):
     barrier that fades lets the policy become certain. Spans that are not named keep theirs."""
 
     @model_validator(mode="after")
-    def _check(self) -> RehearsalConfig:
+    def _check(self) -> SftMixConfig:
         _check_states(self.data, self.states)
         unknown = sorted(set(self.final) - set(self.spans))
         if unknown:
@@ -94,6 +94,8 @@ class RehearsalConfig(Settings):
 class GrpoConfig(Settings):
     """Policy gradients on played episodes; the scheme and the loss have sections of their own."""
 
+    kind: Literal["grpo"] = "grpo"
+    """The trainer."""
     iterations: int = Field(default=100, ge=0)
     """Iterations of play and update."""
     tasks_per_iteration: int = Field(default=16, ge=1)
@@ -101,21 +103,26 @@ class GrpoConfig(Settings):
     group_size: int = Field(default=8, ge=1)
     """Episodes of one visit."""
     noise: NoiseRule = "common"
-    """Whether a group's episodes share the world's chance (`common`) or not (`independent`)."""
-    on_length: LengthRule = "train"
+    """Whether a group's episodes share the world's random draws (`common`, common random numbers)
+    or not (`independent`)."""
+    truncated_completions: LengthRule = "train"
     """Completions cut at max_tokens: trained as they are, with what their answer earned if they
-    have one; without loss, but in the baseline (`mask`); or their episodes left out (`exclude`)."""
+    have one; without loss, but in the baseline (`mask`; DAPO's overlong filtering,
+    arXiv:2503.14476, section 3.4); or their episodes left out (`exclude`)."""
     minibatches: int = Field(default=1, ge=1)
-    """Into how many optimizer steps an iteration's groups are divided; a group stays whole."""
+    """Into how many optimizer steps an iteration's groups are divided (PPO, arXiv:1707.06347,
+    algorithm 1); a group stays whole."""
     epochs: int = Field(default=1, ge=1)
-    """How often each iteration's batch is gone through."""
+    """How often each iteration's batch is gone through (PPO, arXiv:1707.06347, algorithm 1)."""
     dynamic_sampling: bool = False
-    """Refill an iteration with fresh tasks until it has `tasks_per_iteration` mixed groups."""
+    """Refill an iteration with fresh tasks until it has `tasks_per_iteration` mixed groups (DAPO,
+    arXiv:2503.14476, section 3.2)."""
     max_refills: int | None = Field(default=None, ge=1, le=16)
     """The cap on refills of one iteration, with `dynamic_sampling` only; None is 2 there."""
-    proximal: Literal["auto", "behaviour", "recompute"] = "auto"
+    old_logprobs: Literal["auto", "behaviour", "recompute"] = "auto"
     """Where the ratio's denominator comes from: the engine's own log-probabilities, or one pass of
-    the trainer at batch start. `auto` recomputes below fp32 and for GSPO."""
+    the trainer at batch start (the proximal policy of arXiv:2110.00641). `auto` recomputes
+    below fp32 and for GSPO."""
     stop_if_failed: Annotated[float, Field(ge=0, le=1)] | Literal["auto", "never"] = "auto"
     """Stop after the first iteration if more than this share of its replies was no legal action.
     "auto" is 0.9 for a model that is trained as it is, and "never" after a warm-up or for a model

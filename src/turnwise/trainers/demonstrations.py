@@ -7,7 +7,7 @@ Every row is a function of (seed, step, number), so a resumed warm-up sees the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,14 +16,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from turnwise.agents import AgentConfig, Exchange, demonstration, prompt_for
-from turnwise.envs import Env, Observation
+from turnwise.envs import Env, Observation, first_turn
 from turnwise.errors import DataError
-from turnwise.noise import generator
+from turnwise.evaluation.perception import WALK, StatesRule
+from turnwise.formats import ReplyFormat
 from turnwise.render import Renderer
-from turnwise.rollout.seeing import WALK, StatesRule
-from turnwise.rollout.talk import RandomGame, random_game, wander_and_talk
+from turnwise.rollout.random_play import RandomGame, random_conversation, random_game
+from turnwise.seeding import generator
 from turnwise.tasks import GeneratedTasks, SftRow, sft_rows
-from turnwise.types import Sample
+from turnwise.types import Prompt, TrainingSample
 
 EXAMPLES = 32
 """Demonstrations that are looked at before any is learned from."""
@@ -32,14 +33,14 @@ LONG_GAME, MOST_OF_A_GAME = 16, 8
 games cost more to play than rows cost to learn."""
 
 
-class Rows(Protocol):
+class RowSource(Protocol):
     """A source of supervised rows."""
 
-    def batch(self, step: int, count: int) -> list[Sample]:
+    def batch(self, step: int, count: int) -> list[TrainingSample]:
         """Return the `count` rows of an optimizer step."""
         ...
 
-    def examples(self) -> list[Sample]:
+    def examples(self) -> list[TrainingSample]:
         """Return all rows there are; of endlessly many, some."""
         ...
 
@@ -48,9 +49,8 @@ class Rows(Protocol):
 class Demonstrations:
     """States of fresh tasks, truly described, each with a uniformly random legal action.
 
-    `first` is the number of the first row: rows of two sources that do not overlap are different.
     `states` are those that tasks begin in, or uniformly drawn turns of games of random actions,
-    with their past; a turn whose row has more tokens than `context` gives way to an earlier one.
+    with their past; a turn whose row has more tokens than `context` is replaced by an earlier one.
     """
 
     env: Env[Any]
@@ -59,30 +59,21 @@ class Demonstrations:
     renderer: Renderer
     policy: str
     seed: int
-    first: int = 0
     states: StatesRule = "first"
     context: int | None = None
 
-    def batch(self, step: int, count: int) -> list[Sample]:
-        """Return the rows of an optimizer step."""
-        start = self.first + step * count
-        return [self._row(start + number) for number in range(count)]
-
-    def examples(self) -> list[Sample]:
-        """Return the first few rows."""
-        return self.batch(0, EXAMPLES)
-
-    def _row(self, index: int) -> Sample:
+    def row(self, index: int) -> TrainingSample:
+        """Return row number `index`."""
         return self._row_of_game(index) if self.states == "play" else self._first_row(index)
 
-    def _row_of_game(self, index: int) -> Sample:
+    def _row_of_game(self, index: int) -> TrainingSample:
         """Return a row of a random game; neighbouring rows may share one."""
         game, rng = self._game(index // self._shared), generator(self.seed, "turn", index)
         turn = int(rng.integers(len(game.states)))
         while True:
             state = game.states[turn]
-            observation = self.env.observe(state, self.agent.role)
-            action = self.env.random_action(state, self.agent.role, rng)
+            observation = self.env.observe(state, game.seat)
+            action = self.env.random_action(state, game.seat, rng)
             row = self._imitated(list(game.past[:turn]), observation, action)
             if not turn or self.context is None or len(row.token_ids) <= self.context:
                 return row
@@ -106,22 +97,49 @@ class Demonstrations:
         length = np.mean([len(self._game(number).states) for number in range(EXAMPLES)])
         return int(np.clip(length // LONG_GAME, 1, MOST_OF_A_GAME))
 
-    def _first_row(self, index: int) -> Sample:
+    def _first_row(self, index: int) -> TrainingSample:
         rng = generator(self.seed, "demonstration", index)
-        task, agent, past = self.tasks.task(index), self.agent, []
-        state = self.env.reset(task)
-        observation = self.env.observe(state, agent.role)
+        task, past = self.tasks.task(index), []
+        state, seat = first_turn(self.env, task, self.agent.role, rng)
+        observation = self.env.observe(state, seat)
         if observation.tools:  # later turns look different: results of calls come before them
-            state, past = wander_and_talk(self.env, task, agent, self.renderer, rng, WALK)
-            observation = self.env.observe(state, agent.role)
-        return self._imitated(past, observation, self.env.random_action(state, agent.role, rng))
+            found = random_conversation(self.env, task, self.agent, self.renderer, rng, WALK)
+            state, seat, past = found.state, found.seat, list(found.past)
+            observation = self.env.observe(state, seat)
+        return self._imitated(past, observation, self.env.random_action(state, seat, rng))
 
-    def _imitated(self, past: list[Exchange], observation: Observation, action: str) -> Sample:
+    def _imitated(
+        self, past: list[Exchange], observation: Observation, action: str
+    ) -> TrainingSample:
         """Return the row in which `action` is the reply to `observation`."""
-        reply = demonstration(observation.description, action, self.agent.answer)
+        reply = demonstration(self.agent, observation.description, action)
         reply = self.renderer.spoken(reply) if observation.tools else reply
         prompt_ids = self.renderer.prompt_ids(prompt_for(self.agent, past, observation))
         return supervised_row(self.policy, prompt_ids, self.renderer.completion_ids(reply))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Alternating:
+    """The demonstrations of several roles in turn: row number k is of source k modulo their number.
+
+    `first` is the number of the first row: two ranges of numbers that do not overlap hold different
+    rows.
+    """
+
+    sources: Sequence[Demonstrations]
+    first: int = 0
+
+    def batch(self, step: int, count: int) -> list[TrainingSample]:
+        """Return the rows of an optimizer step."""
+        return self._rows(self.first + step * count, count)
+
+    def examples(self) -> list[TrainingSample]:
+        """Return the first few rows."""
+        return self._rows(self.first, EXAMPLES * len(self.sources))
+
+    def _rows(self, start: int, count: int) -> list[TrainingSample]:
+        numbers = range(start, start + count)
+        return [self.sources[number % len(self.sources)].row(number) for number in numbers]
 
 
 class FileRows:
@@ -147,7 +165,9 @@ class FileRows:
             raise DataError(f"'{path}' has no rows: expected prompt and completion, or messages")
         self._rows = [
             supervised_row(
-                policy, renderer.prompt_ids(row.messages), renderer.completion_ids(row.completion)
+                policy,
+                renderer.prompt_ids(Prompt(messages=row.messages)),
+                renderer.completion_ids(row.completion),
             )
             for row in rows
         ]
@@ -159,7 +179,7 @@ class FileRows:
                 )
         self._seed, self._first = seed, first
 
-    def batch(self, step: int, count: int) -> list[Sample]:
+    def batch(self, step: int, count: int) -> list[TrainingSample]:
         """Return the rows of an optimizer step; passes over the file follow one another."""
         size = len(self._rows)
         places = range(self._first + step * count, self._first + (step + 1) * count)
@@ -167,7 +187,7 @@ class FileRows:
         orders |= {n: self._order(n) for n in range(min(orders), max(orders))}
         return [self._rows[orders[place // size][place % size]] for place in places]
 
-    def examples(self) -> list[Sample]:
+    def examples(self) -> list[TrainingSample]:
         """Return all rows, in the order of the file."""
         return self._rows
 
@@ -176,19 +196,20 @@ class FileRows:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rehearsal:
+class SftMix:
     """Rows whose replies weigh differently from span to span.
 
     `spans` are the weights of iteration 0 and `final` those of the last of `iterations`, for the
-    spans that it names. Rows without such a span weigh nothing.
+    spans that it names. Rows without such a span weigh nothing. `reply_format` finds the spans.
 
     Raises:
         DataError: if that is so of all of them.
     """
 
-    rows: Rows
+    rows: RowSource
     spans: Mapping[str, float]
     renderer: Renderer
+    reply_format: ReplyFormat
     final: Mapping[str, float] = field(default_factory=dict)
     iterations: int = 1
 
@@ -198,11 +219,11 @@ class Rehearsal:
         examples = self.rows.examples() if spans else []
         if spans and not any(self._weighed(row, spans).ce_weight.any() for row in examples):
             raise DataError(
-                f"rehearsal.spans = {dict(self.spans)}: none of {len(examples)} replies has such a "
+                f"sft_mix.spans = {dict(self.spans)}: none of {len(examples)} replies has such a "
                 "span; leave it out to rehearse whole replies"
             )
 
-    def batch(self, step: int, count: int) -> list[Sample]:
+    def batch(self, step: int, count: int) -> list[TrainingSample]:
         """Return the rows of iteration `step`."""
         rows = self.rows.batch(step, count)
         if not self.spans:
@@ -218,10 +239,11 @@ class Rehearsal:
             for name, first in self.spans.items()
         }
 
-    def _weighed(self, row: Sample, spans: Mapping[str, float]) -> Sample:
+    def _weighed(self, row: TrainingSample, spans: Mapping[str, float]) -> TrainingSample:
         start = int(np.flatnonzero(row.ce_weight)[0])
         weight = np.zeros_like(row.ce_weight)
-        for span in self.renderer.spans(tuple(row.token_ids[start:].tolist())):
+        reply = tuple(row.token_ids[start:].tolist())
+        for span in self.renderer.spans(reply, self.reply_format):
             if span.name in spans:
                 weight[start + span.start : start + span.end] = spans[span.name]
         return replace(row, ce_weight=weight)
@@ -229,12 +251,12 @@ class Rehearsal:
 
 def supervised_row(
     policy: str, prompt_ids: tuple[int, ...], completion_ids: tuple[int, ...]
-) -> Sample:
+) -> TrainingSample:
     """Return a row whose completion is imitated (`ce_weight` 1); nothing of it was sampled."""
     length = len(prompt_ids) + len(completion_ids)
     weight = np.zeros(length, dtype=np.float32)
     weight[len(prompt_ids) :] = 1.0
-    return Sample.of(
+    return TrainingSample.of(
         policy=policy,
         turns=(),
         token_ids=prompt_ids + completion_ids,

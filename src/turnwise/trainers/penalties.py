@@ -1,13 +1,13 @@
-"""The distance to the reference as a part of the reward (`loss.kl = "reward_k1"`).
+"""The KL divergence from the reference as a part of the reward (`loss.kl = "reward_k1"`).
 
-Owns the passage from played episodes to what each turn pays: the k1 estimate of the KL, the sum of
-log pi - log ref over the tokens that were sampled. Output goes to `credit.assign_advantages`, which
-takes it off the turns' rewards before returns are summed, compared and scaled.
+Provides `reward_kl`, the penalty of each turn: the k1 estimate of the KL, the sum of log pi - log
+ref over the sampled tokens. `credit.assign_advantages` subtracts it from the rewards before returns
+are summed, compared and scaled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from turnwise.forest import Scorer
 from turnwise.forest.score import Model
 from turnwise.rollout import samples_from_episodes
 from turnwise.trainers.update import row_offsets, score_column
-from turnwise.types import Episode, FloatArray, Sample, Turn, TurnId
+from turnwise.types import Episode, FloatArray, TrainingSample, Turn, TurnId
 
 ROUNDING = 1e-5
 """Nats of a token below which log pi - log ref is rounding, and counts as 0.
@@ -36,11 +36,11 @@ class RewardKl:
     """
 
     penalties: Penalties
-    rows: Sequence[Sample]
+    rows: Sequence[TrainingSample]
     proximal: FloatArray | None
     mean: float
 
-    def proximal_of(self, samples: Sequence[Sample]) -> FloatArray:
+    def proximal_of(self, samples: Sequence[TrainingSample]) -> FloatArray:
         """Return `proximal` as a column of `samples`: the same rows, and rehearsed ones after them.
 
         Rehearsed rows were not sampled, so that their value is never looked at.
@@ -51,8 +51,22 @@ class RewardKl:
         return np.pad(self.proximal, (0, total - len(self.proximal)))
 
 
+def all_penalties(episodes: Sequence[Episode], found: Mapping[str, RewardKl]) -> Penalties:
+    """Return the penalties of every turn; turns of policies that are not in `found` cost nothing.
+
+    Args:
+        episodes: what is compared.
+        found: policy name -> the KL of its turns.
+    """
+    nothing = {turn.id: {"": 0.0} for episode in episodes for turn in episode.turns}
+    return nothing | {
+        turn: paid for each in found.values() for turn, paid in each.penalties.items()
+    }
+
+
 def reward_kl(
     episodes: Sequence[Episode],
+    name: str,
     *,
     reference: Model,
     policy: Model | None,
@@ -63,12 +77,14 @@ def reward_kl(
 
     Args:
         episodes: what is compared; broken ones pay nothing, as they are not trained on.
+        name: the policy's name; turns of others are left out.
         reference: the model of the reference policy.
         policy: the model whose own log-probabilities count; None takes the engine's.
         scorer: how rows are laid out and scored.
         weight: `loss.kl_weight`.
     """
-    turns = {turn.id: turn for episode in episodes if not episode.broken for turn in episode.turns}
+    kept = (turn for episode in episodes if not episode.broken for turn in episode.turns)
+    turns = {turn.id: turn for turn in kept if turn.policy == name}
     rows = samples_from_episodes(episodes, {identity: {"": 0.0} for identity in turns})
     own = None if policy is None else score_column(policy, scorer, rows)
     behaviour = np.concatenate([np.zeros(0, np.float32), *(row.logprobs for row in rows)])
@@ -88,7 +104,7 @@ def reward_kl(
     )
 
 
-def _by_turn(rows: Sequence[Sample], column: np.ndarray) -> dict[TurnId, np.ndarray]:
+def _by_turn(rows: Sequence[TrainingSample], column: np.ndarray) -> dict[TurnId, np.ndarray]:
     """Return a flat column's values at each turn's tokens, [completion]."""
     return {
         turn: column[offset : offset + len(row.token_ids)][row.turn_index == number]

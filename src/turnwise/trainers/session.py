@@ -1,50 +1,54 @@
-"""What a loop works with: the parts of one run, put together, and the run's memory of itself.
+"""The parts of one run, put together, and how its state is saved and restored.
 
-Owns `Session` (parts), and how its state is saved and restored. Knows nothing of recipes or of
-what the loops do with the parts.
+Provides `Session`, `resume` and `Resumed`. A session holds one `Learner` for each policy that is
+trained; the loops decide what is done with them.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from turnwise.agents import AgentConfig
 from turnwise.curriculum import UniformCurriculum
-from turnwise.engines import LocalEngine
+from turnwise.engines.loop import SteppedEngine
 from turnwise.envs.base import Env
-from turnwise.forest import Scorer
-from turnwise.policies import Policy, PolicyOptimizer
+from turnwise.policies import Policy
 from turnwise.rollout import Health, Runner
 from turnwise.runs import Checkpoints, EpisodeLog, MetricsLog, Run, StopSignal
+from turnwise.runs.checkpoints import optimizer_file, policy_folder
+from turnwise.runs.metric_names import TRAIN
 from turnwise.tasks import GeneratedTasks
+from turnwise.trainers.learner import Learner
 from turnwise.trainers.progress import Progress
-
-START = "start"
 
 
 @dataclass(kw_only=True)
 class Session:
-    """The parts of one run with one policy.
+    """The parts of one run.
 
-    `runner` plays training episodes, `judge` evaluation episodes; both use the same engine.
-    `validation` tasks are played by `judge`; `validation_states` are unseen tasks of the training
-    env. `totals` count tokens, environment and optimizer steps over the whole run (docs/math.md 5).
+    Attributes:
+        policies: policy name -> weights on this machine, those that are not trained included.
+        learners: policy name -> learner, for the policies that are trained.
+        agents: role -> agent.
+        runner: plays training episodes.
+        eval_runner: plays evaluation episodes over the same engine.
+        validation: the tasks that `eval_runner` plays.
+        validation_states: unseen tasks of the training env.
+        totals: tokens, environment and optimizer steps of the whole run (docs/math.md 5).
     """
 
     seed: int
     run: Run
-    policy: Policy
-    agent: AgentConfig
-    engine: LocalEngine
-    scorer: Scorer
+    policies: Mapping[str, Policy]
+    learners: Mapping[str, Learner]
+    agents: Mapping[str, AgentConfig]
+    engine: SteppedEngine
     runner: Runner
-    judge: Runner
+    eval_runner: Runner
     warmup_env: Env[Any]
     warmup_tasks: GeneratedTasks
     curriculum: UniformCurriculum
@@ -60,20 +64,15 @@ class Session:
     sampling: dict[str, float] = field(default_factory=dict)
     health: Health = field(default_factory=Health)
 
-    @property
-    def start_folder(self) -> Path:
-        """Where the weights at the start of reinforcement learning are kept."""
-        return self.run.path / START
+    def note(self, text: str | None) -> None:
+        """Show a sentence to the user, if there is one."""
+        if text:
+            self.progress.note(text)
 
     def count(self, **amounts: float) -> None:
         """Add to the run's totals."""
         for name, amount in amounts.items():
             self.totals[name] = self.totals.get(name, 0.0) + amount
-
-    @property
-    def low_precision(self) -> bool:
-        """Whether the policy computes below float32."""
-        return next(self.policy.model.parameters()).dtype != torch.float32
 
     def count_engine(self) -> None:
         """Add what the engine did since the last call to the run's totals."""
@@ -92,7 +91,7 @@ class Session:
 
     def record(self, phase: str, step: int, metrics: Mapping[str, float], began: float) -> None:
         """Write one record of metrics, with the clock and the run's totals."""
-        clock = {"time/step": time.perf_counter() - began, "mem/peak_mb": _peak_megabytes()}
+        clock = {"time/step": time.perf_counter() - began, "mem/peak_mb": peak_megabytes()}
         self.count(seconds=clock["time/step"])
         totals = {f"total/{k}": v for k, v in self.totals.items() if k != "seconds"}
         clock["time/total"] = self.totals["seconds"]
@@ -102,7 +101,6 @@ class Session:
         self,
         phase: str,
         step: int,
-        optimizer: PolicyOptimizer,
         *,
         score: float | None = None,
         extra: Mapping[str, Any] | None = None,
@@ -110,27 +108,31 @@ class Session:
         """Write a checkpoint after `step` steps of `phase`; a kill loses only what follows."""
 
         def write(folder: Path) -> None:
-            self.policy.save(folder / "policy")
-            with (folder / "optimizer.pt").open("wb") as file:  # its errors say why, torch's do not
-                torch.save(optimizer.state_dict(), file)
+            for name, learner in self.learners.items():
+                learner.save(policy_folder(folder, name), optimizer_file(folder, name))
 
         meta = {
             "totals": self.totals,
             "metrics_offset": self.metrics.sync(),
-            "policy_version": self.policy.version,
+            "policy_versions": {name: each.policy.version for name, each in self.learners.items()},
             **(extra or {}),
         }
         self.checkpoints.save(phase, step, write, meta, score=score)
 
-    def new_weights(self) -> None:
-        """Hand the policy's new weights to the engine under a new version."""
-        self.policy.version += 1
-        self.engine.hand_over(self.policy.name)
+    def save_start(self) -> None:
+        """Keep the weights that reinforcement learning begins with."""
+        for name, learner in self.learners.items():
+            learner.policy.save(self.run.start(name))
+
+    def new_weights(self, learner: Learner) -> None:
+        """Give a policy's new weights a new version, and the engine the policy."""
+        learner.policy.version += 1
+        self.engine.update_weights(learner.name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resumed:
-    """Where a run goes on: the phase, its finished steps, and how to restore its optimizer.
+    """Where a run goes on: the phase, its finished steps, and the checkpoint's folder.
 
     `score` is the validation score of the weights, if they were validated.
     """
@@ -138,8 +140,12 @@ class Resumed:
     phase: str
     step: int
     score: float | None
-    restore: Callable[[PolicyOptimizer], None]
+    folder: Path
     meta: Mapping[str, Any]
+
+    def restore(self, learner: Learner) -> None:
+        """Load the optimizer of a learner that has begun the phase."""
+        learner.load_optimizer(optimizer_file(self.folder, learner.name))
 
 
 def resume(session: Session, *, based_on: str = "") -> Resumed | None:
@@ -147,7 +153,7 @@ def resume(session: Session, *, based_on: str = "") -> Resumed | None:
 
     Logs are cut to the checkpoint, newer checkpoints and episodes are deleted: what follows is
     written again, to the same numbers. `based_on` is a finished phase whose weights the session's
-    policy was made from: at its checkpoint, too, a session begins anew, with the counts so far.
+    policies were made from: at its checkpoint, too, a session begins anew, with the counts so far.
     """
     latest = session.checkpoints.latest()
     if latest.note:
@@ -159,28 +165,31 @@ def resume(session: Session, *, based_on: str = "") -> Resumed | None:
         session.episodes.cut_after(-1)
         return None
     session.metrics.truncate_to(checkpoint.meta["metrics_offset"])
-    session.episodes.cut_after(checkpoint.step - 1 if checkpoint.phase == "train" else -1)
-    session.policy.version = checkpoint.meta["policy_version"]
     session.totals.update(checkpoint.meta["totals"])
+    if checkpoint.phase == TRAIN:
+        session.episodes.cut_after(checkpoint.step - 1)
+    elif "env_steps" not in session.totals:  # else training came before this phase
+        session.episodes.cut_after(-1)
+    versions = checkpoint.meta["policy_versions"]
     if checkpoint.phase == based_on:
+        for name, learner in session.learners.items():
+            learner.policy.version = versions.get(name, max(versions.values()))
         return None
-    session.policy.load_weights(checkpoint.path / "policy")
-    session.engine.hand_over(session.policy.name)
-
-    def restore(optimizer: PolicyOptimizer) -> None:
-        state = torch.load(checkpoint.path / "optimizer.pt", weights_only=True)
-        optimizer.load_state_dict(state)
-
+    for name, learner in session.learners.items():
+        learner.policy.version = versions[name]
+        learner.policy.load_weights(policy_folder(checkpoint.path, name))
+        session.engine.update_weights(name)
     return Resumed(
         phase=checkpoint.phase,
         step=checkpoint.step,
         score=checkpoint.score,
-        restore=restore,
+        folder=checkpoint.path,
         meta=checkpoint.meta,
     )
 
 
-def _peak_megabytes() -> float:
+def peak_megabytes() -> float:
+    """Return the most memory that this process has held."""
     import resource  # POSIX only
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,30 +1,30 @@
-"""Supervised fine-tuning: the warm-up that teaches a policy to see and to speak the format.
+"""Supervised fine-tuning: the warm-up that teaches policies to describe states and to answer.
 
-Owns the supervised loop. It imitates rows, checks after each round how exactly unseen states are
-described, and stops when that is enough. Knows nothing of rewards.
+Provides `warm_up`, the supervised loop. It imitates rows, measures after each round how exactly
+unseen states are described, and stops when that is enough.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
-from turnwise.losses import LossConfig
-from turnwise.noise import generator
-from turnwise.policies import make_optimizer
-from turnwise.rollout import exactness_of_seeing
-from turnwise.rollout.seeing import Seen, StatesRule
+from turnwise.evaluation import perception_accuracy
+from turnwise.evaluation.perception import Seen, StatesRule
+from turnwise.losses import make_loss
+from turnwise.seeding import generator
 from turnwise.trainers.config import DEMONSTRATIONS, SftConfig
-from turnwise.trainers.demonstrations import Demonstrations, FileRows, Rows
+from turnwise.trainers.demonstrations import Alternating, Demonstrations, FileRows, RowSource
+from turnwise.trainers.learner import Learner, by_policy
 from turnwise.trainers.session import Resumed, Session
 from turnwise.trainers.update import make_batch, optimise
 
 PHASE = "warmup"
-IMITATION = LossConfig(aggregation="token")
+IMITATION = make_loss(aggregation="token")
 SHOWN = ("loss/ce", "optim/grad_norm", "optim/lr", "optim/skipped")
 """What is recorded of a round's last step; a skipped one has no norm."""
 
@@ -39,50 +39,81 @@ def warm_up(
 ) -> bool:
     """Imitate until it is enough; return False if the run was asked to stop before that.
 
-    One round is `config.round` optimizer steps, a record of metrics and a checkpoint, all under the
-    name `phase`. Rows before number `first` were shown by an earlier phase.
+    One round is `config.eval_every` optimizer steps, a record of metrics and a checkpoint, all
+    under the name `phase`. Rows before number `first` were shown by an earlier phase.
     """
-    optimizer = make_optimizer(session.policy, config.optimizer, max(config.steps, 1))
+    learners = session.learners
+    for learner in learners.values():
+        learner.begin(config.optimizer, config.steps)
     step, enough, last = 0, 0, config.steps
     if resumed is not None:
-        resumed.restore(optimizer)
-        step, enough = resumed.step, int(resumed.meta["enough"])
+        for learner in learners.values():
+            resumed.restore(learner)
+        step, enough = resumed.step, int(resumed.meta["stop_at_accuracy"])
         last = min(last, int(resumed.meta.get("last", last)))
-    rows = rows_for(session, config.data, first=first, states=config.states)
+    rows = {
+        name: rows_for(session, learner, config.data, first=first, states=config.states)
+        for name, learner in learners.items()
+    }
     session.progress.begin("warm-up" if phase == PHASE else phase, done=step, total=config.steps)
     while step < last:
         if session.stop.requested:
             return False
-        began, end = time.perf_counter(), min(step + config.round, last)
-        metrics: dict[str, float] = {}
-        skipped = 0.0
-        while step < end:
-            samples = rows.batch(step, config.batch_size)
-            batch = make_batch(samples, IMITATION)
-            with drawn_dropout(session, step):
-                metrics = optimise(session.policy, optimizer, session.scorer, batch, IMITATION)
-            skipped += metrics["optim/skipped"]
-            session.count(
-                trained_tokens=metrics["forest/tokens_distinct"], warmup_optimizer_steps=1
-            )
-            step += 1
-        session.new_weights()
-        metrics = {name: metrics[name] for name in SHOWN if name in metrics}
-        metrics["optim/skipped"] = skipped
-        seen = seeing(session, config, step)
+        began, end = time.perf_counter(), min(step + config.eval_every, last)
+        found = imitate_round(session, rows, range(step, end), config.batch_size)
+        step = end
+        seen = {
+            name: perception(session, learner, config, step) for name, learner in learners.items()
+        }
+        least = min(seen.values(), key=lambda each: each.share)
         if enough < 2:
-            enough = enough + 1 if seen.share >= config.enough else 0
+            enough = enough + 1 if least.share >= config.stop_at_accuracy else 0
             if enough == 2 and step < last:
                 last = min(step + config.cooldown, last)
-                optimizer.end_in(last - step)
-        session.record(phase, step, {**metrics, "warmup/seeing": seen.share}, began)
-        shown = "warmup/seeing" if seen.described else "warmup/readable"
-        session.progress.advance(step, {**metrics, shown: seen.share})
+                for learner in learners.values():
+                    learner.optimizer.end_in(last - step)
+        shares = {name: {"warmup/perception": each.share} for name, each in seen.items()}
+        metrics = by_policy(found, learners)
+        session.record(phase, step, metrics | by_policy(shares, learners), began)
+        shown = "warmup/perception" if least.described else "warmup/readable"
+        session.progress.advance(step, {**metrics, shown: least.share})
         ends = {"last": last} if enough == 2 else {}
-        session.save(phase, step, optimizer, extra={"enough": enough, **ends})
+        session.save(phase, step, extra={"stop_at_accuracy": enough, **ends})
         if step == last < config.steps:
-            session.progress.note(_why_it_ends(phase, step, config, seen))
+            session.progress.note(_why_it_ends(phase, step, config, least))
     return True
+
+
+def imitate_round(
+    session: Session, rows: Mapping[str, RowSource], steps: range, count: int
+) -> dict[str, dict[str, float]]:
+    """Take the steps of a round, in each of them one step of every learner.
+
+    Returns:
+        Policy name -> metrics of its last step, with all skipped steps of the round counted.
+    """
+    found: dict[str, dict[str, float]] = {}
+    skipped = dict.fromkeys(session.learners, 0.0)
+    for step in steps:
+        for name, learner in session.learners.items():
+            found[name] = imitate(session, learner, rows[name], step, count)
+            skipped[name] += found[name]["optim/skipped"]
+    for name, learner in session.learners.items():
+        session.new_weights(learner)
+        found[name] = {key: found[name][key] for key in SHOWN if key in found[name]}
+        found[name]["optim/skipped"] = skipped[name]
+    return found
+
+
+def imitate(
+    session: Session, learner: Learner, rows: RowSource, step: int, count: int
+) -> dict[str, float]:
+    """Take one supervised step of a learner on `count` rows; return its metrics."""
+    batch = make_batch(rows.batch(step, count), IMITATION)
+    with drawn_dropout(session.seed, learner, step):
+        metrics = optimise(learner.policy, learner.optimizer, learner.scorer, batch, IMITATION)
+    session.count(trained_tokens=metrics["forest/tokens_distinct"], warmup_optimizer_steps=1)
+    return metrics
 
 
 def _why_it_ends(phase: str, step: int, config: SftConfig, seen: Seen) -> str:
@@ -94,25 +125,33 @@ def _why_it_ends(phase: str, step: int, config: SftConfig, seen: Seen) -> str:
 
 
 @contextmanager
-def drawn_dropout(session: Session, step: int) -> Iterator[None]:
+def drawn_dropout(seed: int, learner: Learner, step: int) -> Iterator[None]:
     """Let dropout act inside the block, drawn by (seed, step) alone: a resumed run drops the same.
 
-    Dropout knows no generators, only torch's global one, which is as before after the block.
+    Dropout reads torch's global generator only, which is as before after the block.
     """
-    device = session.policy.device
+    device = learner.policy.device
     with (
         torch.random.fork_rng([device] if device.type == "cuda" else []),
-        session.policy.dropout(True),
+        learner.policy.dropout(True),
     ):
-        torch.manual_seed(int(generator(session.seed, "dropout", step).integers(2**63)))
+        torch.manual_seed(int(generator(seed, "dropout", step).integers(2**63)))
         yield
 
 
 def rows_for(
-    session: Session, data: str, *, first: int = 0, states: StatesRule | None = None
-) -> Rows:
-    """Return the source of rows that `data` names, from row number `first` on."""
-    policy = session.policy
+    session: Session,
+    learner: Learner,
+    data: str,
+    *,
+    first: int = 0,
+    states: StatesRule | None = None,
+) -> RowSource:
+    """Return the source of a learner's rows that `data` names, from row number `first` on.
+
+    Demonstrations of a policy with several roles come from its roles in turn.
+    """
+    policy = learner.policy
     if data != DEMONSTRATIONS:
         return FileRows(
             Path(data),
@@ -122,31 +161,40 @@ def rows_for(
             context=policy.context,
             first=first,
         )
-    return Demonstrations(
-        env=session.warmup_env,
-        tasks=session.warmup_tasks,
-        agent=session.agent,
-        renderer=policy.renderer,
-        policy=policy.name,
-        seed=session.seed,
-        first=first,
-        states=states or "first",
-        context=policy.context,
-    )
+    by_role = [
+        Demonstrations(
+            env=session.warmup_env,
+            tasks=session.warmup_tasks,
+            agent=agent,
+            renderer=policy.renderer,
+            policy=policy.name,
+            seed=session.seed,
+            states=states or "first",
+            context=policy.context,
+        )
+        for agent in learner.agents.values()
+    ]
+    return Alternating(sources=by_role, first=first)
 
 
-def seeing(session: Session, config: SftConfig, step: int) -> Seen:
-    """Return how exactly states of the validation split are described."""
-    tasks = session.validation_states.take(config.seeing_tasks)
-    found = exactness_of_seeing(
-        session.runner.env,
-        tasks,
-        session.agent,
-        session.policy.renderer,
-        session.engine,
-        number=step,
-        states=config.states or "first",
-    )
+def perception(session: Session, learner: Learner, config: SftConfig, step: int) -> Seen:
+    """Return how exactly a learner describes states of the validation split.
+
+    Of several roles it is the one that describes them worst.
+    """
+    tasks = session.validation_states.take(config.perception_tasks)
+    found = [
+        perception_accuracy(
+            session.runner.env,
+            tasks,
+            agent,
+            learner.policy.renderer,
+            session.engine,
+            number=step,
+            states=config.states or "first",
+        )
+        for agent in learner.agents.values()
+    ]
     session.count_engine()
     session.engine.end_iteration()
-    return found
+    return min(found, key=lambda seen: seen.share)

@@ -1,17 +1,19 @@
-"""One batch of rows becomes optimizer steps: forest, loss, gradient, step.
+"""Optimizer steps from one batch of rows: forest, loss, gradient, step.
 
-Owns the passage from samples to new weights, shared by every loop. Everything with a policy
-gradient runs the model in eval mode with gradients; the caller decides about dropout. Knows nothing
-of episodes or rewards. Per-token values of a batch live in flat columns [tokens of all rows].
+Provides `make_batch` and `optimise`, which every loop uses. The caller controls dropout; a policy
+gradient needs eval mode with gradients. Values per token are in flat columns [tokens of all
+rows].
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from turnwise.errors import EngineError, TrainingError
@@ -19,8 +21,11 @@ from turnwise.forest import EntropyUse, MicroBatch, Scorer, forest_metrics
 from turnwise.forest.score import Model
 from turnwise.losses import LossConfig, LossInputs, combine_metrics, token_weights, total_loss
 from turnwise.policies import Policy, PolicyOptimizer
-from turnwise.types import FloatArray, Sample, TurnId
+from turnwise.trainers.minibatches import Part
+from turnwise.types import FloatArray, TrainingSample, TurnId
 
+Column = NDArray[np.floating[Any]]
+"""A value for each token of all rows, float32 or float64, [tokens of all rows]."""
 SAMPLE_STREAMS = ("advantages", "logprobs")
 WEIGHT_STREAMS = ("rl", "ce", "ref_kl", "entropy", "metric")
 LOW_PRECISION_K3, LOW_PRECISION_P999 = 1e-3, 0.5
@@ -38,12 +43,14 @@ weights that are one update old differ by more than 1e-3 in the mean (docs/math.
 class Batch:
     """The rows of one optimizer batch and all their per-token values, denominators included.
 
-    `columns`: name -> [tokens of all rows]; `offsets`: where each row begins, [rows].
+    `columns`: name -> [tokens of all rows]; `offsets`: where each row begins, [rows]; `parts`: what
+    of the rows stays in one mini-batch (`trainers.minibatches`), [rows].
     """
 
-    samples: Sequence[Sample]
-    columns: dict[str, FloatArray]
+    samples: Sequence[TrainingSample]
+    columns: dict[str, Column]
     offsets: np.ndarray
+    parts: Sequence[Part | None]
 
     def part(self, rows: Sequence[int]) -> Batch:
         """Return some rows: weights keep their denominators, metrics become means over the part."""
@@ -53,21 +60,27 @@ class Batch:
         spans = zip(offsets, lengths, strict=True)
         total = sum(metric[o : o + n].sum(dtype=np.float64) for o, n in spans)
         columns = self.columns | {"metric": metric / np.float32(total or 1.0)}
-        return Batch(samples=[self.samples[r] for r in rows], columns=columns, offsets=offsets)
+        return Batch(
+            samples=[self.samples[r] for r in rows],
+            columns=columns,
+            offsets=offsets,
+            parts=[self.parts[r] for r in rows],
+        )
 
     def at(self, batch: MicroBatch) -> dict[str, Tensor]:
-        """Return the columns at a micro-batch's occurrences, each [T] float32."""
-        where = self.offsets[batch.sample.numpy()] + batch.position.numpy()
+        """Return the columns at a micro-batch's occurrences, each [T]."""
+        where = self.offsets[batch.row.numpy()] + batch.position.numpy()
         return {name: torch.from_numpy(column[where]) for name, column in self.columns.items()}
 
 
 def make_batch(
-    samples: Sequence[Sample],
+    samples: Sequence[TrainingSample],
     loss: LossConfig,
     *,
     counted: Collection[TurnId] | None = None,
-    proximal: FloatArray | None = None,
-    reference: FloatArray | None = None,
+    proximal: Column | None = None,
+    reference: Column | None = None,
+    parts: Sequence[Part | None] | None = None,
     scale: float = 1.0,
 ) -> Batch:
     """Fix every token's weight before anything is split (docs/math.md 3 and 4).
@@ -78,33 +91,47 @@ def make_batch(
         counted: the turns that denominators of the policy gradient count; None is all.
         proximal: the trainer's log-probabilities at batch start; None takes the behaviour's.
         reference: the reference policy's log-probabilities, where the loss has a KL part.
+        parts: what of the rows stays in one mini-batch; None where there is only one.
         scale: factor of all weights; the number of mini-batches, so that their mean is the batch.
     """
     weights = token_weights(samples, loss, counted=counted)
-    columns = {name: _joined([getattr(s, name) for s in samples]) for name in SAMPLE_STREAMS}
+    columns: dict[str, Column] = {
+        name: _joined([getattr(s, name) for s in samples]) for name in SAMPLE_STREAMS
+    }
     for name in WEIGHT_STREAMS:
         columns[name] = _joined([getattr(row, name) for row in weights]) * np.float32(scale)
     columns["sampled"] = _joined([sample.sampled_mask for sample in samples])
     columns["proximal"] = columns["logprobs"] if proximal is None else proximal
     if reference is not None:
         columns["reference"] = reference
-    return Batch(samples=samples, columns=columns, offsets=row_offsets(samples))
+    return Batch(
+        samples=samples,
+        columns=columns,
+        offsets=row_offsets(samples),
+        parts=[None] * len(samples) if parts is None else parts,
+    )
 
 
-def row_offsets(samples: Sequence[Sample]) -> np.ndarray:
+def row_offsets(samples: Sequence[TrainingSample]) -> np.ndarray:
     """Return where each row begins in a flat column, [rows]."""
     lengths = [len(sample.token_ids) for sample in samples]
     return np.cumsum([0, *lengths])[:-1].astype(np.int64)
 
 
-def score_column(model: Model, scorer: Scorer, samples: Sequence[Sample]) -> FloatArray:
-    """Return the model's log-probability of every target, without gradient, as a flat column."""
+def score_column(model: Model, scorer: Scorer, samples: Sequence[TrainingSample]) -> Column:
+    """Return the model's log-probability of every target, without gradient, as a flat column.
+
+    The column is float64 where the model is, so that ratios to it are exactly 1, and else float32.
+    """
     offsets = row_offsets(samples)
-    column = np.zeros(sum(len(sample.token_ids) for sample in samples), dtype=np.float32)
+    exact = next(model.parameters()).dtype == torch.float64
+    column = np.zeros(
+        sum(len(sample.token_ids) for sample in samples), np.float64 if exact else np.float32
+    )
     with torch.no_grad():
         for batch in scorer.batches(samples):
             found = scorer.score(model, batch, entropy="none").logprobs
-            column[offsets[batch.sample.numpy()] + batch.position.numpy()] = found.cpu().numpy()
+            column[offsets[batch.row.numpy()] + batch.position.numpy()] = found.cpu().numpy()
     return column
 
 
@@ -149,19 +176,19 @@ def optimise(
     return metrics | _gap_metrics(torch.cat(drawn)) | {"policy/span_entropy": span_entropy}
 
 
-def _members(samples: Sequence[Sample]) -> str:
+def _members(samples: Sequence[TrainingSample]) -> str:
     """Name the first rows of a batch."""
     shown = [str(row.turns[0]) if row.turns else "a supervised row" for row in samples[:3]]
     more = f" and {len(samples) - 3} more" if len(samples) > 3 else ""
     return f"its rows are of {', '.join(shown)}{more}"
 
 
-def check_hand_over(metrics: Mapping[str, float], policy: Policy, *, low_precision: bool) -> None:
+def check_weights(metrics: Mapping[str, float], policy: Policy, *, low_precision: bool) -> None:
     """Raise if the sampler's log-probabilities are not the trainer's (docs/math.md 3).
 
     Every first mini-batch scores what was sampled by the same weights, so each batch is a check of
-    the last hand-over: float32 by the mean and the largest difference, anything shorter by the mean
-    k3 and the 99.9th percentile.
+    the last update of weights: float32 by the mean and the largest difference, anything shorter by
+    the mean k3 and the 99.9th percentile.
 
     Raises:
         EngineError: if they differ by more than rounding explains.

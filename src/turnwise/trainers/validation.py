@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from turnwise.policies import PolicyOptimizer
-from turnwise.rollout import evaluate
-from turnwise.trainers.exact import exact_score
+from turnwise.evaluation import evaluate
+from turnwise.evaluation.exact import exact_score
 from turnwise.trainers.session import Session
 from turnwise.types import Decoding, Task
 
@@ -66,20 +65,20 @@ def validate_policy(
     """Return the score of a session's weights on `tasks`.
 
     Args:
-        session: whose weights.
+        session: with the weights.
         tasks: of the validation split.
-        exact: compute the score from the policy's chances instead of playing.
+        exact: compute the score from the policy's probabilities instead of playing.
         decoding: how to play; `validated` tries both ways.
         iteration: after which the weights are validated; each has its own draws.
     """
     if exact:
         assert decoding != "validated", "refused when the recipe was read"
-        score = exact_score(session.judge.env, tasks, session.agent, session.policy)
+        score = exact_score(session.eval_runner.env, tasks, session.agents, session.policies)
         return Validation(scores={decoding: score})
     number = iteration or BEFORE
     scores: dict[Decoding, float] = {}
     for name in _EITHER if decoding == "validated" else (decoding,):
-        found = evaluate(session.judge, tasks, greedy=name == "greedy", number=number)
+        found = evaluate(session.eval_runner, tasks, greedy=name == "greedy", number=number)
         scores[name] = found.score
     session.engine.end_iteration()
     session.count_engine()
@@ -91,10 +90,9 @@ def save(
     session: Session,
     phase: str,
     step: int,
-    optimizer: PolicyOptimizer,
     found: Validation | None,
 ) -> None:
     """Write a checkpoint, with what its weights validated at and how they played for it."""
     score = None if found is None else found.score
     extra = {} if found is None else {DECODING: found.decoding}
-    session.save(phase, step, optimizer, score=score, extra=extra)
+    session.save(phase, step, score=score, extra=extra)

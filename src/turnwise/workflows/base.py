@@ -1,29 +1,46 @@
-"""What a workflow is: plain async Python that decides who speaks when.
+"""The contract of workflows: plain async Python that decides which agent acts when.
 
-Owns the `Seat` verbs (`act`, `ask`) and the `Workflow` signature. A workflow sees states and texts;
-it knows nothing of tokens, engines, groups or rewards, and cannot tell training from evaluation.
+Provides the `Agent` verbs (`act`, `ask`), `Agents` and the `Workflow` signature. A workflow sees
+states and texts. It knows nothing of tokens, engines, groups or rewards, and cannot tell training
+from evaluation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from turnwise.envs.base import Step
 from turnwise.types import Message
 
 
-class Seat(Protocol):
-    """One role's place at the table, as a workflow sees it."""
+class Agent(Protocol):
+    """One seat of an episode, as a workflow sees it."""
 
     async def act(self, state: Any) -> Step[Any]:
-        """Let the role observe `state` and answer; return the step that its action leads to."""
+        """Let the agent observe `state` and reply; return the step that its action leads to."""
         ...
 
     async def ask(self, messages: Sequence[Message]) -> str:
-        """Put one question to the role's policy; return its reply. Steps nothing."""
+        """Ask the agent's policy one question and return its reply. No env step is made."""
         ...
 
 
-Workflow = Callable[[Mapping[str, Seat], Any], Awaitable[Step[Any]]]
-"""From the seats and the first state to the last step of the episode."""
+class Agents(Protocol):
+    """The agents of one episode, by seat."""
+
+    def __getitem__(self, seat: str, /) -> Agent:
+        """Return the agent of a seat."""
+        ...
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the seats."""
+        ...
+
+    def acting(self, state: Any) -> Sequence[str]:
+        """Return the seats whose turn it is in `state`, the next one to act first."""
+        ...
+
+
+Workflow = Callable[[Agents, Any], Awaitable[Step[Any]]]
+"""From the agents and the first state to the last step of the episode."""

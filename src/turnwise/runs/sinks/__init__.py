@@ -1,7 +1,7 @@
-"""Where metrics go beside `metrics.jsonl`: TensorBoard files, Weights & Biases, Trackio.
+"""Sinks of metrics beside `metrics.jsonl`: TensorBoard, Weights & Biases and Trackio.
 
-To add one: write its file, add a line to `SINKS`, and an extra to pyproject.toml if it needs a
-package. Sinks only receive: nothing in turnwise reads what they hold, and none can stop a run.
+To add a sink, write its file, add a line to `SINKS`, and an extra to pyproject.toml if it needs a
+package. turnwise never reads from a sink, and a sink that fails does not stop a run.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ SINKS: dict[str, type[TensorBoardSink] | type[Tracker]] = {
 
 
 class MetricsConfig(Settings):
-    """Where a run's metrics go beside `metrics.jsonl`, which is always written."""
+    """The sinks of a run's metrics beside `metrics.jsonl`, which is always written."""
 
     sinks: tuple[str, ...] = ("tensorboard",)
     """Any of `tensorboard`, `wandb` and `trackio`; the last two need `turnwise[wandb]` and
     `turnwise[trackio]`."""
     project: str = Field(default="turnwise", min_length=1)
-    """The project under which wandb and trackio keep the run; its name is the run folder's."""
+    """The project of the run in wandb and trackio; the run is named by its folder."""
 
     @field_validator("sinks")
     @classmethod
@@ -68,17 +68,17 @@ def check_installed(sinks: Sequence[str]) -> None:
 def open_sinks(
     config: MetricsConfig, run: Run, recipe: Mapping[str, Any], note: Callable[[str], None]
 ) -> tuple[Sink, ...]:
-    """Return the sinks of a run, begun or gone on with.
+    """Return the sinks of a new or resumed run.
 
     Args:
-        config: which ones.
-        run: its folder, which remembers what a tracker calls the run.
+        config: the names of the sinks.
+        run: its folder, which stores the tracker's name of the run.
         recipe: the resolved recipe, as plain values.
-        note: told where to look, and once if a tracker cannot be reached.
+        note: called with the address of the run, and once if a tracker cannot be reached.
 
     Raises:
         MissingDependencyError: if a package is missing.
-        ConfigError: if a tracker refuses for a reason that only the user can mend.
+            ConfigError: if a tracker refuses for a reason that the user can fix.
     """
     check_installed(config.sinks)
     origin = Origin(folder=run.path, name=run.name, project=config.project, recipe=recipe)

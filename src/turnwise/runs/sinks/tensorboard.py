@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 
 class TensorBoardSink:
-    """Event files under one folder; a resumed phase purges the steps that it repeats."""
+    """Event files in one folder; a resumed phase purges the steps that it repeats."""
 
     takes_back: ClassVar[bool] = True
 
@@ -27,7 +27,7 @@ class TensorBoardSink:
         self._writers[phase].add(step, values)
 
     def summarise(self, axis: int, values: Mapping[str, float]) -> None:
-        """Write nothing: a summary is no curve, and `eval.json` and the report have it."""
+        """Do nothing: `eval.json` and the report have the summary, which is no curve."""
 
     def close(self) -> None:
         """Close all files."""
@@ -42,21 +42,21 @@ class _EventWriter:
         from tensorboard.compat.proto import event_pb2, summary_pb2
         from tensorboard.summary.writer.record_writer import RecordWriter
 
-        # protoc makes these classes at run time, where no type checker sees them
+        # protoc makes these classes at run time, so type checkers do not know them
         self._event = event_pb2.Event  # pyright: ignore[reportAttributeAccessIssue]
         self._session = event_pb2.SessionLog  # pyright: ignore[reportAttributeAccessIssue]
         self._summary = summary_pb2.Summary  # pyright: ignore[reportAttributeAccessIssue]
         self._goes_on = folder.is_dir() and any(folder.iterdir())
         if self._goes_on:
             _wait_for_a_later_name(folder)
-        # not tensorboard's EventFileWriter: on a full disk its thread dies with a traceback
+        # not tensorboard's EventFileWriter, whose thread raises a traceback on a full disk
         folder.mkdir(parents=True, exist_ok=True)
         name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
         self._file = RecordWriter((folder / name).open("wb"))
         self._write(file_version="brain.Event:2")
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
-        """Write one step's values; a resumed phase first purges what it repeats."""
+        """Write one step's values; a resumed phase first purges the steps that it repeats."""
         if self._goes_on:
             self._write(step=step, session_log=self._session(status=self._session.START))
             self._goes_on = False
@@ -72,9 +72,10 @@ class _EventWriter:
 
 
 def _wait_for_a_later_name(folder: Path) -> None:
-    """Sleep until a new event file is named after those there: TensorBoard reads by name.
+    """Sleep until the name of a new event file sorts after the existing ones.
 
-    A name begins with its second; what follows (host, process, counter) is in no order of time.
+    TensorBoard reads files in the order of their names. A name begins with the second of its
+    creation; the rest (host, process, counter) is in no order of time.
     """
     latest = max(file.stat().st_mtime for file in folder.iterdir())
     time.sleep(min(1.0, max(0.0, math.floor(latest) + 1 - time.time())))

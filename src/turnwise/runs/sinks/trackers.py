@@ -1,7 +1,7 @@
-"""What the experiment trackers share: packages of others that may fail, and must not stop a run.
+"""The common base of experiment trackers, whose packages may fail without stopping a run.
 
-Owns the switching off of a tracker that fails, the one warning about it, and the small file in the
-run folder by which a resumed run finds its own again.
+Provides `Tracker`. A failure switches the tracker off with one warning. A small file in the run
+folder stores the tracker's name of the run, so that a resumed run continues it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,21 @@ from typing import Any, ClassVar
 from turnwise.errors import TurnwiseError
 from turnwise.runs.files import write_atomically
 
-THEIRS = ("wandb", "trackio", "httpx", "httpcore", "requests", "huggingface_hub", "sqlite3")
-"""Packages whose own errors are a tracker's trouble; so is every OSError."""
+TRACKER_PACKAGES = (
+    "wandb",
+    "trackio",
+    "httpx",
+    "httpcore",
+    "requests",
+    "huggingface_hub",
+    "sqlite3",
+)
+"""Packages whose errors, like every OSError, count as failures of the tracker."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """The run whose metrics are sent: its folder and name, the project, and its recipe."""
+    """The run that sends metrics: its folder and name, the project, and its recipe."""
 
     folder: Path
     name: str
@@ -32,9 +40,9 @@ class Origin:
 
 
 class Tracker(ABC):
-    """A service that keeps runs. Its first failure is noted and switches it off.
+    """A service that stores runs. Its first failure is reported and switches it off.
 
-    Every record also holds `step/<phase>`, so that a phase can be looked at by its own steps.
+    Every record also has `step/<phase>`, so that a phase can be plotted over its own steps.
     """
 
     takes_back: ClassVar[bool] = False
@@ -43,59 +51,59 @@ class Tracker(ABC):
     def __init__(self, origin: Origin, note: Callable[[str], None]) -> None:
         self.origin, self.note = origin, note
         self._run: Any = None
-        with self._forgiving("begin"):
+        with self._catch_errors("begin"):
             self._run = self.begin()
 
     def add(self, phase: str, step: int, axis: int, values: Mapping[str, float]) -> None:
         """Send one record."""
         if self._run is not None:
-            with self._forgiving("log"):
+            with self._catch_errors("log"):
                 self.send(self._run, axis, {**values, f"step/{phase}": float(step)})
 
     def summarise(self, axis: int, values: Mapping[str, float]) -> None:
-        """Send the numbers that the run is known by."""
+        """Send the final numbers of the run."""
         if self._run is not None:
-            with self._forgiving("summarise"):
-                self.sum_up(self._run, axis, values)
+            with self._catch_errors("summarise"):
+                self.send_summary(self._run, axis, values)
 
     def close(self) -> None:
-        """Wait until all is sent, but not for ever."""
+        """Wait until all records are sent, for a limited time."""
         if self._run is not None:
-            with self._forgiving("finish"):
+            with self._catch_errors("finish"):
                 self.end(self._run)
         self._run = None
 
     @abstractmethod
     def begin(self) -> Any:
-        """Return the tracker's run, new or gone on with."""
+        """Return the tracker's run, new or resumed."""
 
     @abstractmethod
     def send(self, run: Any, axis: int, values: Mapping[str, float]) -> None:
-        """Send values at a place of the axis."""
+        """Send values at a step of the common axis."""
 
     @abstractmethod
-    def sum_up(self, run: Any, axis: int, values: Mapping[str, float]) -> None:
+    def send_summary(self, run: Any, axis: int, values: Mapping[str, float]) -> None:
         """Send the summary."""
 
     @abstractmethod
     def end(self, run: Any) -> None:
         """End the tracker's run."""
 
-    def recall(self) -> dict[str, str] | None:
-        """Return what the run folder remembers of this tracker; None in a new run."""
-        if not self._memory.is_file():
+    def read_state(self) -> dict[str, str] | None:
+        """Return the stored state of this tracker; None in a new run."""
+        if not self._state_file.is_file():
             return None
-        return json.loads(self._memory.read_text(encoding="utf-8"))
+        return json.loads(self._state_file.read_text(encoding="utf-8"))
 
-    def remember(self, **facts: str) -> None:
-        """Write into the run folder by which name the tracker knows the run."""
-        write_atomically(self._memory, json.dumps(facts) + "\n")
+    def write_state(self, **facts: str) -> None:
+        """Store the tracker's name of the run in the run folder."""
+        write_atomically(self._state_file, json.dumps(facts) + "\n")
 
     @property
-    def _memory(self) -> Path:
+    def _state_file(self) -> Path:
         return self.origin.folder / f"{self.package}.json"
 
-    def _forgiving(self, doing: str) -> _Forgiving:
+    def _catch_errors(self, doing: str) -> _CatchTrackerErrors:
         def fail(error: BaseException) -> None:
             self._run = None
             said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
@@ -104,11 +112,11 @@ class Tracker(ABC):
                 "metrics.jsonl has everything"
             )
 
-        return _Forgiving(fail)
+        return _CatchTrackerErrors(fail)
 
 
-class _Forgiving:
-    """Hands the errors of a tracker to `fail` and lets all others pass."""
+class _CatchTrackerErrors:
+    """Passes the errors of a tracker to `fail` and lets all others propagate."""
 
     def __init__(self, fail: Callable[[BaseException], None]) -> None:
         self._fail = fail
@@ -125,7 +133,7 @@ class _Forgiving:
         if error is None or isinstance(error, TurnwiseError):
             return False
         homes = {base.__module__.partition(".")[0] for base in type(error).__mro__}
-        if not isinstance(error, OSError) and homes.isdisjoint(THEIRS):
+        if not isinstance(error, OSError) and homes.isdisjoint(TRACKER_PACKAGES):
             return False
         self._fail(error)
         return True

@@ -1,4 +1,4 @@
-"""Trackio: local by default, on a Hugging Face Space where TRACKIO_SPACE_ID names one."""
+"""The Trackio sink: local, or on the Hugging Face Space named by TRACKIO_SPACE_ID."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from turnwise.runs.sinks.trackers import Tracker
 
 
 class TrackioSink(Tracker):
-    """One trackio run for one run folder. Trackio finds runs by name, so that names are unique."""
+    """One trackio run per run folder. Trackio finds runs by name, so names are made unique."""
 
     package: ClassVar[str] = "trackio"
 
     def begin(self) -> Any:
-        """Begin or go on with the trackio run; what trackio prints is left out."""
+        """Begin or resume the trackio run; trackio's own output is discarded."""
         trackio: Any = importlib.import_module("trackio")
-        known = self.recall()
+        known = self.read_state()
         project = known["project"] if known else self.origin.project
         name = known["name"] if known else self._free_name(trackio, project)
-        self.remember(project=project, name=name)
+        self.write_state(project=project, name=name)
         with redirect_stdout(io.StringIO()):
             run = trackio.init(
                 project=project,
@@ -39,8 +39,8 @@ class TrackioSink(Tracker):
         """Log values at a step of the run."""
         run.log(dict(values), step=axis)
 
-    def sum_up(self, run: Any, axis: int, values: Mapping[str, float]) -> None:
-        """Log the summary as metrics of the last step: trackio has no summaries."""
+    def send_summary(self, run: Any, axis: int, values: Mapping[str, float]) -> None:
+        """Log the summary as metrics of the last step, because trackio has no summaries."""
         run.log(dict(values), step=axis)
 
     def end(self, run: Any) -> None:
@@ -49,10 +49,10 @@ class TrackioSink(Tracker):
             run.finish()
 
     def _free_name(self, trackio: Any, project: str) -> str:
-        """Return the folder's name, with a few letters more where another folder had it before."""
+        """Return the folder's name, with a suffix if another folder used the name before."""
         try:
             taken = {run.name for run in trackio.Api().runs(project)}
-        except ValueError:  # there is no such project yet
+        except ValueError:  # the project does not exist yet
             taken = set()
         name = self.origin.name
         return name if name not in taken else f"{name}-{uuid.uuid4().hex[:6]}"

@@ -1,6 +1,7 @@
-"""Weights & Biases. Knows its API (0.21 and later) and nothing of what is sent.
+"""The Weights & Biases sink, for its API of version 0.21 and later.
 
-Its own switches hold: WANDB_MODE=offline keeps everything in the run folder, for `wandb sync`.
+Its environment variables apply: WANDB_MODE=offline stores everything in the run folder, for
+`wandb sync`.
 """
 
 from __future__ import annotations
@@ -14,23 +15,23 @@ from turnwise.errors import ConfigError
 from turnwise.runs.sinks.trackers import Tracker
 
 LONGEST_FINISH = 60.0
-"""Seconds to wait at the end for what is still on its way: a job's time may be up."""
+"""Seconds to wait at the end for pending records; a job may be near its time limit."""
 
 
 class WandbSink(Tracker):
-    """One wandb run for one run folder; a resumed run goes on under the id it began with."""
+    """One wandb run per run folder; a resumed run continues under its first id."""
 
     package: ClassVar[str] = "wandb"
 
     def begin(self) -> Any:
-        """Begin or go on with the wandb run.
+        """Begin or resume the wandb run.
 
         Raises:
-            ConfigError: if nobody is logged in.
+            ConfigError: if the user is not logged in.
         """
         wandb: Any = importlib.import_module("wandb")
-        known = self.recall() or {"id": uuid.uuid4().hex[:12], "project": self.origin.project}
-        self.remember(**known)
+        known = self.read_state() or {"id": uuid.uuid4().hex[:12], "project": self.origin.project}
+        self.write_state(**known)
         try:
             run = wandb.init(
                 project=known["project"],
@@ -56,10 +57,10 @@ class WandbSink(Tracker):
 
     def send(self, run: Any, axis: int, values: Mapping[str, float]) -> None:
         """Log values at a step of the run."""
-        if axis >= run.step:  # wandb refuses, with a warning each, steps that it is past
+        if axis >= run.step:  # wandb rejects earlier steps, with a warning for each
             run.log(dict(values), step=axis, commit=True)
 
-    def sum_up(self, run: Any, axis: int, values: Mapping[str, float]) -> None:
+    def send_summary(self, run: Any, axis: int, values: Mapping[str, float]) -> None:
         """Set the run's summary."""
         run.summary.update(dict(values))
 

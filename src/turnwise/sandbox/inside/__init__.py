@@ -1,5 +1,5 @@
-"""What runs inside a sandbox: its worker, its walls, and the child in which a program runs.
+"""The code that runs inside a sandbox: the worker, its isolation, and the child of each program.
 
-Provides plain modules that import the standard library and each other, and nothing else of
-turnwise: a worker is an interpreter of its own. `turnwise.sandbox` starts it and talks to it.
+All modules import only the standard library and each other, because a worker is a separate
+interpreter. `turnwise.sandbox` starts it and communicates with it.
 """

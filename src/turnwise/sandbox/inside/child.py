@@ -1,8 +1,8 @@
-"""The fresh process in which one program runs, from its first instruction to its last.
+"""The fresh process in which one program runs.
 
-Provides `live`: reads the program, which no other process of the sandbox ever holds, closes the
-walls, runs it and leaves a record. The program shares this process with the code below and may
-change all of it: nothing here is trusted once it has begun.
+Provides `live`, which reads the program, completes the isolation, runs the program and stores a
+record. No other process of the sandbox reads the program. The program shares this process with the
+code below and may change all of it, so nothing here is trusted after the program has begun.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from typing import Any
 from . import frames, wire
 from .filters import Filter
 from .memory import PrivateMap
-from .plan import Calls, Plan
+from .plan import Calls, LaunchPlan
 from .walls import Walls
 
 FILE = "<program>"
-"""What the program's source is called in tracebacks."""
+"""The name of the program's source in tracebacks."""
 MOST_SAID = 500
-"""Characters of a message about a failure."""
+"""The largest number of characters of a failure's message."""
 SPARE = 16 << 20
 _SPARE = mmap.mmap(-1, SPARE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-"""Addresses with which to say that a program has used up its own."""
+"""Spare address space in which to report that a program has used up its own."""
 _AROUND = 64
 _REHEARSALS = 20
 _ALL_SEALS = 0xF
@@ -54,19 +54,19 @@ _FULL = (errno.EFBIG, errno.ENOSPC, errno.EDQUOT)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setting:
-    """What a child finds prepared: its walls, its limits, and how to import.
+    """The prepared state of a child: its isolation, its limits, and how to import.
 
     `plan` is made for the program's limits.
     """
 
     walls: Walls
-    plan: Plan
+    plan: LaunchPlan
     filter: Filter | None
     imports: tuple[list[Any], list[Any], list[Any]]
 
 
 class Sheet:
-    """Memory that a child shares with the worker, on which it leaves a record when it is done.
+    """Memory shared by a child and its worker, in which the child stores its record.
 
     The child closes the descriptor before the program begins, so that nothing which the program
     prints or writes leads there. The worker never maps it.
@@ -87,13 +87,13 @@ class Sheet:
         self._memory = mmap.mmap(descriptor, size + self.START)
 
     def leave(self, said: bytes) -> None:
-        """Put down what the child has to say."""
+        """Store the record of the child."""
         self._memory[self.START : self.START + len(said)] = said
         self._memory[: self.START] = self._HEAD.pack(self._DONE, len(said))
 
     @classmethod
     def length(cls, descriptor: int, size: int) -> int:
-        """Return the size of the record that was left; 0 if none was, or none that fits."""
+        """Return the size of the stored record; 0 if there is none or its size is invalid."""
         head = os.pread(descriptor, cls.START, 0)
         mark, length = cls._HEAD.unpack(head) if len(head) == cls.START else (0, 0)
         return length if mark == cls._DONE and length <= size else 0
@@ -111,7 +111,7 @@ def live(order: frames.Order, setting: Setting, folder: str, ends: Sequence[int]
             os.dup2(end, place)
         try:
             tasks, sheet = _prepare(order, setting, folder)
-        except Exception as error:  # the boundary: whatever it is, no program has begun
+        except Exception as error:  # the boundary: the program has not begun, whatever the error
             os.write(3, _what(error).encode(errors="replace")[: frames.ROOM])
             return
         os.write(3, frames.BEGUN.pack(b"!", time.monotonic(), time.process_time()))
@@ -124,7 +124,7 @@ def live(order: frames.Order, setting: Setting, folder: str, ends: Sequence[int]
 
 
 def _prepare(order: frames.Order, setting: Setting, folder: str) -> tuple[list[frames.Task], Sheet]:
-    """Read the program, close the walls and set the limits; return the program and the sheet."""
+    """Read the program, complete the isolation and set the limits; return program and sheet."""
     walls, plan = setting.walls, setting.plan
     task = frames.Task.unpack(frames.read_exactly(CONTROL, order.size))
     sheet = Sheet(4, plan.shared)
@@ -148,7 +148,7 @@ def _prepare(order: frames.Order, setting: Setting, folder: str) -> tuple[list[f
 
 
 def _give_stdin(text: bytes) -> None:
-    """Make `text` what can be read from descriptor 0."""
+    """Make `text` the content of descriptor 0."""
     descriptor = os.memfd_create("stdin", os.MFD_ALLOW_SEALING)
     frames.write_all(descriptor, text)
     os.lseek(descriptor, 0, os.SEEK_SET)
@@ -160,7 +160,7 @@ def _give_stdin(text: bytes) -> None:
 def _run(tasks: list[frames.Task], most: int) -> bytes:
     """Run the program; return the record of how it ended, with a value of at most `most` bytes.
 
-    The task is taken out of `tasks`, so that the program finds its own text in no frame.
+    The task is removed from `tasks`, so that no frame shows the program its own text.
     """
     source, call, _, given, seed, steps = tasks.pop()
     inputs = [given]
@@ -184,14 +184,14 @@ def _run(tasks: list[frames.Task], most: int) -> bytes:
         return _failed("output", f"its value is too large: {error}")
     except wire.NotPlainError as error:
         return _failed("exception", f"its value cannot come back: {error}")
-    except BaseException as error:  # its own classes may do anything when they are looked at
+    except BaseException as error:  # reading attributes of its classes may raise anything
         return _told(error)
 
 
 def make_streams() -> None:
-    """Make the files that programs print to and read from; all children begin with copies of them.
+    """Make the files of a program's output and input; all children begin with copies of them.
 
-    They are made over pipes, as what they find out about their descriptors then holds in children.
+    They are made over pipes, so that what they detect about their descriptors is true in children.
     """
     ends = os.pipe()
     for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
@@ -202,7 +202,7 @@ def make_streams() -> None:
         buffer = io.BufferedReader(raw) if mode == "r" else io.BufferedWriter(raw)
         errors = "surrogateescape" if mode == "r" else "backslashreplace"
         stream = io.TextIOWrapper(buffer, encoding="utf-8", errors=errors)
-        vars(stream)["mode"] = mode  # as Python's own have it, which fast readers ask for
+        vars(stream)["mode"] = mode  # like Python's own streams, for readers that ask for it
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
         os.dup2(kept, descriptor)
@@ -212,7 +212,7 @@ def make_streams() -> None:
 
 
 def _value_of(code: types.CodeType, call: str, inputs: list[bytes], steps: int) -> Any:
-    """Run the program, and return what it calls its result."""
+    """Run the program, and return its variable `result`."""
     module = types.ModuleType("program" if call else "__main__")
     module.__dict__["__builtins__"] = builtins
     sys.modules[module.__name__] = module
@@ -235,9 +235,9 @@ def _value_of(code: types.CodeType, call: str, inputs: list[bytes], steps: int) 
 
 
 def _end_script() -> None:
-    """Do what Python does at the end of a script: wait for its threads, call what it registered.
+    """Wait for threads and call exit functions, as Python does at the end of a script.
 
-    So what these print is there. Nothing is done where there are none, as in most programs.
+    Their output is then complete. Most programs have neither, and skip this step.
     """
     if _thread._count():
         threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
@@ -246,10 +246,10 @@ def _end_script() -> None:
 
 
 def rehearse() -> None:
-    """Go through what children do, in a worker that has not begun, with programs of its own.
+    """Run the code of children once in a new worker, with programs written for this purpose.
 
-    The interpreter specialises code that has run several times, and keeps what it has looked up.
-    Otherwise each child would write that anew, and copy the memory that it is written to.
+    The interpreter specialises code that has run several times, and caches lookups. Each child
+    would otherwise repeat this and copy the memory pages that it changes.
     """
     main = sys.modules["__main__"]
     given = wire.dump([1, 2.0, "three", [4], (5,), {"six": True}, None], frames.ROOM)
@@ -269,7 +269,7 @@ def rehearse() -> None:
 
 
 def seed_generators(seed: int) -> None:
-    """Seed the generators that programs share by convention; a worker does it with 0."""
+    """Seed the generators that programs share by convention; a worker seeds them with 0."""
     random.seed(seed)
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed(seed % 2**32)
@@ -280,9 +280,9 @@ class _TooManySteps(BaseException):
 
 
 class _Counted:
-    """Counts lines as they run, where there is a limit on them, and exits at the limit.
+    """Counts executed lines, if they are limited, and exits at the limit.
 
-    A program that takes the count away is left to its limit of seconds.
+    A program that removes the counter is bounded by its limit of seconds.
     """
 
     def __init__(self, most: int) -> None:
@@ -309,14 +309,14 @@ class _Counted:
 
 
 def _flush() -> None:
-    """Write what is left of the output."""
+    """Flush the output."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(BaseException):  # whatever the program has put there
+        with suppress(BaseException):  # the program may have replaced the stream
             stream.flush()
 
 
 def _told(error: BaseException) -> bytes:
-    """Return the failure that an exception which nobody caught amounts to."""
+    """Return the failure of an uncaught exception."""
     kind = "exception"
     if isinstance(error, MemoryError) or _is_one_of(error, _NO_MEMORY):
         kind = "memory"
@@ -333,7 +333,7 @@ def _is_one_of(error: BaseException, numbers: Sequence[int]) -> bool:
 
 
 def _what(error: BaseException) -> str:
-    """Return type and message of an exception whose own text may do anything."""
+    """Return type and message of an exception whose `__str__` may do anything."""
     name = type(error).__name__
     try:
         said = str(error)

@@ -1,8 +1,8 @@
-"""What programs leave in a folder on somebody's file system: how much it is, and its removal.
+"""The size and the removal of the files that programs leave in a folder.
 
-Provides both by descriptors alone: no path that a program could have replaced is followed. Trees
-may be as deep and as closed as a program can make them: nothing here recurses, and modes are
-changed before a folder is entered.
+All functions use file descriptors only, so no path that a program replaced is followed. A tree may
+be arbitrarily deep and without permissions: the functions do not recurse, and they change the mode
+of a folder before they enter it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 MOST_ENTRIES = 1024
-"""Files and folders of one program, as in a file system of its own (`walls`)."""
+"""The largest number of files and folders of one program, as in its own file system (`walls`)."""
 _MOST_OPEN = 256
 
 
@@ -25,9 +25,9 @@ def used(folder: int, most: int, mounted: bool) -> int:
 
     Args:
         folder: the open folder.
-        most: how far to count.
-        mounted: whether it is a file system of its own, which knows what it holds: files without
-            a name too.
+        most: the size at which counting stops.
+        mounted: whether it is a separate file system, which reports its own size, including files
+            without a name.
     """
     if not mounted:
         return size(folder, most)
@@ -38,7 +38,7 @@ def used(folder: int, most: int, mounted: bool) -> int:
 def size(folder: int, most: int) -> int:
     """Return the bytes of the files below an open folder; more than `most` if they are too many.
 
-    So it is too where some cannot be counted, as in folders that cannot be read.
+    The result is also more than `most` if a folder cannot be read.
     """
     total, entries, todo = 0, 0, [os.dup(folder)]
     try:
@@ -66,7 +66,7 @@ def size(folder: int, most: int) -> int:
 
 
 def clear(folder: int) -> bool:
-    """Remove all that is in an open folder; return whether nothing is left."""
+    """Remove everything in an open folder; return whether it is empty."""
     with suppress(OSError):
         for name in os.listdir(folder):
             remove(name, folder)
@@ -102,7 +102,7 @@ def remove(name: str, parent: int) -> bool:
                 entered, todo, above = path.pop()
                 below, place = place, os.open("..", _FOLDER, dir_fd=place)
                 os.close(below)
-                if _identity(place) != above:  # it was moved: this is nobody's to clear
+                if _identity(place) != above:  # it was moved: do not remove files elsewhere
                     return False
                 with suppress(OSError):
                     os.rmdir(entered, dir_fd=place)
@@ -116,7 +116,7 @@ def remove(name: str, parent: int) -> bool:
 
 
 def remove_path(path: str) -> bool:
-    """Remove a folder with all below it; return whether it is gone."""
+    """Remove a folder with its contents; return whether it is gone."""
     with suppress(OSError):
         parent = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -160,19 +160,19 @@ def _identity(folder: int) -> tuple[int, int]:
 
 
 def _open(name: str, parent: int) -> int:
-    """Return a descriptor of a folder, made accessible to its owner; links are not followed."""
+    """Return a descriptor of a folder, made accessible to its owner, without following links."""
     try:
         folder = os.open(name, _FOLDER, dir_fd=parent)
     except PermissionError:
         _unlock(name, parent)
         folder = os.open(name, _FOLDER, dir_fd=parent)
-    with suppress(OSError):  # somebody else's, which may be removed all the same
+    with suppress(OSError):  # another user's folder may be removable all the same
         os.fchmod(folder, 0o700)
     return folder
 
 
 def _unlock(name: str, parent: int) -> None:
-    """Give the owner of a folder that cannot be read all rights to it."""
+    """Give the owner of an unreadable folder all rights to it."""
     if not sys.platform.startswith("linux"):
         os.chmod(name, 0o700, dir_fd=parent)
         return

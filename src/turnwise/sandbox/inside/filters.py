@@ -1,7 +1,7 @@
-"""Which system calls a program or a worker may make: seccomp filters, as code for the kernel.
+"""Seccomp filters: the system calls that a program or a worker may make, as code for the kernel.
 
 Provides the lists of calls with their numbers (name:x86_64:aarch64), and the filters made of them.
-A call that is on no list fails with ENOSYS. Interface: seccomp(2), and the kernel's
+An unlisted call fails with ENOSYS. Interface: seccomp(2), and the kernel's
 Documentation/userspace-api/seccomp_filter.rst.
 """
 
@@ -45,7 +45,7 @@ getegid:108:177 getresuid:118:148 getresgid:120:150 getgroups:115:158 getpgrp:11
 getpgid:121:155 getsid:124:156 setsid:112:157 setpgid:109:154 getpriority:140:141 getrlimit:97:163
 capget:125:90 arch_prctl:158:- exit:60:93 exit_group:231:94 wait4:61:260 waitid:247:95
 """
-"""Calls on what a process has already, its own files, memory, threads and time."""
+"""Calls on the process itself: its own files, memory, threads and time."""
 _TOOLS = """
 execve:59:221 execveat:322:281 fork:57:- vfork:58:-
 """
@@ -54,39 +54,39 @@ _WORKER = """
 memfd_create:319:279 splice:275:76 unshare:272:97 mount:165:40 capset:126:91 setrlimit:160:164
 pidfd_open:434:434 truncate:76:45 mount_setattr:442:442
 """
-"""Calls of a worker and of the child that prepares for a program, beside those of programs."""
+"""Further calls of a worker, and of the child that prepares for a program."""
 _NETWORK = """
 connect:42:203 sendmsg:46:211 sendmmsg:307:269 recvmmsg:299:243
 """
-"""Calls that reach other machines."""
+"""Calls that connect to other machines."""
 _SERVERS = """
 bind:49:200 listen:50:201 accept:43:202 accept4:288:242
 """
-"""Calls that wait for others, and could take names that belong to services of this machine."""
+"""Calls that wait for connections, and could take the names of this machine's services."""
 _LOCKS = """
 flock:73:32
 """
-"""Locks on files, which would be felt by all who read the same ones: the interpreter's, /dev/null.
-A single process is told that it has them, which it would; several are refused."""
+"""Locks on files, which would block other readers of the interpreter's files or of /dev/null. A
+single process gets a success without a lock; several processes are refused."""
 _SYNCS = """
 fsync:74:82 fdatasync:75:83
 """
-"""Calls that have a disk write what it keeps, and so cost others: done, a program is told."""
+"""Calls that write buffers to disk, at a cost to other processes; they succeed without effect."""
 _ATTRIBUTES = """
 setxattr:188:5 lsetxattr:189:6 fsetxattr:190:7 getxattr:191:8 lgetxattr:192:9 fgetxattr:193:10
 listxattr:194:11 llistxattr:195:12 flistxattr:196:13
 """
-"""Calls on extended attributes, which files do not have here: `shutil.copy2` asks for them."""
+"""Calls on extended attributes, which `shutil.copy2` makes; files have none here."""
 _OWNERS = """
 truncate:76:45 chmod:90:- fchmod:91:52 fchmodat:268:53 chown:92:- fchown:93:55 lchown:94:-
 fchownat:260:54
 """
-"""Calls that change files by their paths and that Landlock, or its first versions, do not guard."""
+"""Calls that change files by path and that Landlock, or its first versions, does not restrict."""
 _TIMES = """
 utime:132:- utimes:235:- utimensat:280:88 futimesat:261:-
 """
-"""Calls that change the times of all that may be written: of devices too, which others see, where
-the mounts are not read-only."""
+"""Calls that change the times of writable files, including those of shared devices where the mounts
+are not read-only."""
 _KILLED = """
 ptrace:101:117 process_vm_readv:310:270 process_vm_writev:311:271 tkill:200:130
 rt_sigqueueinfo:129:138 rt_tgsigqueueinfo:297:240 pidfd_getfd:438:438
@@ -102,7 +102,7 @@ sethostname:170:161 setdomainname:171:162 iopl:172:- ioperm:173:- quotactl:179:6
 vhangup:153:58 process_madvise:440:440 seccomp:317:277 personality:135:92
 landlock_restrict_self:446:446
 """
-"""Calls that no honest program makes."""
+"""Calls that no legitimate program makes."""
 _LANDLOCK = """
 landlock_create_ruleset:444:444 landlock_add_rule:445:445 landlock_restrict_self:446:446
 """
@@ -111,39 +111,39 @@ fcntl:72:25 socket:41:198 socketpair:53:199 sendto:44:206 setsockopt:54:208 clon
 tgkill:234:131 prctl:157:167 ioctl:16:29 prlimit64:302:261 mmap:9:222
 open:2:- openat:257:56 fallocate:285:47
 """
-"""Calls that are judged by their arguments."""
+"""Calls that are decided by their arguments."""
 
 _KILL, _ALLOW, _ERRNO = 0x80000000, 0x7FFF0000, 0x00050000
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _JUMP, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x05, 0x06
 _AND = 0x54
 _FARTHEST = 255
-"""Instructions over which a condition can jump."""
+"""The largest number of instructions that a condition can jump over."""
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _FOREIGN_CALLS = 0x40000000
-"""Numbers from here on are those of the x32 interface."""
+"""Numbers from this one on belong to the x32 interface."""
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _THREAD, _NEW_NAMESPACES = 0x10000, 0x7E020000
 _FILE_FLAGS = (0x5450, 0x5451, 0x541B, 0x5421)
 """FIONCLEX, FIOCLEX, FIONREAD, FIONBIO."""
 _CONTROLS = (0, 1, 2, 3, 4, 5, 36, 1030, 1032, 1034)
 """F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETLK, F_OFD_GETLK, F_DUPFD_CLOEXEC, F_GETPIPE_SZ
-and F_GET_SEALS: none that has signals sent, takes memory of the kernel or changes an inode."""
+and F_GET_SEALS: none of them sends signals, takes kernel memory or changes an inode."""
 _FAMILIES = (2, 10)
-"""AF_INET and AF_INET6: a socket of UNIX may be a door to a service of this machine."""
+"""AF_INET and AF_INET6. A UNIX socket could connect to a service of this machine."""
 _LOCKING = (6, 7, 37, 38)
 """F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW."""
 _UNIX, _STREAM, _TYPE_FLAGS = 1, 1, (0, 0x800, 0x80000, 0x80800)
-"""AF_UNIX, SOCK_STREAM, SOCK_NONBLOCK and SOCK_CLOEXEC: pairs of any other kind are refused. A
-stream that is connected takes no address."""
+"""AF_UNIX, SOCK_STREAM, SOCK_NONBLOCK and SOCK_CLOEXEC: other pairs are refused. A connected stream
+takes no address."""
 _SHARED, _ANONYMOUS, _GROWS_DOWN, _NO_NAME = 1, 0x20, 0x100, 0x400000
-"""Of MAP_SHARED, MAP_ANONYMOUS, MAP_GROWSDOWN and O_TMPFILE the bits that are no others'."""
+"""The bits of MAP_SHARED, MAP_ANONYMOUS, MAP_GROWSDOWN and O_TMPFILE that no other flag has."""
 _CUT, _ACCESS = 0x200, 3
-"""O_TRUNC; O_ACCMODE, of which 1 and 2 mean to write."""
+"""O_TRUNC; and O_ACCMODE, whose values 1 and 2 request writing."""
 _PROTOCOLS, _SOCKET = (0, 6, 41), 1
 """IPPROTO_IP, IPPROTO_TCP, IPPROTO_IPV6; SOL_SOCKET."""
 _OPTIONS = (2, 6, 7, 8, 9, 13, 15, 20, 21)
 """SO_REUSEADDR, SO_BROADCAST, SO_SNDBUF, SO_RCVBUF, SO_KEEPALIVE, SO_LINGER, SO_REUSEPORT and the
-two of time: none that puts a filter on a socket."""
+two timeouts: none of them attaches a filter to a socket."""
 _OWN_SPACES = 0x10020000
 """CLONE_NEWUSER and CLONE_NEWNS, of each child (`walls`)."""
 _HARMLESS_PROPERTIES = (3, 15, 16, 0x53564D41)
@@ -161,10 +161,10 @@ class _Program(ctypes.Structure):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Guard:
-    """What the walls around a program leave to the filter, or do not.
+    """The restrictions that the other isolation of a program leaves to the filter.
 
-    `modes` allows to change owners and modes of files, `times` their times, `nameless` to open
-    files without a name and to keep room beyond the end of one, `maps` to map files shared.
+    `modes` allows changes of owners and modes of files, `times` of their times. `nameless` allows
+    files without a name and space beyond the end of a file; `maps` allows shared maps of files.
 
     Example:
         >>> Guard(modes=True, times=False, nameless=True, maps=True).times
@@ -178,12 +178,12 @@ class Guard:
 
 
 class Filter:
-    """A filter, ready to be put on.
+    """A filter, ready to be installed.
 
     Args:
-        guard: what the walls keep, so that the filter need not.
-        tools: whether processes may be started; then signals may be sent too, so that there must
-            be a wall around the processes.
+        guard: the restrictions that other isolation enforces, so that the filter need not.
+        tools: whether processes may be started. Signals are then allowed too, so other isolation
+            must protect the other processes.
         network: whether sockets may be opened.
     """
 
@@ -223,12 +223,12 @@ class Filter:
         sized = [
             *_only(1, 0, errno.EOPNOTSUPP),
             _ALLOWED_ALWAYS,
-        ]  # or the size is not what it takes
+        ]  # otherwise the size is wrong
         verdicts[special["fallocate"]] = [_ALLOWED_ALWAYS] if guard.nameless else sized
         self._program, self._code, self._places = _assembled(verdicts)
 
     def put_on(self, pid: int) -> None:
-        """Put this process, `pid`, and all it starts under the filter, for good."""
+        """Install the filter for this process, `pid`, and its children, permanently."""
         number = pid.to_bytes(4, "little")
         for place in self._places:
             self._code[place : place + 4] = number
@@ -236,9 +236,9 @@ class Filter:
 
 
 def confine_worker() -> None:
-    """Put this process, a worker, and all it starts under a filter, for good.
+    """Install a filter for this process, a worker, and its children, permanently.
 
-    It allows what programs may do at most, and what is needed to prepare for one.
+    It allows what programs may do at most, and what the preparation of a program needs.
     """
     given = "".join((_ALLOWED, _TOOLS, _NETWORK, _OWNERS, _TIMES, _LOCKS, _WORKER, _SPECIAL))
     given += _LANDLOCK + _SYNCS
@@ -247,16 +247,16 @@ def confine_worker() -> None:
     verdicts |= {number: [_ALLOWED_ALWAYS] for number in allowed.values()}
     verdicts[allowed["clone"]] = _clone(True)
     verdicts[allowed["unshare"]] = _among(0, (_OWN_SPACES,), errno.EPERM)
-    program, _code, _places = _assembled(verdicts)  # the code must live until it is put on
+    program, _code, _places = _assembled(verdicts)  # the code must live until it is installed
     kernel.put_on(program)
 
 
 _PID = 0xFFFFFFFE
-"""Stands in a filter for the number of the process that puts it on."""
+"""Placeholder in a filter for the id of the process that installs it."""
 
 
 def _assembled(verdicts: dict[int, list[Code]]) -> tuple[_Program, Any, list[int]]:
-    """Return a filter for the kernel, its code, and where the process's number is to be put."""
+    """Return a filter for the kernel, its code, and the places of the process id."""
     code = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, _ARCHITECTURES[kernel.MACHINE]),
@@ -271,7 +271,7 @@ def _assembled(verdicts: dict[int, list[Code]]) -> tuple[_Program, Any, list[int
 
 
 def _numbers(listed: str) -> dict[str, int]:
-    """Return name -> number on this machine of the calls in a list that it has."""
+    """Return name -> number of the calls in a list that exist on this machine."""
     place = 1 if kernel.MACHINE == "x86_64" else 2
     entries = (entry.split(":") for entry in listed.split())
     return {entry[0]: int(entry[place]) for entry in entries if entry[place] != "-"}
@@ -294,7 +294,7 @@ def _runs(verdicts: dict[int, list[Code]]) -> list[tuple[int, list[Code]]]:
 
 
 def _search(runs: list[tuple[int, list[Code]]]) -> list[Code]:
-    """Return code that finds a number's run by halving: the kernel tries all in advance."""
+    """Return code that finds a number's run by bisection; the kernel caches constant verdicts."""
     if len(runs) == 1:
         return runs[0][1]
     middle = len(runs) // 2
@@ -318,7 +318,7 @@ def _controls(locked: Code) -> list[Code]:
 
 
 def _clone(tools: bool) -> list[Code]:
-    """Return the verdict on `clone`: threads, and processes where tools may be started."""
+    """Return the verdict on `clone`: threads, and processes if tools may be started."""
     process = _ALLOW if tools else _ERRNO | errno.EPERM
     return [
         (_LOAD, 0, 0, _ARGUMENTS),
@@ -347,16 +347,16 @@ def _null_only(position: int) -> list[Code]:
 
 
 def _only(position: int, value: int, otherwise: int = errno.EPERM) -> list[Code]:
-    """Return the begin of a verdict that refuses all but one value of an argument."""
+    """Return the beginning of a verdict that refuses all but one value of an argument."""
     refusal = (_RETURN, 0, 0, _ERRNO | otherwise)
     return [(_LOAD, 0, 0, _ARGUMENTS + 8 * position), (_EQUAL, 1, 0, value), refusal]
 
 
 def _counted_only(files: bool) -> list[Code]:
-    """Return the verdict on `mmap`: private memory that is counted and, maybe, files.
+    """Return the verdict on `mmap`: private memory, which is counted, and optionally files.
 
-    Shared memory without a file keeps the pages that a program unmaps, and stacks that grow are no
-    data: no limit would count them.
+    No limit counts the pages that shared memory without a file keeps after an unmap, nor stacks
+    that grow.
     """
     flags = (_LOAD, 0, 0, _ARGUMENTS + 8 * 3)
     grows = [(_ANY_BIT, 0, 1, _GROWS_DOWN), _EPERM]
@@ -370,10 +370,10 @@ def _counted_only(files: bool) -> list[Code]:
 
 
 def _named_only(position: int) -> list[Code]:
-    """Return a verdict on opening files that refuses those without a name: nobody counts them.
+    """Return a verdict on opening files that refuses files without a name, which are not counted.
 
-    And it refuses to cut one short without opening it to write, which the first versions of
-    Landlock take for reading.
+    It also refuses to truncate a file without opening it for writing, which the first versions of
+    Landlock treat as reading.
     """
     flags = (_LOAD, 0, 0, _ARGUMENTS + 8 * position)
     refusal = (_RETURN, 0, 0, _ERRNO | errno.EOPNOTSUPP)
@@ -383,7 +383,7 @@ def _named_only(position: int) -> list[Code]:
 
 
 def _options() -> list[Code]:
-    """Return the verdict on `setsockopt`: protocols' options, and harmless ones of sockets."""
+    """Return the verdict on `setsockopt`: options of protocols, and harmless ones of sockets."""
     level = (_LOAD, 0, 0, _ARGUMENTS + 8)
     return [level, *_one_by_one(_PROTOCOLS, _ALLOW), *_only(1, _SOCKET), *_among(2, _OPTIONS, 1)]
 

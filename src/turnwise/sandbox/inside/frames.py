@@ -1,8 +1,8 @@
 """The messages between the library and a worker: fixed structures of numbers, then bytes.
 
 Provides `Order` (library to worker), `Task` (library to child) and `Report` (worker to library),
-and reading and writing with a deadline. A worker reads an order's numbers; the task that follows
-is read by the child alone.
+and functions that read and write them with a deadline. The worker reads only the numbers of an
+order; the child reads the task that follows.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ import time
 from typing import NamedTuple
 
 ROOM = 8192
-"""Bytes of a record beside those of the value: for the message of a failure."""
+"""Bytes of a record beside those of the value, for the message of a failure."""
 LARGEST_SETUP = 1 << 20
 _MOST_STEPS = (1 << 63) - 1
 NONE, CPU, TIMEOUT, FILES, THREADS, STDOUT, STDERR = range(7)
-"""Why a worker ended a program."""
+"""The reasons for which a worker ends a program."""
 _ORDER = struct.Struct("<4sQddQQQII")
 _REPORT = struct.Struct("<4sBBiddQQQQI")
 BEGUN = struct.Struct("<cdd")
-"""What a child tells its worker just before its program begins: "!", the time, its CPU time."""
+"""A child's message just before its program begins: "!", the time, its CPU time."""
 _MARK = b"tw02"
 _SIZE = struct.Struct("<I")
 
 
 class BrokenFrameError(Exception):
-    """A message is not one, ends too early or does not come in time."""
+    """A message is malformed, incomplete or late."""
 
 
 class Order(NamedTuple):
-    """What a worker is told of a program: its limits, and the size of what its child reads.
+    """The library's message about a program: its limits, and the size of the child's input.
 
     Example:
         >>> order = Order(9, 1.0, 10.0, 1 << 28, 1 << 20, 1 << 24, 1, 8)
@@ -50,12 +50,12 @@ class Order(NamedTuple):
     threads: int
 
     def pack(self) -> bytes:
-        """Return the message."""
+        """Return the message as bytes."""
         return _ORDER.pack(_MARK, *self)
 
     @classmethod
     def unpack(cls, message: bytes) -> Order:
-        """Return what a message says."""
+        """Return the order in a message."""
         mark, *fields = _ORDER.unpack(message)
         if mark != _MARK:
             raise BrokenFrameError("no order")
@@ -66,10 +66,10 @@ ORDER_SIZE = _ORDER.size
 
 
 class Report(NamedTuple):
-    """What a worker measured of a program, and the sizes of the bytes that follow.
+    """A worker's measurements of a program, and the sizes of the bytes that follow.
 
-    `stood` is 1 if the walls stood before the program began; `ended` is why the worker ended it,
-    and `status` how its process ended, as `os.waitpid` gives it.
+    `stood` is 1 if the isolation was complete before the program began. `ended` is the reason for
+    which the worker ended it, and `status` its exit status, as from `os.waitpid`.
 
     Example:
         >>> report = Report(1, CPU, 9, 1.0, 1.1, 1 << 20, 0, 0, 0, 0)
@@ -89,12 +89,12 @@ class Report(NamedTuple):
     reason: int
 
     def pack(self) -> bytes:
-        """Return the message."""
+        """Return the message as bytes."""
         return _REPORT.pack(_MARK, *self)
 
     @classmethod
     def unpack(cls, message: bytes) -> Report:
-        """Return what a message says."""
+        """Return the report in a message."""
         mark, *fields = _REPORT.unpack(message)
         if mark != _MARK:
             raise BrokenFrameError("no report")
@@ -108,7 +108,7 @@ _TASK = struct.Struct("<QIIIII")
 
 
 class Task(NamedTuple):
-    """One program and what it is given: what a child reads.
+    """One program with its inputs, which the child reads.
 
     Example:
         >>> task = Task("result = 1", "", b"", b"N", -3, 0)
@@ -124,7 +124,7 @@ class Task(NamedTuple):
     steps: int
 
     def pack(self) -> bytes:
-        """Return the bytes of it."""
+        """Return the task as bytes."""
         seed = self.seed.to_bytes(self.seed.bit_length() // 8 + 1, "little", signed=True)
         source, call = (text.encode("utf-8", "surrogatepass") for text in self[:2])
         parts = (source, call, self.stdin, self.inputs, seed)
@@ -132,7 +132,7 @@ class Task(NamedTuple):
 
     @classmethod
     def unpack(cls, data: bytes) -> Task:
-        """Return what the bytes say."""
+        """Return the task in the bytes."""
         steps, *sizes = _TASK.unpack_from(data)
         place, parts = _TASK.size, []
         for size in sizes:
@@ -144,7 +144,7 @@ class Task(NamedTuple):
 
 
 def write_all(descriptor: int, data: bytes, seconds: float | None = None) -> None:
-    """Write all of `data`, to a descriptor that does not block if `seconds` are given.
+    """Write all of `data`; if `seconds` are given, to a non-blocking descriptor.
 
     Raises:
         BrokenFrameError: if it takes longer.
@@ -162,7 +162,7 @@ def write_all(descriptor: int, data: bytes, seconds: float | None = None) -> Non
 def read_exactly(
     descriptor: int, size: int, deadline: float | None = None, alive: int = -1
 ) -> bytes:
-    """Return the next `size` bytes, from a descriptor that does not block if there is a deadline.
+    """Return the next `size` bytes; with a deadline, from a non-blocking descriptor.
 
     `alive` is a descriptor of the process that writes them, if that may end and leave others.
 
@@ -184,12 +184,12 @@ def read_exactly(
 
 
 def write_text(descriptor: int, data: bytes, seconds: float | None = None) -> None:
-    """Write bytes with their size before them: what is said once, before any program."""
+    """Write bytes preceded by their size, for messages before the first program."""
     write_all(descriptor, _SIZE.pack(len(data)) + data, seconds)
 
 
 def read_text(descriptor: int, deadline: float | None = None) -> bytes:
-    """Return what `write_text` wrote.
+    """Return the bytes that `write_text` wrote.
 
     Raises:
         BrokenFrameError: if that does not come in time, or is too long.

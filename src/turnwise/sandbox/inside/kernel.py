@@ -1,7 +1,7 @@
-"""The calls of Linux that Python has no words for: namespaces, mounts, capabilities, Landlock.
+"""Linux system calls without a Python function: namespaces, mounts, capabilities, Landlock.
 
-Owns their numbers and structures, by processor. Each function is one call and raises an `OSError`
-that names it. Decides nothing.
+Provides one function per call, with numbers and structures by processor. An error is an `OSError`
+that names the call.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 MACHINES = {"x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 MACHINE = MACHINES.get(os.uname().machine, "") if hasattr(os, "uname") else ""
-"""The processor's name, if its calls are known here; or nothing."""
+"""The name of the processor, if its call numbers are known here; else empty."""
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -59,7 +59,7 @@ def fork() -> int:
 
 
 def unshare(flags: int) -> None:
-    """Leave the namespaces named by `flags` for new ones."""
+    """Move this process to new namespaces, named by `flags`."""
     _checked("unshare", _libc.unshare(ctypes.c_int(flags)))
 
 
@@ -71,12 +71,12 @@ def mount(source: str, target: str, kind: str, flags: int, options: str = "") ->
 
 
 def unmount(target: str) -> None:
-    """Take away what is mounted on `target`, whoever still uses it."""
+    """Unmount `target`, even if it is in use."""
     _checked(f"umount {target}", _libc.umount2(target.encode(), ctypes.c_int(MNT_DETACH)))
 
 
 def read_only(target: str, devices: bool) -> tuple[Any, ...]:
-    """Return number and arguments of the call that `make_read_only` makes."""
+    """Return number and arguments of the call of `make_read_only`."""
     nodev = 0 if devices else MOUNT_ATTR_NODEV
     given = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | nodev, 0, 0, 0)
     path = ctypes.c_char_p(target.encode())
@@ -93,13 +93,13 @@ def make_read_only(target: str, devices: bool = False) -> None:
 
 
 def set_host_name(name: str) -> None:
-    """Name this machine, as its namespace knows it."""
+    """Set the host name in the namespace."""
     given = name.encode()
     _checked("sethostname", _libc.sethostname(given, ctypes.c_size_t(len(given))))
 
 
 def pivot_root_here() -> None:
-    """Make the working directory, a mount, the root, and let go of the old one."""
+    """Make the working directory, a mount, the root, and unmount the old root."""
     here = ctypes.c_char_p(b".")
     _call("pivot_root", _PIVOT_ROOT[MACHINE], here, here)
     unmount(".")
@@ -113,12 +113,12 @@ def prctl(option: int, value: int) -> None:
 
 
 def put_on(program: ctypes.Structure) -> None:
-    """Put this process under a filter of system calls."""
+    """Install a filter of system calls for this process."""
     _checked("seccomp", _libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program)))
 
 
 def drop_capabilities(bounding: bool = False) -> None:
-    """Give up all capabilities, for good where no new privileges can be had.
+    """Drop all capabilities, permanently if no new privileges can be gained.
 
     Args:
         bounding: also give up what programs with capabilities could bring, if that is allowed.
@@ -131,7 +131,7 @@ def drop_capabilities(bounding: bool = False) -> None:
 
 
 def no_capabilities() -> tuple[Any, ...]:
-    """Return number and arguments of the call that gives up all capabilities."""
+    """Return number and arguments of the call that drops all capabilities."""
     version = (ctypes.c_uint32 * 2)(0x20080522, 0)
     nothing = (ctypes.c_uint32 * 6)()
     return _CAPSET[MACHINE], ctypes.byref(version), ctypes.byref(nothing)
@@ -143,12 +143,12 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _FIRST_RIGHTS = (1 << 13) - 1
 _SPECIAL_FILES = (1 << 6) | (1 << 9) | (1 << 10) | (1 << 11)
-"""Making character devices, sockets, pipes and block devices."""
+"""The rights to make character devices, sockets, pipes and block devices."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Opening:
-    """What Landlock leaves open: folders that may be read, folders and files that may be written.
+    """The paths that Landlock leaves open: readable folders, writable folders and files.
 
     Example:
         >>> Opening(readable=("/usr",), writable=("/tmp/scratch",)).readable
@@ -160,7 +160,7 @@ class Opening:
 
 
 def landlock_version() -> int:
-    """Return the version of Landlock that the kernel has; 0 if none."""
+    """Return the kernel's version of Landlock; 0 if it has none."""
     try:
         return _call("landlock", _LANDLOCK_CREATE, ctypes.c_void_p(None), 0, 1)
     except OSError:
@@ -168,7 +168,7 @@ def landlock_version() -> int:
 
 
 def landlock(opening: Opening, network: bool) -> None:
-    """Close the file system, ports and signals to others to this process and its children.
+    """Restrict files, ports and signals to other processes, for this process and its children.
 
     Args:
         opening: what of the file system stays open.

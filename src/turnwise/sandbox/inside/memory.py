@@ -1,7 +1,7 @@
-"""Memory of programs that maps without a file give: `PrivateMap`.
+"""Memory for programs in place of shared anonymous maps: `PrivateMap`.
 
-Shared memory without a file is on no account that a limit is kept of: pages stay when all but one
-of them are unmapped. The filter refuses it. To a process that is alone private memory is the same.
+No limit counts the pages of shared memory without a file: they remain when all but one of them are
+unmapped. The filter therefore refuses such maps. For a single process private memory is equivalent.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import mmap
 
 
 class PrivateMap(mmap.mmap):
-    r"""`mmap.mmap`, but that memory without a file is private, whatever is asked for.
+    r"""`mmap.mmap`, in which memory without a file is always private.
 
     Example:
         >>> with PrivateMap(-1, 4096) as memory:

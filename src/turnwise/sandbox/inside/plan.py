@@ -1,8 +1,8 @@
-"""The system calls that a child makes before its program begins, prepared before it is forked.
+"""The system calls that a child makes before its program, prepared before the fork.
 
-A forked process must copy whatever memory it touches, and interpreting Python touches much. So a
-worker prepares these calls once for programs of the same limits: nothing is looked up, converted
-or built in the child. Provides `Calls` and `Plan`.
+Provides `Calls` and `LaunchPlan`. A forked process copies every page that it writes, and the
+interpreter writes many. A worker therefore prepares these calls once for all programs with the same
+limits, so that the child looks up, converts and allocates nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .walls import NOBODY, Walls
 DESCRIPTORS = 64
 STACK = 8 << 20
 FREE = 4
-"""The first descriptor that is free in a child that has read its program."""
+"""The first free descriptor of a child that has read its program."""
 _MOST = (1 << 64) - 1
 _QUIET = kernel.MS_NOSUID | kernel.MS_NODEV
 _PROC = _QUIET | kernel.MS_RDONLY | kernel.MS_NOEXEC
@@ -30,7 +30,7 @@ _libc = ctypes.PyDLL(None)
 
 
 class Calls:
-    """Calls of the C library that are prepared in one process and made in one forked from it.
+    """Calls of the C library that one process prepares and its forked child makes.
 
     Example:
         >>> calls = Calls()
@@ -48,7 +48,7 @@ class Calls:
         self._calls.append((getattr(_libc, name), given, result))
 
     def make(self) -> None:
-        """Make the calls in their order.
+        """Make the calls in order.
 
         Raises:
             OSError: if one returns something else; those after it are not made.
@@ -59,7 +59,7 @@ class Calls:
                 raise OSError(number, f"{function.__name__}: {os.strerror(number)}")
 
     def system(self, number: int, *given: Any) -> None:
-        """Prepare a system call that the C library has no function for."""
+        """Prepare a system call without a function in the C library."""
         wide = [ctypes.c_long(part) if isinstance(part, int) else part for part in given]
         self.add("syscall", ctypes.c_long(number), *wide)
 
@@ -81,14 +81,14 @@ class Calls:
         self.add("close", place)
 
     def bound(self, name: int, most: int) -> None:
-        """Prepare to set a limit for good, to no more than this process may."""
+        """Prepare to set a limit permanently, to at most what this process may have."""
         hard = resource.getrlimit(name)[1]
         most = min(most, _MOST if hard == resource.RLIM_INFINITY else hard)
         self.add("setrlimit", ctypes.c_int(name), (ctypes.c_uint64 * 2)(most, most))
 
 
-class Plan:
-    """What a child does before a program of some limits begins.
+class LaunchPlan:
+    """The calls of a child before a program with given limits.
 
     Args:
         walls: those around the worker.
@@ -97,25 +97,25 @@ class Plan:
 
     Example:
         >>> order = Order(9, 1.0, 10.0, 1 << 28, 1 << 20, 1 << 24, 1, 8)
-        >>> Plan(Walls(kind="none", scratch="/tmp/x"), order, (1 << 28, 1 << 24)).shared
+        >>> LaunchPlan(Walls(kind="none", scratch="/tmp/x"), order, (1 << 28, 1 << 24)).shared
         1056768
     """
 
     def __init__(self, walls: Walls, order: Order, base: tuple[int, int]) -> None:
         self.shared = order.output + ROOM
-        """Bytes of memory that the child shares with its worker."""
+        """Size of the memory that the child shares with its worker, in bytes."""
         self.walls = _walls(walls, order.files) if walls.nested else Calls()
         self.no_stdin = _no_stdin()
         self.limits = _limits(walls, order, base, self.shared)
 
 
 def _walls(walls: Walls, files: int) -> Calls:
-    """Prepare to take a user namespace and mounts of one's own, without any capability in the end.
+    """Prepare a user namespace and mounts of the child's own, finally without any capability.
 
     The second user namespace locks the mounts, and its own count of processes is a program's.
     """
     calls, user, group = Calls(), os.geteuid(), os.getegid()
-    calls.prctl(kernel.PR_SET_DUMPABLE, 1)  # or /proc/self would be another user's
+    calls.prctl(kernel.PR_SET_DUMPABLE, 1)  # otherwise /proc/self belongs to another user
     calls.add("unshare", ctypes.c_int(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS))
     calls.write("/proc/self/setgroups", "deny")
     calls.write("/proc/self/uid_map", f"{NOBODY} {user} 1")
@@ -131,7 +131,7 @@ def _walls(walls: Walls, files: int) -> Calls:
 
 
 def _no_stdin() -> Calls:
-    """Prepare to have nothing to read on descriptor 0.
+    """Prepare an empty descriptor 0.
 
     Once the walls stand, as /dev/null outside them would let a program change its times.
     """

@@ -1,7 +1,7 @@
-"""The processes of a program, seen from its worker: their CPU time, their threads, and their end.
+"""The processes of a program as its worker sees them: CPU time, threads, and termination.
 
-Provides `Clock`, `threads_of`, `end_all_others` and `end_all_below`. Reads /proc without the codecs
-that `open` may import.
+Provides `Clock`, `threads_of`, `end_all_others` and `end_all_below`. They read /proc without the
+codecs that `open` may import.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from contextlib import suppress
 class Clock:
     """CPU time since a program began: of one process, or of all processes of a namespace.
 
-    `start` is what the process had used by then. With `others` the clock must be read often: what a
-    process has used since the last reading is lost when it ends.
+    `start` is the CPU time at that moment. With `others` the clock must be read often: the time of
+    a process since the last reading is lost when it ends.
     """
 
     def __init__(self, pid: int, others: bool, start: float) -> None:
@@ -25,7 +25,7 @@ class Clock:
         self._running: dict[int, float] = {}
 
     def read(self) -> float:
-        """Return seconds."""
+        """Return the seconds."""
         if not self.others:
             used = _used(self.pid)
             self._running[self.pid] = max(used, self._running.get(self.pid, 0.0))
@@ -38,13 +38,13 @@ class Clock:
 
     def _note(self, pid: int, used: float) -> None:
         before = self._running.get(pid, 0.0)
-        if used < before:  # another process of that number, or one that has ended
+        if used < before:  # the process has ended, or another one has its id
             self._ended += before
         self._running[pid] = used
 
 
 def _used(pid: int) -> float:
-    """Return the CPU time of a process, 0 if there is none of that number."""
+    """Return the CPU time of a process, 0 if it does not exist."""
     try:
         return time.clock_gettime((~pid << 3) | 2)  # CLOCK_PROCESS_CPUTIME_ID of another process
     except OSError:
@@ -52,7 +52,7 @@ def _used(pid: int) -> float:
 
 
 def threads_of(pid: int) -> int:
-    """Return how many threads a process has; 1 if that cannot be found out."""
+    """Return the number of threads of a process; 1 if it is unknown."""
     try:
         return int(contents(f"/proc/{pid}/stat").rpartition(b")")[2].split()[17])
     except (OSError, ValueError, IndexError):
@@ -60,7 +60,7 @@ def threads_of(pid: int) -> int:
 
 
 def end_all_others() -> None:
-    """Kill all processes of this namespace but this one, its first, until there are none.
+    """Kill all other processes of this namespace, whose first process this is.
 
     Anywhere else this would end every process of the user, or of the machine.
     """
@@ -76,7 +76,7 @@ def end_all_others() -> None:
 
 
 def end_all_below() -> None:
-    """Kill whatever descends from this process, until nothing does."""
+    """Kill all descendants of this process until none is left."""
     while True:
         children = _children()
         for child in children:
@@ -90,7 +90,7 @@ def end_all_below() -> None:
 
 
 def _children() -> list[int]:
-    """Return the processes whose parent this is; those whose parents are gone among them."""
+    """Return the children of this process, including those inherited from ended processes."""
     try:
         return [int(word) for word in contents(f"/proc/self/task/{os.getpid()}/children").split()]
     except OSError:  # no /proc to be read behind these walls, and no way to start processes
@@ -98,7 +98,7 @@ def _children() -> list[int]:
 
 
 def contents(path: str) -> bytes:
-    """Return what a file of /proc holds."""
+    """Return the content of a file of /proc."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts: list[bytes] = []

@@ -1,9 +1,9 @@
-"""The walls around a worker, and those that each of its children adds for one program.
+"""The isolation of a worker, and the further isolation of each of its children.
 
-Provides `enter`, for the worker, and `Walls.close_in`, for a child. With namespaces a child takes a
-second user namespace and mount namespace of its own (`plan`): its mounts are locked, its folder to
-write in is a file system of its own, and it has no capability. Landlock only closes paths, ports
-and signals of the host's. seccomp (`filters`) is put on inside all of these.
+Provides `enter`, for the worker, and `Walls.close_in`, for a child. With namespaces, a child gets
+a second user namespace and mount namespace (`plan`): its mounts are locked, its writable folder is
+a separate file system, and it has no capability. Landlock restricts only paths, ports and signals
+of the host. seccomp (`filters`) is applied inside all of these.
 """
 
 from __future__ import annotations
@@ -20,35 +20,36 @@ from typing import Literal, NoReturn
 from . import kernel
 
 NOBODY = 65534
-"""The user that programs run as, inside: it owns nothing."""
+"""The user of programs inside, which owns nothing."""
 DEVICES = ("full", "null", "random", "urandom")
 """What programs may read and write. Not "zero": whoever opens it for writing can map memory that is
 on no account that a limit is kept of."""
 PREFIX = "turnwise-scratch-"
-"""Begins the names of folders that workers make on the host; their owners hold a lock on them."""
+"""Prefix of the folders that workers make on the host; their owners hold a lock on them."""
 MOUNTED = "/turnwise/scratch"
-"""Where a container has a file system for workers to write in."""
+"""The writable file system of a container."""
 OLDEST = (5, 14)
-"""The first kernel that counts processes by user namespace, and so bounds a program's exactly."""
+"""The first kernel that counts processes by user namespace, and so limits a program's exactly."""
 _SPACES = kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
 _QUIET = kernel.MS_NOSUID | kernel.MS_NODEV
 LONE_USERS = 1_800_000_000
-"""Host users from here on are nobody's: a worker behind Landlock that root starts takes one."""
+"""The first of the unused host users, one of which a worker behind Landlock takes if root starts
+it."""
 
 Kind = Literal["bubblewrap", "namespaces", "landlock", "container", "none"]
 
 
 class RefusedError(Exception):
-    """The kernel refuses a kind of walls; the message says which call, and why."""
+    """The kernel refuses a kind of isolation; the message names the call and the reason."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Walls:
-    """The walls that stand around a worker.
+    """The isolation of a worker.
 
-    `scratch` is where programs write, and `place` an open descriptor of it where it is a folder of
-    somebody's file system. `counted` says that no process of the user is anything but a worker's
-    own, so that the kernel can bound how many a program has.
+    `scratch` is the writable folder of programs, and `place` an open descriptor of it if it is a
+    folder of a shared file system. `counted` says that the user has no other processes than the
+    worker's, so that the kernel can limit the number of a program's processes.
 
     Example:
         >>> Walls(kind="none", scratch="/tmp/x").nested
@@ -64,17 +65,17 @@ class Walls:
 
     @property
     def nested(self) -> bool:
-        """Whether each child has a mount namespace and a folder to write in of its own."""
+        """Whether each child has its own mount namespace and writable folder."""
         return self.kind in ("bubblewrap", "namespaces")
 
     @property
     def mounted(self) -> bool:
-        """Whether programs write to a file system that is the worker's alone."""
+        """Whether programs write to a file system of the worker alone."""
         return self.scratch == MOUNTED
 
     @property
     def zero_closed(self) -> bool:
-        """Whether no device can be mapped that gives shared memory."""
+        """Whether no device gives shared memory when it is mapped."""
         return self.kind != "container" or kernel.landlock_version() > 0
 
     @property
@@ -83,7 +84,7 @@ class Walls:
         return self.kind != "none"
 
     def close_in(self, folder: str) -> None:
-        """Put this process, a child that is about to run a program, behind its own walls.
+        """Isolate this process, a child that is about to run a program.
 
         Args:
             folder: where the program may write.
@@ -101,13 +102,13 @@ class Walls:
 
 
 def enter(kind: Kind, readable: Sequence[str], network: bool) -> Walls:
-    """Put this process behind walls of a kind, and return them.
+    """Isolate this process by a kind of isolation, and return its `Walls`.
 
-    For "namespaces" another process returns than the one that called: the first one waits for it,
-    and ends with it.
+    For "namespaces" the function returns in a new process; the calling process waits for it and
+    ends with it.
 
     Args:
-        kind: "bubblewrap" and "container" mean that these stand already.
+        kind: "bubblewrap" and "container" mean that these are in place already.
         readable: folders that may be read.
         network: whether other machines may be reached.
 
@@ -159,9 +160,9 @@ def _with_scratch(walls: Walls) -> Walls:
 
 
 def _held(scratch: str) -> int:
-    """Return a descriptor of a folder, locked for as long as this process lives."""
+    """Return a descriptor of a folder, locked while this process lives."""
     place = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    with suppress(OSError):  # a file system without locks
+    with suppress(OSError):  # file systems without locks
         fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return place
 
@@ -199,14 +200,14 @@ def _enter_landlock(readable: Sequence[str], network: bool) -> Walls:
 
 
 def _close_paths(readable: Sequence[str], writable: Sequence[str], network: bool) -> None:
-    """Close the file system to this process but for some folders and harmless devices."""
+    """Restrict this process to some folders and harmless devices."""
     devices = tuple(f"/dev/{name}" for name in DEVICES)
     opening = kernel.Opening(readable=tuple(readable), writable=(*writable, *devices))
     kernel.landlock(opening, network)
 
 
 def _become(user: int) -> None:
-    """Become a user without any privilege, for good."""
+    """Become a user without any privilege, permanently."""
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
@@ -223,13 +224,13 @@ def _map_self(inside: int, user: int, group: int) -> None:
 
 
 def _enter_namespaces(readable: Sequence[str], network: bool) -> None:
-    """Go on as the first process of new namespaces, and as a user without privileges."""
+    """Become the first process of new namespaces, and a user without privileges."""
     spaces = _SPACES | (0 if network else kernel.CLONE_NEWNET)
     root = os.geteuid() == 0
     if root:
         try:
             kernel.unshare(spaces)
-        except PermissionError:  # root of a container, say: what an ordinary user may is left
+        except PermissionError:  # such as root of a container: keep an ordinary user's rights
             root = False
             _become(NOBODY)
     if not root:
@@ -249,7 +250,7 @@ def _enter_namespaces(readable: Sequence[str], network: bool) -> None:
 
 
 def _outlive_nothing(child: int) -> NoReturn:
-    """Wait until `child` ends, without holding anything open, and end as it did."""
+    """Wait for the end of `child` with no other descriptor open, and end in the same way."""
     os.closerange(0, 1 << 10)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -258,7 +259,7 @@ def _outlive_nothing(child: int) -> NoReturn:
 
 
 def _build_root(readable: Sequence[str]) -> None:
-    """Make a root folder of what may be read, /proc and an empty folder to mount on; enter it."""
+    """Build a root folder of readable paths, /proc and an empty mount point, and enter it."""
     scratch = scratch_among(readable)
     kernel.mount("", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
     sources = [(path, _hold(path)) for path in readable if os.path.exists(path)]
@@ -293,7 +294,7 @@ def _build_root(readable: Sequence[str]) -> None:
 
 
 def _hold(path: str) -> int | None:
-    """Return a descriptor that stands for what is at `path` now; None for a link."""
+    """Return a descriptor of the object at `path`; None for a link."""
     return None if os.path.islink(path) else os.open(path, os.O_PATH | os.O_CLOEXEC)
 
 

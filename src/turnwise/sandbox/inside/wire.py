@@ -1,9 +1,9 @@
-"""The format of plain values: a tag of one byte, then a fixed structure or a size and its contents.
+"""Serialisation of plain values: a tag of one byte, then a fixed structure or a size and contents.
 
 Provides `dump` and `load`. A value is None, a bool, int, float, complex, str, bytes, or a list,
-tuple, dict, set, frozenset or numeric numpy array of such. `load` takes bytes that a hostile
-program may have written: it imports nothing, bounds depth, sizes and the cost of comparing keys
-before anything is built, takes time linear in the bytes, and every error is a `NotPlainError`.
+tuple, dict, set, frozenset or numeric numpy array of such values. `load` accepts bytes from a
+hostile program: it imports nothing, bounds depth, sizes and the cost of comparing keys before it
+allocates, takes time linear in the bytes, and raises only `NotPlainError`.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 DEEPEST = 64
-"""How deep values may be nested."""
+"""The deepest nesting of values."""
 COMPARISONS, COMPARISONS_A_BYTE = 20_000, 4
-"""Comparisons of keys with equal hashes that reading one value may cost, in scalars compared."""
+"""The largest cost of comparing keys with equal hashes in one value, in compared scalars."""
 SECONDS, SECONDS_A_BYTE = 0.05, 5e-7
-"""CPU time for which keys may be inserted: integers can be chosen so that tables probe for long
-though their hashes differ. Plain keys take a hundredth of it."""
+"""The largest CPU time of inserting keys: integers can be chosen so that tables probe for long
+although their hashes differ. Ordinary keys take a hundredth of it."""
 _AT_ONCE = 256
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "float32", "float64", "complex64", "complex128"),
 )
-"""The dtypes that pass, by their number in the format."""
+"""The accepted dtypes, by their number in the format."""
 _ITEM_SIZES = (1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 8, 16)
 LARGEST_INTEGER = 10**4300
-"""Integers from here on have more digits than Python writes, and are refused."""
+"""Larger integers have more digits than Python prints, and are refused."""
 _MOST_DIMENSIONS = 32
 MOST_EMPTY = 1 << 20
-"""Parts that an empty array may have: (2**40, 0) takes no bytes, and as lists all memory."""
+"""Largest size of an empty array: (2**40, 0) takes no bytes, but as lists all memory."""
 _INT, _FLOAT, _COMPLEX = struct.Struct("<q"), struct.Struct("<d"), struct.Struct("<dd")
 _SIZE = struct.Struct("<I")
 _DIMENSION = struct.Struct("<Q")
@@ -41,15 +41,15 @@ _LARGEST = (1 << 32) - 1
 
 
 class NotPlainError(ValueError):
-    """A value cannot pass: of another type, nested too deep, or not what was written."""
+    """A value is refused: an unsupported type, too deep, or malformed bytes."""
 
 
 class TooLargeError(ValueError):
-    """A value, written, would be longer than is allowed."""
+    """The serialised value is longer than allowed."""
 
 
 def dump(value: Any, most: int) -> bytes:
-    r"""Return `value`, written in at most `most` bytes.
+    r"""Return `value`, serialised in at most `most` bytes.
 
     Raises:
         NotPlainError: for a type that does not pass; subclasses of plain types do not.
@@ -65,14 +65,14 @@ def dump(value: Any, most: int) -> bytes:
 
 
 def load(data: bytes, numpy: Callable[[], Any] | None = None) -> Any:
-    """Return the value that `dump` wrote.
+    """Return the value that `dump` serialised.
 
     Args:
-        data: what was written.
+        data: the bytes.
         numpy: returns numpy, for values with arrays; None refuses arrays.
 
     Raises:
-        NotPlainError: if that is not what the bytes are.
+        NotPlainError: if the bytes are not a serialised value.
 
     Example:
         >>> load(dump({1: b"x", "y": {2, 3}}, 1000))
@@ -83,7 +83,7 @@ def load(data: bytes, numpy: Callable[[], Any] | None = None) -> Any:
         value = reader.read(0)
     except NotPlainError:
         raise
-    except Exception as cause:  # the boundary: no bytes may do more than be refused
+    except Exception as cause:  # the boundary: bytes must have no effect beyond a refusal
         raise NotPlainError(f"no plain value: {type(cause).__name__}") from None
     if reader.place != len(reader.data):
         raise NotPlainError("no plain value: bytes are left over")
@@ -91,7 +91,7 @@ def load(data: bytes, numpy: Callable[[], Any] | None = None) -> Any:
 
 
 class _Writer:
-    """Writes a value into `parts`, and stops where that becomes too large."""
+    """Serialises a value into `parts`, and stops when the result becomes too large."""
 
     def __init__(self, most: int) -> None:
         self.most = self.left = most
@@ -173,7 +173,7 @@ class _Writer:
 
 
 def _parts(shape: Sequence[int]) -> int:
-    """Return in how many parts an array of a shape falls, were its empty dimensions of one."""
+    """Return the number of elements of an array whose empty dimensions count as one."""
     return math.prod(max(extent, 1) for extent in shape)
 
 
@@ -181,7 +181,7 @@ _CONTAINERS: dict[type, bytes] = {list: b"l", tuple: b"t", set: b"S", frozenset:
 
 
 class _Reader:
-    """Reads one value; `cost` is what comparing the last one read with an equal one may cost."""
+    """Reads one value; `cost` is the cost of comparing the last value with an equal one."""
 
     def __init__(self, data: bytes, numpy: Callable[[], Any] | None) -> None:
         self.data, self.place, self.numpy = data, 0, numpy
@@ -197,7 +197,7 @@ class _Reader:
         return part
 
     def size(self) -> int:
-        """Return a size; everything that has one takes at least as many of the bytes left."""
+        """Return a size; every object with a size takes at least as many of the remaining bytes."""
         (size,) = _SIZE.unpack(self.take(_SIZE.size))
         if size > len(self.data) - self.place:
             raise NotPlainError("no plain value: it ends too early")
@@ -240,7 +240,7 @@ class _Reader:
         return data
 
     def parts(self, depth: int) -> tuple[list[Any], list[int]]:
-        """Return the parts of a container, and the cost of each."""
+        """Return the elements of a container, and the cost of each."""
         values: list[Any] = []
         costs: list[int] = []
         for _ in range(self.size()):
@@ -279,10 +279,10 @@ class _Reader:
         return dict(zip(self.inserted(keys), values, strict=True))
 
     def apart(self, keys: list[Any], costs: list[int]) -> int:
-        """Charge what it costs to tell keys of one hash apart; return that of comparing them all.
+        """Charge the cost of distinguishing keys with one hash; return that of comparing them all.
 
-        Keys of equal hash are compared pair by pair, and each pair costs at most what the dearer
-        key does: a frozenset's own cost counts the comparisons within, so that nesting multiplies.
+        Keys of equal hash are compared pair by pair. A pair costs at most as much as its more
+        expensive key; the cost of a frozenset includes the comparisons within it.
         """
         alike: dict[int, list[int]] = {}
         for key, cost in zip(keys, costs, strict=True):
@@ -298,7 +298,7 @@ class _Reader:
         return total
 
     def inserted(self, keys: list[Any]) -> dict[Any, None]:
-        """Return a dict of the keys; refuse those that come twice, or take long to insert."""
+        """Return a dict of the keys; refuse repeated keys, or keys that take long to insert."""
         found: dict[Any, None] = {}
         for start in range(0, len(keys), _AT_ONCE):
             began = time.thread_time()
@@ -326,7 +326,7 @@ class _Reader:
         name = DTYPES[number]
         kept = module.dtype("uint8" if name == "bool" else name)
         found = module.frombuffer(self.take(size), kept).reshape(shape)
-        return found.astype(name)  # a copy, in which booleans are 0 or 1
+        return found.astype(name)  # a copy in which booleans are 0 or 1
 
 
 _READERS: dict[bytes, Callable[[_Reader, int], Any]] = {

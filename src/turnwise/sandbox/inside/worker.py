@@ -1,10 +1,10 @@
-"""A worker: stands behind walls, and runs one program after another, each in a fresh child.
+"""A worker: an isolated process that runs one program after another, each in a fresh child.
 
-Provides `main`. It watches a child from outside, by clocks and pipes that are not the child's, ends
-it at its limits, cleans up behind it and reports numbers. It never holds a program, its inputs, its
-value or its output: the child reads the first itself, and the kernel copies the others from files
-in memory to the library. Once it has started it imports nothing, and is under a filter of system
-calls without any capability.
+Provides `main`. The worker monitors a child by its own clocks and pipes, kills it at its limits,
+cleans up and reports measurements. It never has a program, its inputs, its value or its output in
+memory: the child reads the program and its inputs, and the kernel copies value and output from
+memory files to the library. After its start it imports nothing, has no capability and is under a
+filter of system calls.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from typing import Any
 from . import files, filters, frames, kernel
 from .child import CONTROL, FILE, Setting, Sheet, live, make_streams, rehearse, seed_generators
 from .frames import CPU, FILES, NONE, STDERR, STDOUT, THREADS, TIMEOUT, Order, Report
-from .plan import Plan
+from .plan import LaunchPlan
 from .processes import Clock, contents, end_all_below, end_all_others, threads_of
 from .walls import RefusedError, Walls, enter
 
 NOTHING, ANSWERS = 5, 61
-"""Descriptors: of /dev/null, and of what goes to the library."""
+"""Descriptors: of /dev/null, and of the pipe to the library."""
 SOON = 0.0005
-"""Seconds between two looks at the clock of a program that is near its limit."""
+"""Seconds between two polls of a program that is near its limit."""
 OFTEN = 0.005
-"""Seconds between two looks at what the kernel does not bound."""
+"""Seconds between two polls of resources that the kernel does not limit."""
 PREPARED = 20.0
-"""Seconds in which a child must have read its program and closed its walls."""
+"""Seconds in which a child must read its program and complete its isolation."""
 MARGIN = 16 << 20
 _CORES = os.cpu_count() or 1
 
 
 class Worker:
-    """The state of a worker: its walls, and what its children find prepared."""
+    """The state of a worker: its isolation, and the prepared state of its children."""
 
     def __init__(self, walls: Walls, network: bool) -> None:
         self.walls, self.network = walls, network
@@ -51,7 +51,7 @@ class Worker:
         self.filters: dict[bool, filters.Filter] = {}
 
     def filter(self, tools: bool) -> filters.Filter | None:
-        """Return what programs are put under; None where there are no walls at all."""
+        """Return the filter for programs; None without any isolation."""
         if not self.walls.filtered:
             return None
         if tools not in self.filters:
@@ -65,17 +65,17 @@ class Worker:
         return self.filters[tools]
 
     def freeze(self) -> None:
-        """Forget how to import; children are given it back."""
+        """Remove the import machinery; children restore it."""
         self.imports = (sys.path, sys.meta_path, sys.path_hooks)
         sys.path, sys.meta_path, sys.path_hooks = [], [], []
 
     def setting(self, order: Order) -> Setting:
-        """Return what children find prepared for programs of these limits; kept for the next."""
+        """Return the prepared state for programs with these limits; it is cached."""
         limits = order[1:]
         if self._prepared is None or self._prepared[0] != limits:
             setting = Setting(
                 walls=self.walls,
-                plan=Plan(self.walls, order, self.base),
+                plan=LaunchPlan(self.walls, order, self.base),
                 filter=self.filter(order.processes > 1),
                 imports=self.imports,
             )
@@ -87,7 +87,7 @@ class Worker:
         if self.walls.nested:
             self.carry_out(order, self.walls.scratch, -1)
             return
-        name = os.urandom(16).hex()  # a program cannot make the folder of a later one
+        name = os.urandom(16).hex()  # a program cannot guess the folder of a later one
         os.mkdir(name, 0o700, dir_fd=self.walls.place)
         own = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.walls.place)
         try:
@@ -95,7 +95,7 @@ class Worker:
         finally:
             os.close(own)
             if not files.clear(self.walls.place):
-                os._exit(1)  # what resists must not be found by, or counted to, a later program
+                os._exit(1)  # processes that survive must not meet a later program
 
     def carry_out(self, order: Order, folder: str, own: int) -> None:
         """Run one program in `folder`, of which `own` is a descriptor, and report on it."""
@@ -107,7 +107,7 @@ class Worker:
 
 
 class Run:
-    """One program's child, as it is watched from outside."""
+    """The child of one program, as the worker monitors it."""
 
     def __init__(self, walls: Walls, order: Order, place: int) -> None:
         self.walls, self.order, self.place = walls, order, place
@@ -119,7 +119,7 @@ class Run:
         """Whether its process has ended by itself."""
         self.sheet = os.memfd_create("sheet")
         self.output: dict[int, list[int]] = {}
-        """Of each stream's pipe: the file in memory that keeps it or -1, and the bytes in it."""
+        """Of each stream's pipe: the memory file of its output or -1, and its size in bytes."""
 
     def start(self, setting: Setting, folder: str) -> None:
         """Start the child, whose program writes in `folder`."""
@@ -135,7 +135,7 @@ class Run:
         self.open = {out[0], err[0]}
 
     def _note_begin(self) -> None:
-        """Note whether the program has begun, and when, or why its walls do not stand."""
+        """Record whether and when the program began, or why its isolation failed."""
         try:
             told = os.read(self.ready, frames.ROOM)
         except BlockingIOError:
@@ -147,11 +147,11 @@ class Run:
             return
         self.stood = True
         _, self.began, start = frames.BEGUN.unpack(told)
-        alone = self.walls.nested or self.walls.kind == "container"  # in what it sees of /proc
+        alone = self.walls.nested or self.walls.kind == "container"  # in its view of /proc
         self.clock = Clock(self.pid, alone and self.order.processes > 1, start)
 
     def _leave_with_the_library(self) -> None:
-        """End everything: nobody waits for an answer any more."""
+        """Kill everything, because the library has closed the connection."""
         with suppress(OSError):
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
@@ -164,7 +164,7 @@ class Run:
         """Return when the child has ended, or has reached a limit."""
         try:
             alive = os.pidfd_open(self.pid)
-        except OSError:  # a kernel that has no such descriptors is looked at often
+        except OSError:  # a kernel without pidfds is polled instead
             alive = -1
         try:
             self._watch(alive)
@@ -174,7 +174,7 @@ class Run:
 
     def _watch(self, alive: int) -> None:
         poll = select.poll()
-        poll.register(CONTROL, 0)  # its end, not what it brings
+        poll.register(CONTROL, 0)  # only its end counts
         for descriptor in (*self.open, *([alive] if alive >= 0 else [])):
             poll.register(descriptor, select.POLLIN)
         order, often = self.order, alive < 0 or not self.walls.nested or self.order.processes > 1
@@ -196,7 +196,7 @@ class Run:
                 pause = min(self._pause(cores), OFTEN if often else PREPARED)
 
     def _pause(self, cores: int) -> float:
-        """Return for how long the child needs no look; note it if it is beyond a limit."""
+        """Return the seconds until the next poll; record a limit that was exceeded."""
         order = self.order
         if not self.stood:
             os.set_blocking(self.ready, False)
@@ -212,7 +212,7 @@ class Run:
         return min(left, max((order.cpu - self.cpu) / cores, SOON))
 
     def _beyond(self) -> int:
-        """Return the limit that a program has passed, of those that the kernel does not keep."""
+        """Return the limit that a program has exceeded, of those not enforced by the kernel."""
         if self.walls.nested:
             return NONE
         if files.used(self.place, self.order.files, self.walls.mounted) > self.order.files:
@@ -222,7 +222,7 @@ class Run:
         return NONE
 
     def keep(self, descriptor: int) -> bool:
-        """Move what there is on a stream to a file in memory; return whether it is still open."""
+        """Move the output of a stream to a memory file; return whether the stream is open."""
         kept = self.output[descriptor]
         if kept[0] < 0:
             kept[0] = os.memfd_create("stream")
@@ -236,20 +236,20 @@ class Run:
         return moved > 0
 
     def end(self) -> None:
-        """End the child and all it has started, and take the rest of its output."""
+        """Kill the child and its descendants, and read the rest of its output."""
         if not self.left:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
         _, self.status, usage = os.wait4(self.pid, 0)
         if not self.stood and not self.reason:
-            self._note_begin()  # it has ended before anybody looked
+            self._note_begin()  # it ended before the first poll
         os.close(self.ready)
         if self.stood:
             self.wall = time.monotonic() - self.began
             used = usage.ru_utime + usage.ru_stime - self.clock.start
             self.cpu = max(used, self.cpu, 0.0)
         self.peak = usage.ru_maxrss * 1024
-        if os.getpid() == 1:  # the first of a namespace of its own: nobody else is there
+        if os.getpid() == 1:  # the first process of its own namespace: all others are the child's
             end_all_others()
         else:
             end_all_below()
@@ -260,7 +260,7 @@ class Run:
             os.close(descriptor)
 
     def report(self) -> None:
-        """Tell the library; what the program left goes there without being read here."""
+        """Report to the library; the program's output is sent without being read here."""
         most = self.order.output
         record = Sheet.length(self.sheet, most + frames.ROOM) if self.stood else 0
         streams = [(kept, min(size, most)) for kept, size in self.output.values()]
@@ -287,11 +287,11 @@ _ENDED = os.WEXITED | os.WNOWAIT | os.WNOHANG
 
 
 def _send(descriptor: int, start: int, size: int) -> None:
-    """Have the kernel copy `size` bytes of a file to the library, and close the file."""
+    """Copy `size` bytes of a file to the library in the kernel, and close the file."""
     sent = 0
     while sent < size:
         part = os.sendfile(ANSWERS, descriptor, start + sent, size - sent)
-        if not part:  # it is shorter than it was: the library must not take what follows for it
+        if not part:  # the file was truncated: later bytes must not be taken for its content
             os._exit(1)
         sent += part
     os.close(descriptor)
@@ -305,14 +305,14 @@ def _waits(descriptor: int) -> bool:
 
 
 def main() -> None:
-    """Stand behind the walls that are asked for, and serve until nobody asks."""
+    """Isolate this process as requested, and run programs until the library disconnects."""
     os.dup2(0, CONTROL)
     os.dup2(1, ANSWERS)
     nothing = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 3, 4, NOTHING):  # so that nothing else is opened there
+    for descriptor in (0, 1, 3, 4, NOTHING):  # reserve these numbers
         if descriptor != nothing:
             os.dup2(nothing, descriptor)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one at the keyboard
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the library
     try:
         worker = _prepared(json.loads(frames.read_text(CONTROL)))
     except RefusedError as refused:
@@ -325,15 +325,15 @@ def main() -> None:
             worker.serve(Order.unpack(frames.read_exactly(CONTROL, frames.ORDER_SIZE)))
     if not walls.nested:
         files.clear(walls.place)
-        with suppress(OSError):  # Landlock leaves the folder itself to the library
+        with suppress(OSError):  # behind Landlock the library removes the folder
             os.rmdir(walls.scratch)
 
 
 def _prepared(asked: dict[str, Any]) -> Worker:
-    """Import what programs are to find imported, then build the walls and give up all rights."""
+    """Import the modules for programs, complete the isolation and drop all rights."""
     for name in asked["preload"]:
         importlib.import_module(name)
-    if "numpy" in sys.modules:  # or it would come, and draw its own seed, with the program
+    if "numpy" in sys.modules:  # otherwise a program would load it, with a seed of its own
         importlib.import_module("numpy.random")
     walls = enter(asked["walls"], asked["readable"], asked["network"])
     os.environ.clear()
@@ -343,8 +343,8 @@ def _prepared(asked: dict[str, Any]) -> Worker:
     )
     loaded: Any = sys.modules.get("tempfile")
     if loaded is not None:
-        loaded.tempdir = None  # the host's
-    if not walls.nested:  # what a program leaves behind becomes this process's child
+        loaded.tempdir = None  # it was the host's
+    if not walls.nested:  # orphans of a program become this process's children
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     worker = Worker(walls, asked["network"])
     make_streams()
@@ -362,12 +362,12 @@ def _prepared(asked: dict[str, Any]) -> Worker:
     worker.freeze()
     worker.base = _in_use()
     gc.collect()
-    gc.freeze()  # so that no child's collector touches, and copies, what all share
+    gc.freeze()  # so that no child's collector writes to, and thereby copies, shared memory
     return worker
 
 
 def _in_use() -> tuple[int, int]:
-    """Return the bytes of addresses and of private memory that this process has in use."""
+    """Return the bytes of address space and of private memory that this process uses."""
     pages = os.sysconf("SC_PAGE_SIZE")
     sizes = [int(word) * pages for word in contents("/proc/self/statm").split()]
     return sizes[0] + MARGIN, sizes[5] + MARGIN

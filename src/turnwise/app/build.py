@@ -1,0 +1,298 @@
+"""The parts of a run, made from its recipe: policies, learners, engine, envs, tasks, logs.
+
+Provides `assemble`, and its parts that other ways of using a run need: `make_policies`,
+`runner_of`, `plan_of` and `transcripts_of`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
+
+import numpy as np
+
+from turnwise.agents import AgentConfig, demonstration, messages_for, observation_text
+from turnwise.curriculum import make_curriculum
+from turnwise.engines.loop import SteppedEngine
+from turnwise.engines.table import make_engine
+from turnwise.envs import first_turn
+from turnwise.envs.base import Env
+from turnwise.evaluation import exact_of
+from turnwise.evaluation.perception import WALK
+from turnwise.forest.choose import choose
+from turnwise.policies import Policy, PolicyConfig, is_nano, load_policies, use_threads
+from turnwise.recipe.schema import Recipe
+from turnwise.recipe.sections import open_sandbox
+from turnwise.render.text import TextRenderer
+from turnwise.rollout import Runner, check_context
+from turnwise.rollout.agent import RendererLike
+from turnwise.rollout.random_play import random_conversation, random_game
+from turnwise.rollout.runner import NoiseRule
+from turnwise.runs import (
+    Checkpoints,
+    EpisodeLog,
+    MetricsLog,
+    Run,
+    StopSignal,
+    open_sinks,
+)
+from turnwise.seeding import generator
+from turnwise.tasks import GeneratedTasks
+from turnwise.trainers import Learner, Plan, Progress, Session
+from turnwise.types import Split, Task
+from turnwise.workflows import make_workflow
+
+BIG = 50_000_000
+"""Parameters from which on checkpoints are written every 10 iterations by default."""
+
+FAILED = 0.9
+"""Share of failed replies that stops a model which nothing has taught how to answer."""
+
+
+def plan_of(recipe: Recipe) -> Plan:
+    """Return what of a recipe decides the policy-gradient loop."""
+    return Plan(
+        trainer=recipe.trainer,
+        optimizer=recipe.optimizer,
+        credit=recipe.credit,
+        loss=recipe.loss,
+        sft_mix=recipe.sft_mix,
+        sft_mix_first=recipe.rows_before_training,
+        validate_every=recipe.evaluation.every,
+        validation_tasks=recipe.evaluation.validation_tasks,
+        exact=recipe.evaluation.validation == "exact",
+        decoding=recipe.evaluation.decoding,
+        validate_start=recipe.evaluation.validate_start,
+        target=recipe.evaluation.target,
+        stop_if_failed=_share_that_stops(recipe),
+    )
+
+
+def _share_that_stops(recipe: Recipe) -> float | None:
+    """Return the share of failed replies above which the first iteration stops the run."""
+    asked = recipe.trainer.stop_if_failed
+    if asked != "auto":
+        return None if asked == "never" else asked
+    taught = recipe.pretrains or recipe.has("warmup")
+    made = any(is_nano(policy.model) for policy in recipe.weights.values())
+    return None if taught or made else FAILED
+
+
+def _counted(policy: Policy) -> str:
+    """Return how many parameters a policy has, and how many are trained where not all are."""
+    trained = sum(parameter.numel() for parameter in policy.trainable_parameters())
+    beside = "" if trained == policy.parameters else f", {trained:,} trained"
+    return f"{policy.parameters:,} parameters{beside}"
+
+
+def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) -> Session:
+    """Build the parts that `recipe` names, for the run in `folder`."""
+    training, warmup = recipe.env.make("training"), recipe.env.make("warmup")
+    open_sandbox(training, recipe.sandbox)
+    recipe.env.look("training", recipe.seed)
+    policies = make_policies(recipe, folder, progress.note)
+    judged = recipe.env.make("evaluation")
+    engine = make_engine(policies, recipe.remote, recipe.engine, recipe.seed)
+    learners = learners_of(recipe, policies)
+    for name, policy in policies.items():
+        progress.note(f"{name}: {_counted(policy)}, {policy.device}")
+        laid_out = f"forest {learners[name].scorer.reason}; " if name in learners else ""
+        progress.note(f"{laid_out}engine {engine.reason(name)}")
+    tasks = GeneratedTasks(training, "train", recipe.seed)
+    if tasks.problems.described:
+        progress.note(f"{training.name}: {tasks.problems.described}")
+    if tasks.seen:
+        progress.note(f"{training.name}: validation and test are problems that training meets too")
+    for split in get_args(Split):  # an env that cannot be evaluated is refused now
+        first = GeneratedTasks(judged, split, recipe.seed).task(0)
+        if recipe.evaluation.exact or recipe.evaluation.validation == "exact":
+            exact_of(judged, first)
+    big = max(policy.parameters for policy in policies.values()) >= BIG
+    renderers = renderers_of(recipe, policies)
+    for agent in recipe.agents.values():
+        here = policies.get(agent.policy)
+        context = here.context if here else sys.maxsize  # a server knows its own limit
+        check_context(training, tasks.take(8), agent, renderers[agent.policy], context)
+    return Session(
+        seed=recipe.seed,
+        run=folder,
+        policies=policies,
+        learners=learners,
+        agents=recipe.agents,
+        engine=engine,
+        runner=runner_of(recipe, training, policies, engine, recipe.seed, recipe.trainer.noise),
+        eval_runner=runner_of(recipe, judged, policies, engine, recipe.seed),
+        warmup_env=warmup,
+        warmup_tasks=GeneratedTasks(warmup, "train", recipe.seed),
+        curriculum=make_curriculum(recipe.curriculum, tasks, recipe.trainer.tasks_per_iteration),
+        validation=GeneratedTasks(judged, "validation", recipe.seed),
+        validation_states=GeneratedTasks(training, "validation", recipe.seed),
+        metrics=MetricsLog(
+            folder.metrics,
+            sinks=open_sinks(recipe.metrics, folder, recipe.model_dump(mode="json"), progress.note),
+        ),
+        episodes=EpisodeLog(
+            folder.episodes,
+            keep=recipe.episodes.keep,
+            per_iteration=recipe.episodes.per_iteration,
+            decode=lambda name, ids: policies[name].renderer.decode(ids),
+        ),
+        checkpoints=Checkpoints(folder.checkpoints, keep=recipe.checkpoint.keep),
+        checkpoint_every=recipe.checkpoint.every or (10 if big else 1),
+        progress=progress,
+        stop=stop,
+    )
+
+
+def learners_of(recipe: Recipe, policies: Mapping[str, Policy]) -> dict[str, Learner]:
+    """Return policy name -> learner, for the policies that are trained."""
+    return {
+        name: Learner(
+            policy=policy,
+            scorer=choose(policy.model, recipe.forest, recipe.seed),
+            agents={r: agent for r, agent in recipe.agents.items() if agent.policy == name},
+        )
+        for name, policy in policies.items()
+        if policy.config.trainable
+    }
+
+
+def runner_of(
+    recipe: Recipe,
+    env: Env[Any],
+    policies: Mapping[str, Policy],
+    engine: SteppedEngine,
+    seed: int,
+    noise: NoiseRule = "common",
+) -> Runner:
+    """Return the runner of one env; evaluation leaves `noise` common, as baselines have it."""
+    return Runner(
+        env=env,
+        workflow=make_workflow(recipe.workflow),
+        agents=recipe.agents,
+        renderers=renderers_of(recipe, policies),
+        engine=engine,
+        seed=seed,
+        noise=noise,
+        weights=recipe.credit.rewards,
+        iterations=recipe.trainer.iterations,
+    )
+
+
+def renderers_of(recipe: Recipe, policies: Mapping[str, Policy]) -> Mapping[str, RendererLike]:
+    """Return policy name -> renderer, for the policies at an endpoint too."""
+    here = {name: policy.renderer for name, policy in policies.items()}
+    return here | {name: TextRenderer(name) for name in recipe.remote}
+
+
+def make_policies(
+    recipe: Recipe,
+    folder: Run | None,
+    note: Callable[[str], None] | None = None,
+    *,
+    configs: Mapping[str, PolicyConfig] | None = None,
+) -> dict[str, Policy]:
+    """Load the recipe's policies; one made on the spot is kept in the run and made once.
+
+    From then on torch computes on as many threads as suit the largest (`policies.use_threads`);
+    `note` receives how many. `configs` says how the policies are loaded; by default it is
+    `config_of` of each.
+    """
+    made = configs is None or any(is_nano(config.model) for config in configs.values())
+    if configs is None:
+        configs = {name: config_of(name, recipe, folder) for name in recipe.weights}
+    policies = load_policies(
+        configs,
+        directory=None if folder is None else folder.models,
+        transcripts=transcripts_of(recipe) if made else (),
+        words=_words_of(recipe) if made else (),
+        seed=recipe.seed,
+    )
+    said = use_threads(max(policy.parameters for policy in policies.values()), recipe.threads)
+    if note is not None and any(policy.device.type == "cpu" for policy in policies.values()):
+        note(said)
+    return policies
+
+
+def config_of(name: str, recipe: Recipe, folder: Run | None) -> PolicyConfig:
+    """Return the config of a policy, with the models that the run has made in place of recipes."""
+    config = recipe.weights[name]
+    if config.device == "auto":
+        config = config.model_copy(update={"device": recipe.device})
+    if folder is None:
+        return config
+    first = next(n for n, p in recipe.weights.items() if _makes_the_same(p, config))
+    if is_nano(config.model) and (folder.models / first).is_dir():
+        config = config.model_copy(update={"model": str(folder.models / first), "nano": None})
+    base = folder.bases / recipe.base_of(name)
+    if recipe.pretrains and config.lora is not None and base.is_dir():
+        config = config.model_copy(update={"model": str(base), "nano": None})
+    return config
+
+
+def _makes_the_same(one: PolicyConfig, other: PolicyConfig) -> bool:
+    """Whether two policies begin with one model, where it is made on the spot."""
+    return (one.model, one.nano) == (other.model, other.nano)
+
+
+def _words_of(recipe: Recipe) -> list[str]:
+    """Return the words that a nano tokenizer keeps whole: markers of replies, words of the env."""
+    markers = [word for agent in recipe.agents.values() for word in agent.reply_format.markers]
+    return [*markers, *recipe.env.make("evaluation").vocabulary()]
+
+
+def transcripts_of(recipe: Recipe, tasks: int = 16) -> list[str]:
+    """Return texts as the recipe's agents read and write them, for a nano model's tokenizer."""
+    return [
+        text for agent in recipe.agents.values() for text in _transcripts_of(recipe, agent, tasks)
+    ]
+
+
+def _transcripts_of(recipe: Recipe, agent: AgentConfig, tasks: int) -> list[str]:
+    """Return texts as one agent reads and writes them."""
+    env = recipe.env.make("evaluation")
+    source = GeneratedTasks(env, "train", recipe.seed)
+    transcripts: list[str] = []
+    for index in range(tasks):
+        rng = generator(recipe.seed, "transcript", index)
+        state, seat = first_turn(env, source.task(index), agent.role, rng)
+        seen = env.observe(state, seat)
+        shown = observation_text(agent, seen)
+        transcripts += [m.content for m in messages_for(agent, (), shown)]
+        transcripts += words_of_tools(env, source.task(index), agent, rng) if seen.tools else []
+        any_text = [
+            env.random_action(state, seat, rng) for _ in range(4 * (not seen.legal_actions))
+        ]
+        transcripts += [
+            demonstration(agent, seen.description, action)
+            for action in (*seen.legal_actions, *any_text)
+        ]
+        if shows_play(recipe):
+            past = random_game(env, source.task(index), agent, _AsWritten(), rng).past
+            transcripts += [text for one in past for text in (one.observation, one.reply)]
+    return transcripts
+
+
+def shows_play(recipe: Recipe) -> bool:
+    """Whether the warm-up shows every turn of random games, and not first states alone."""
+    return recipe.warmup is not None and recipe.warmup.states == "play"
+
+
+def words_of_tools(
+    env: Env[Any], task: Task, agent: AgentConfig, rng: np.random.Generator, walks: int = 8
+) -> list[str]:
+    """Return the schemas of the tools, and what is said in random calls of them."""
+    state, seat = first_turn(env, task, agent.role, rng)
+    texts = list(env.observe(state, seat).tools)
+    for _ in range(walks):
+        for exchange in random_conversation(env, task, agent, _AsWritten(), rng, WALK).past:
+            texts += [exchange.reply, *(message.content for message in exchange.messages)]
+    return texts
+
+
+class _AsWritten:
+    """Models made on the spot say calls as envs write them."""
+
+    def spoken(self, reply: str) -> str:
+        return reply

@@ -1,0 +1,124 @@
+"""What a recipe costs on this machine, measured before it is trained: memory, and an iteration.
+
+Provides `measure_recipe` and `RecipeCost`. Two iterations are made in a temporary run folder that
+is deleted: one to warm caches, and one that counts. Nothing is scaled up from a smaller one.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from turnwise.app.build import assemble, plan_of
+from turnwise.engines import close_engine
+from turnwise.policies import kept_threads
+from turnwise.recipe.schema import Recipe
+from turnwise.runs import MetricsConfig, Run, StopSignal
+from turnwise.trainers import Plan, Session, Silent
+from turnwise.trainers.batches import batches_of, begin, kl_in_reward
+from turnwise.trainers.grpo import credit_of, play_groups, update
+from turnwise.trainers.session import peak_megabytes
+from turnwise.types import Episode
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecipeCost:
+    """What one iteration takes.
+
+    Attributes:
+        megabytes: the most memory that this process has held.
+        gpu_megabytes: the most that torch has held on CUDA; None without it.
+        seconds_per_iteration: of play and update together.
+        rollout_seconds: of play alone.
+        trained: whether there was anything to update on; if not, the update is not counted.
+    """
+
+    megabytes: float
+    gpu_megabytes: float | None
+    seconds_per_iteration: float
+    rollout_seconds: float
+    trained: bool
+
+
+@kept_threads()
+def measure_recipe(recipe: Recipe, note: Callable[[str], None] | None = None) -> RecipeCost:
+    """Make two iterations of a recipe with the models it begins with, and measure the second.
+
+    Pretraining and warm-up are left out, and so are validation and checkpoints. So that the update
+    is measured whatever the untaught models answer, every other episode is given a reward, and all
+    groups hold a difference: a run whose groups often hold none is faster.
+
+    Args:
+        recipe: the recipe.
+        note: told what is being done.
+
+    Raises:
+        TurnwiseError: for anything that would also stop a run at its beginning.
+    """
+    say = note or (lambda text: None)
+    parts = recipe.model_copy(update={"metrics": MetricsConfig(sinks=())})
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Run.create(Path(scratch), recipe.name, recipe.to_toml(), Path(scratch, "run"))
+        session = assemble(parts, folder, StopSignal(), Silent())
+        try:
+            plan = plan_of(recipe)
+            if plan.loss.needs_reference:
+                session.save_start()
+            for learner in session.learners.values():
+                begin(session, plan, learner)
+            say("iteration 1 of 2, which warms caches")
+            _iterate(session, plan, 0)
+            say("iteration 2 of 2, which is measured")
+            began = time.perf_counter()
+            rollout, trained = _iterate(session, plan, 1)
+            seconds = time.perf_counter() - began
+        finally:
+            session.metrics.close()
+            close_engine(session.engine)
+    return RecipeCost(
+        megabytes=peak_megabytes(),
+        gpu_megabytes=_gpu_megabytes(),
+        seconds_per_iteration=seconds,
+        rollout_seconds=rollout,
+        trained=trained,
+    )
+
+
+def _iterate(session: Session, plan: Plan, iteration: int) -> tuple[float, bool]:
+    """Play and update once; return the seconds of play, and whether there was an update."""
+    began = time.perf_counter()
+    played = play_groups(session, plan, session.curriculum.visits(iteration))
+    rollout = time.perf_counter() - began
+    paid = next((name for name, weight in plan.credit.rewards.items() if weight), None)
+    episodes = [_with_reward(episode, paid) for episode in played]
+    kl = kl_in_reward(session, plan, episodes)
+    credit = credit_of(session, plan, episodes, kl)
+    batches = batches_of(session, plan, episodes, credit, kl, iteration)
+    for name, batch in batches.items():
+        update(session, plan, session.learners[name], iteration, batch)
+    return rollout, bool(batches)
+
+
+def _with_reward(episode: Episode, component: str | None) -> Episode:
+    """Return an episode whose last turns earn 1 of a component, or 0 in every other member."""
+    if component is None:
+        return episode
+    earned = {component: float(episode.id.member % 2)}
+    trajectories = []
+    for trajectory in episode.trajectories:
+        turns = [replace(turn, rewards={}) for turn in trajectory.turns]
+        if turns:
+            turns[-1] = replace(turns[-1], rewards=earned)
+        trajectories.append(replace(trajectory, turns=tuple(turns)))
+    return replace(episode, trajectories=tuple(trajectories), error=None)
+
+
+def _gpu_megabytes() -> float | None:
+    if not torch.cuda.is_available():
+        return None
+    return torch.cuda.max_memory_allocated() / 2**20

@@ -1,0 +1,101 @@
+"""`turnwise check`: an env's contract, its topologies, and what a recipe costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from turnwise.cli.options import draw_table, problems, say
+from turnwise.cli.play import env_with
+from turnwise.envs import ENVS, check_env
+from turnwise.envs.base import Env
+from turnwise.envs.user_calls import call_env
+from turnwise.errors import unknown_name
+from turnwise.recipe.schema import Recipe, load_recipe, recipe_names
+from turnwise.utils.user_code import is_import_name
+from turnwise.workflows.topologies import TOPOLOGIES, topologies_of
+
+Found = dict[str, Any]
+
+
+def check_name(name: str, *, recipe: bool, timeout: float, sets: Sequence[str]) -> Found:
+    """Check an env, or a recipe and its env; return what was found, as `--json` prints it.
+
+    A name that an env and a recipe share is the env's unless `recipe`.
+    """
+    env_like = is_import_name(name) or name in ENVS or name.endswith(".py")
+    if recipe or name.endswith(".toml") or (name in recipe_names() and not env_like):
+        return _check_recipe(load_recipe(name, sets, problems.print), timeout)
+    if not env_like:
+        raise unknown_name("env or recipe", name, {*ENVS, *recipe_names()})
+    return _check_env(name, env_with(name, sets, timeout=timeout), timeout)
+
+
+def _check_env(name: str, env: Env[Any], timeout: float) -> Found:
+    report = check_env(env, timeout=timeout, say=_say_what)
+    return {"ok": True, **asdict(report), "env": name, "topologies": _topologies(env)}
+
+
+def _check_recipe(recipe: Recipe, timeout: float) -> Found:
+    choice = recipe.env
+    env = call_env(None, "__init__", timeout, lambda: choice.unguarded("training"))
+    found = _check_env(choice.name, env, timeout)
+    from turnwise.app.recipe_cost import measure_recipe
+
+    problems.print(
+        f"measuring recipe {recipe.name!r}: two iterations, which take seconds for nano models and "
+        "minutes for large ones"
+    )
+    return {**found, "recipe": recipe.name, **asdict(measure_recipe(recipe, _say_what))}
+
+
+def _topologies(env: Env[Any]) -> Found:
+    return {
+        name: {
+            "allowed": not refusal,
+            "offered": TOPOLOGIES[name].offered,
+            "needs": TOPOLOGIES[name].needs,
+            "refusal": refusal,
+        }
+        for name, refusal in topologies_of(env).items()
+    }
+
+
+def draw_found(found: Found) -> None:
+    """Print what was found; `ok` is the last line."""
+    say(f"{found['env']}: keeps the contract")
+    for note in found["notes"]:
+        problems.print(f"warning: {note}.")
+    costs = [(name, f"{cost:.1f}") for name, cost in found["costs"].items()]
+    draw_table(("call", "microseconds"), costs)
+    rows = [(name, _verdict(entry)) for name, entry in found["topologies"].items()]
+    draw_table(("topology", "whether the env allows it"), rows, wraps="whether the env allows it")
+    if "recipe" in found:
+        say(_cost(found))
+    elif found["env"] in recipe_names():
+        say(f"a recipe has this name, too: `turnwise check {found['env']} --recipe` measures it")
+    say("ok")
+
+
+def _verdict(entry: Found) -> str:
+    if not entry["allowed"]:
+        return f"no: {entry['refusal']}"
+    return "yes" if entry["offered"] else "yes, but no recipe can ask for it yet"
+
+
+def _cost(found: Found) -> str:
+    gpu = found["gpu_megabytes"]
+    held = "" if gpu is None else f", {gpu:,.0f} megabytes of the GPU"
+    seconds, rollout = found["seconds_per_iteration"], found["rollout_seconds"]
+    update = "" if found["trained"] else "; no update was measured, as there was nothing to train"
+    return (
+        f"recipe {found['recipe']}: {found['megabytes']:,.0f} megabytes{held}, {seconds:.2f} s an "
+        f"iteration, {rollout:.2f} s of them play{update}; measured with the models that the "
+        "recipe begins with and a difference in every group: later iterations may be shorter or "
+        "longer, as replies and episodes are"
+    )
+
+
+def _say_what(what: str) -> None:
+    problems.print(f"checking: {what}")

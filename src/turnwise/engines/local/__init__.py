@@ -1,0 +1,1 @@
+"""The engine of this machine: transformers models, continuous batching, shared prefixes."""

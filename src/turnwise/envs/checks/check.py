@@ -1,0 +1,400 @@
+"""The conformance check of envs, with the time that their calls take.
+
+Provides `check_env`. Each failure is an `EnvError` with one sentence and its cure. Exceptions of an
+env, and calls that do not return, are reported with their file and line. Roles act in the order
+that `env.acting` returns.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from turnwise.envs.base import Baseline, Env
+from turnwise.envs.checks.calls import Calls
+from turnwise.envs.checks.declarations import (
+    check_declarations,
+    check_is_env,
+    check_returned,
+    fail,
+)
+from turnwise.envs.tools.calls import calls_in
+from turnwise.errors import IllegalActionError
+from turnwise.seeding import generator
+from turnwise.types import Task
+
+Say = Callable[[str], None]
+DRAWN = 200
+"""Tasks drawn before `canonical` counts as constant."""
+SIDE, SIDE_TURNS = 12, 40
+"""Tasks played in interleaved order, and the largest number of turns of each."""
+BUDGET, WINDOWS = 0.004, 5
+"""Seconds of one measurement of a call, and the number of measurements; the smallest counts."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EnvReport:
+    """The results of `check_env` for an env that conforms.
+
+    `steps` were made over `tasks`, and `longest` is the longest episode. `costs` are microseconds
+    of one reset, observe, step and branch (a step from an earlier state). `notes` are sentences on
+    properties that are allowed but rarely intended.
+
+    Example:
+        >>> EnvReport(name="e", tasks=1, steps=9, longest=3, costs={"step": 4.0}).costs["step"]
+        4.0
+    """
+
+    name: str
+    tasks: int
+    steps: int
+    longest: int
+    costs: Mapping[str, float]
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        costs = ", ".join(f"{call} {cost:.1f}" for call, cost in self.costs.items())
+        said = (
+            f"{self.name} keeps the contract: {self.steps} steps over {self.tasks} tasks, the "
+            f"longest episode {self.longest} turns; microseconds a call: {costs}"
+        )
+        return ". ".join((said, *self.notes))
+
+
+def check_env(
+    env: Env[Any],
+    tasks: int | Sequence[Task] = 5,
+    seed: int = 0,
+    most_steps: int | None = None,
+    *,
+    timeout: float = 30.0,
+    say: Say = lambda text: None,
+) -> EnvReport:
+    """Check that `env` conforms to `envs.base`, and measure the time of its calls.
+
+    Every baseline plays every task, with each step made twice. Then up to 12 tasks are played in
+    interleaved order, and must give the same observations and rewards as alone.
+
+    Args:
+        env: the env.
+        tasks: how many tasks to generate, or the tasks to check on.
+        seed: the seed of the tasks and of play.
+        most_steps: the limit within which every baseline's episode must end; None is
+            `env.max_turns` if it is declared, at which episodes are truncated, or else 100.
+        timeout: seconds that one call may take.
+        say: called with the name of the current check.
+
+    Raises:
+        EnvError: at the first failure; the message has the given value, the expected value and the
+            cure.
+
+    Example:
+        >>> from turnwise.envs import make_env
+        >>> check_env(make_env("frozen-lake"), tasks=2).name
+        'frozen-lake'
+    """
+    say("what the env declares")
+    check_is_env(env)
+    env = env.unwrapped  # the check has limits of its own
+    check_declarations(env, timeout)
+    calls = Calls(env, seed, timeout)
+    check_returned(env, calls("vocabulary"), calls.get("single_task"), calls("baselines"))
+    say("generate and canonical")
+    generated = (
+        generated_tasks(calls, max(tasks, SIDE), seed) if isinstance(tasks, int) else list(tasks)
+    )
+    chosen = generated[:tasks] if isinstance(tasks, int) else generated
+    if not chosen:
+        fail(env, f"got tasks = {tasks!r}", "give one task or more")
+    check_canonical(calls, generated, seed)
+    played = _Played(calls, seed, most_steps)
+    for number, task in enumerate(chosen, start=1):
+        say(f"task {number} of {len(chosen)}: reset")
+        check_reset(calls, task)
+        for name in played.players:
+            say(f"task {number} of {len(chosen)}: baseline {name!r}")
+            played.episode(task, name)
+    say(f"{min(len(generated), SIDE)} tasks side by side and alone")
+    check_side_by_side(calls, generated[:SIDE], seed)
+    say("what calls cost")
+    return played.report(len(chosen), _costs(calls, chosen[0], seed))
+
+
+def generated_tasks(calls: Calls, count: int, seed: int) -> list[Task]:
+    """Return tasks that the env generates, whose data have been checked."""
+    made, env = [], calls.env
+    for index in range(count):
+        data = calls("generate", generator(seed, "check", index))
+        if not isinstance(data, dict):
+            fail(
+                env,
+                f"generate returns {type(data).__name__}",
+                "return a dict of a task's data",
+                "generate",
+            )
+        try:
+            same = calls("generate", generator(seed, "check", index)) == data
+            copy = json.loads(json.dumps(data, allow_nan=False))
+        except (TypeError, ValueError) as error:
+            cure = "use finite numbers, str and list"
+            fail(env, f"generate's data are not JSON ({error})", cure, "generate")
+        if not same:
+            cure = "draw only from the generator that generate is handed, and keep no state"
+            fail(env, "generate returns different data for equal generators", cure, "generate")
+        if copy != data:
+            cure = "use lists and string keys, not tuples and numbers"
+            fail(
+                env, "generate's data change when written as JSON and read again", cure, "generate"
+            )
+        problem = calls("canonical", data)
+        if not isinstance(problem, str):
+            fail(env, f"canonical returns {type(problem).__name__}", "return a string", "canonical")
+        if calls("canonical", data) != problem or data != copy:
+            cure = "compute it from the data alone and leave them as they are"
+            fail(env, "canonical is not stable", cure, "canonical")
+        made.append(Task(id=f"check-{index}", env=env.name, seed=seed, data=data))
+    return made
+
+
+def check_canonical(calls: Calls, tasks: Sequence[Task], seed: int) -> None:
+    """Raise if `canonical` gives all generated tasks one problem and `single_task` is False.
+
+    If it does so for `tasks` with different data, more tasks are drawn.
+    """
+    names = {calls("canonical", task.data) for task in tasks}
+    different = {json.dumps(task.data, sort_keys=True) for task in tasks}
+    tasks_of_split = calls("tasks", "train") is not None
+    if len(names) > 1 or len(different) < 2 or tasks_of_split or calls.get("single_task"):
+        return
+    for index in range(DRAWN):
+        data = calls("generate", generator(seed, "check canonical", index))
+        if calls("canonical", data) not in names:
+            return
+    cure = (
+        "return what tells one problem from another, so that some can be held out for the test, or "
+        "declare that there is one, by a property `single_task` that is True"
+    )
+    what = f"canonical returns {min(names)!r:.40} for all of {len(tasks) + DRAWN} generated tasks"
+    fail(calls.env, what, cure, "canonical")
+
+
+def check_reset(calls: Calls, task: Task) -> None:
+    """Raise unless a task always begins in the same state, which can be rendered."""
+    first, second = calls.reset(task), calls.reset(task)
+    if calls.view(first) != calls.view(second):
+        cure = "let reset depend on the task alone, its seed included"
+        fail(calls.env, "reset returns different states for one task", cure, "reset")
+    calls.check_render(first)
+
+
+class _Played:
+    """Plays episodes of an env and checks every step."""
+
+    def __init__(self, calls: Calls, seed: int, most_steps: int | None) -> None:
+        self.calls, self.env, self.seed = calls, calls.env, seed
+        self.most_steps = most_steps or calls("turn_cap")
+        self.cuts = most_steps is None and self.env.max_turns is not None
+        self.players: Mapping[str, Baseline] = calls("baselines") or {
+            "random": lambda state, rng: self.env.random_action(
+                state, self.calls.acting(state), rng
+            )
+        }
+        self.steps = self.longest = 0
+        self.ended: dict[str, list[bool]] = {name: [] for name in self.players}
+
+    def episode(self, task: Task, baseline: str) -> None:
+        """Play one task to its end with one baseline."""
+        env, choices = self.env, generator(self.seed, "check", task.id, baseline)
+        state = self.calls.reset(task)
+        for number in range(1, self.most_steps + 1):
+            role = self.calls.acting(state)
+            action = self.answer(baseline, state, role, choices)
+            step = self.calls.step_twice(state, role, action, (task.id, baseline, number))
+            legal = self.calls.observe(state, role).legal_actions
+            if number == 1 and legal:
+                self.calls.check_illegal(state, role)
+            self.steps += 1
+            self.longest = max(self.longest, number)
+            state = step.state
+            if step.terminated and step.truncated:
+                cure = "let one of them be True: truncated cuts what would have gone on"
+                fail(env, "step returns terminated and truncated, both True", cure, "step")
+            if step.terminated or step.truncated:
+                self.calls.check_end(state, role, action)
+                self.ended[baseline].append(True)
+                return
+        self.ended[baseline].append(False)
+        self.calls.check_kept()
+        if not self.cuts:
+            cure = "end episodes at a limit, with truncated = True, or declare max_turns"
+            fail(
+                env,
+                f"baseline {baseline!r} still plays after {self.most_steps} steps",
+                cure,
+                "step",
+            )
+
+    def report(self, tasks: int, costs: Mapping[str, float]) -> EnvReport:
+        """Return the results over the given number of tasks."""
+        return EnvReport(
+            name=self.env.name,
+            tasks=tasks,
+            steps=self.steps,
+            longest=self.longest,
+            costs=costs,
+            notes=self.notes(),
+        )
+
+    def notes(self) -> tuple[str, ...]:
+        """Return a note on baselines whose episodes never ended before the env's turn limit."""
+        endless = [name for name, ends in self.ended.items() if ends and not any(ends)]
+        if not endless:
+            return ()
+        names = ", ".join(repr(name) for name in endless)
+        turns = "1 turn" if self.most_steps == 1 else f"{self.most_steps} turns"
+        return (
+            f"No episode of baseline {names} came to an end: all were cut at max_turns, {turns}. "
+            "What is earned at an end is never seen so; let step return terminated = True where an "
+            "episode is over, or truncated = True where its time is up",
+        )
+
+    def answer(self, baseline: str, state: Any, role: str, choices: np.random.Generator) -> str:
+        """Return a baseline's action, which must be legal."""
+        env, player = self.env, self.players[baseline]
+        action: Any = self.calls.made(f"baselines()[{baseline!r}]", player, state, choices)
+        if not isinstance(action, str):
+            what = f"baseline {baseline!r} answers {action!r:.80} of type {type(action).__name__}"
+            fail(env, what, "return the action as text", "baselines")
+        seen = self.calls.observe(state, role)
+        legal, called = seen.legal_actions, bool(seen.tools and calls_in(action))
+        if legal and action not in legal and not called:
+            what = f"baseline {baseline!r} answers {action!r} where {', '.join(legal)} are legal"
+            fail(env, what, "choose from observe(state, role).legal_actions", "baselines")
+        return action
+
+
+Shown = list[tuple[str, Any]]
+"""The observations and results of an episode, turn by turn, each with its name."""
+
+
+def check_side_by_side(
+    calls: Calls, tasks: Sequence[Task], seed: int, turns: int = SIDE_TURNS
+) -> None:
+    """Raise unless interleaved episodes, in random order, equal the same episodes alone."""
+    alone = [_alone(calls, task, seed, turns) for task in tasks]
+    order = generator(seed, "side by side")
+    episodes = [_Episode(calls, task, seed, turns) for task in tasks]
+    going = list(range(len(tasks)))
+    while going:
+        place = going[int(order.integers(len(going)))]
+        if not episodes[place].turn():
+            going.remove(place)
+    calls.check_kept()
+    again = {
+        place: _alone(calls, tasks[place], seed, turns) for place in reversed(range(len(tasks)))
+    }
+    for place, task in enumerate(tasks):
+        found = {
+            "beside others": episodes[place].shown,
+            "after others": again[place],
+        }
+        for how, shown in found.items():
+            if shown != alone[place]:
+                _fail_apart(calls.env, task, how, shown, alone[place])
+
+
+def _alone(calls: Calls, task: Task, seed: int, turns: int) -> Shown:
+    episode = _Episode(calls, task, seed, turns)
+    while episode.turn():
+        pass
+    return episode.shown
+
+
+def _fail_apart(env: Env[Any], task: Task, how: str, shown: Shown, alone: Shown) -> None:
+    pairs = zip(shown, alone, strict=False)
+    what, turn = next(
+        ((mine[0], number // 4) for number, (mine, other) in enumerate(pairs) if mine != other),
+        ("length", min(len(shown), len(alone)) // 4),
+    )
+    cure = (
+        "keep all of an episode in its state, nothing on self, in class attributes, in globals or "
+        "in a generator of your own"
+    )
+    said = f"the {what} of turn {turn} of task {task.id!r} differs"
+    fail(env, f"an episode played {how} is not what it is alone ({said})", cure)
+
+
+class _Episode:
+    """A task in random play."""
+
+    def __init__(self, calls: Calls, task: Task, seed: int, turns: int) -> None:
+        self._calls, self._task, self._seed = calls, task, seed
+        self._most = min(turns, calls("turn_cap"))
+        self._state: Any = None
+        self._number = 0
+        self.shown: Shown = []
+
+    def turn(self) -> bool:
+        """Begin the episode or play a turn; return whether it continues."""
+        calls = self._calls
+        if not self.shown:
+            self._state = calls.reset(self._task)
+            self.shown += [("first state", calls.view(self._state))]
+            return True
+        self._number += 1
+        place = (self._task.id, "side by side", self._number)
+        role = calls.acting(self._state)
+        rng = generator(self._seed, "check action", *place)
+        action = calls("random_action", self._state, role, rng)
+        try:
+            step = calls.step(self._state, role, action, place)
+        except IllegalActionError:  # possible only if refusals are allowed
+            self.shown += [("action", action), ("rewards", {}), ("end", "refused"), ("score", 0.0)]
+            return False
+        self._state = step.state
+        self.shown += [
+            ("action", action),
+            ("rewards", dict(step.rewards)),
+            ("end", (step.terminated, step.truncated)),
+            ("observation, key or score", calls.view(self._state)),
+        ]
+        return not (step.terminated or step.truncated) and self._number < self._most
+
+
+def _costs(calls: Calls, task: Task, seed: int) -> dict[str, float]:
+    """Return microseconds of the env's calls, without the first call of each."""
+    env = calls.env
+    start = env.reset(task)
+    role = calls.acting(start)
+    noise = np.random.default_rng(seed)
+    action = env.random_action(start, role, noise)
+    later = env.step(start, role, action, noise).state
+    kinds: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+        "reset": (lambda: task, env.reset),
+        "observe": (lambda: later, lambda state: env.observe(state, role)),
+        "step": (lambda: env.reset(task), lambda state: env.step(state, role, action, noise)),
+        "branch": (lambda: start, lambda state: env.step(state, role, action, noise)),
+    }
+    return {name: calls.made(name, _microseconds, *both) for name, both in kinds.items()}
+
+
+def _microseconds(prepare: Callable[[], Any], call: Callable[[Any], Any]) -> float:
+    call(prepare())
+    return min(_mean_microseconds(prepare, call) for _ in range(WINDOWS))
+
+
+def _mean_microseconds(prepare: Callable[[], Any], call: Callable[[Any], Any]) -> float:
+    """Return the mean time of `call` on the result of `prepare`, without the time of `prepare`."""
+    began, spent, count = time.perf_counter(), 0.0, 0
+    while time.perf_counter() - began < BUDGET:
+        given = prepare()
+        before = time.perf_counter()
+        call(given)
+        spent += time.perf_counter() - before
+        count += 1
+    return 1e6 * spent / count

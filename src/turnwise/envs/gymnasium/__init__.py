@@ -1,0 +1,1 @@
+"""The `gymnasium` env: any Gymnasium env with a text for its observations."""

@@ -1,0 +1,262 @@
+"""Live gymnasium envs behind immutable states: any earlier state can be stepped again.
+
+Provides the two methods: `CopyWorld` stores a copy of the env with every state, and `ReplayWorld`
+plays an episode again from its seed. All random numbers come from a generator that the caller
+passes. `branching_trial.open_world` measures which method is correct for an env.
+"""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from turnwise.envs.gymnasium.contents import ATOMS, NotCopiedError
+from turnwise.envs.gymnasium.copies import Copies, Saved, layers_of
+from turnwise.envs.gymnasium.outside_state import Outside
+from turnwise.envs.gymnasium.registry import Live
+from turnwise.errors import EnvError
+from turnwise.utils.user_code import MISTAKES
+
+Way = Literal["copy", "replay"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """The start of an episode: gymnasium's seed, and a state of a table if one is given."""
+
+    seed: int
+    state: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """The result of equal actions in a row; `memory` is the way back to its state.
+
+    `gain` is the sum of positive rewards, `cost` that of negative ones.
+    """
+
+    observation: Any
+    memory: Any
+    gain: float = 0.0
+    cost: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+    steps: int = 0
+
+    @property
+    def reward(self) -> float:
+        """The total reward."""
+        return self.gain + self.cost
+
+
+def begin(env: Live, origin: Origin) -> Any:
+    """Reset a live env; return a copy of the first observation."""
+    begun = env.reset(seed=origin.seed)
+    if not (isinstance(begun, tuple) and len(begun) == 2):
+        raise _no_gymnasium(env, "reset", begun, "(observation, info)")
+    observation, _ = begun
+    if origin.state is None:
+        return _own(observation)
+    vars(env.unwrapped)["s"] = origin.state
+    return origin.state
+
+
+def go(env: Live, action: Any, count: int, noise: np.random.Generator) -> Outcome:
+    """Take up to `count` equal steps in a live env; random numbers come from `noise`."""
+    env.unwrapped.np_random = noise
+    gain, cost, steps = 0.0, 0.0, 0
+    observation, terminated, truncated = None, False, False
+    while steps < count and not (terminated or truncated):
+        done = env.step(_own(action))
+        if not (isinstance(done, tuple) and len(done) == 5):
+            expected = "(observation, reward, terminated, truncated, info)"
+            raise _no_gymnasium(env, "step", done, expected)
+        observation, reward, terminated, truncated, _ = done
+        gain, cost = gain + max(0.0, float(reward)), cost + min(0.0, float(reward))
+        steps += 1
+    return Outcome(
+        observation=_own(observation),
+        memory=None,
+        gain=gain,
+        cost=cost,
+        terminated=bool(terminated),
+        truncated=bool(truncated),
+        steps=steps,
+    )
+
+
+def _own(value: Any) -> Any:
+    """Return a copy of an action or observation, because the env may change the original."""
+    if type(value) in ATOMS:
+        return value
+    if type(value) is np.ndarray and not value.dtype.hasobject:
+        return value.copy()
+    return copy.deepcopy(value)
+
+
+def _no_gymnasium(env: Live, method: str, given: Any, expected: str) -> EnvError:
+    kind = f"{len(given)} values" if isinstance(given, tuple) else type(given).__name__
+    name = type(env.unwrapped).__name__
+    return EnvError(f"{name}.{method} returned {kind}: return {expected}, as Gymnasium 1.0 asks")
+
+
+def outside_of(env: Live) -> Outside:
+    """Return the watcher of state outside the instance of an env and its wrappers."""
+    return Outside(type(layer) for layer in layers_of(env))
+
+
+def outside_error(names: Sequence[str]) -> str:
+    """Return the message that names outside state which a step or a reset has changed."""
+    return (
+        f"a step or reset of this env changed {', '.join(names)}, which all episodes share: keep "
+        "all state on self, and set it up in reset"
+    )
+
+
+class CopyWorld:
+    """One live env; every state stores the content of all of its objects.
+
+    Every episode begins from the env as it was made, without effects of earlier episodes.
+    """
+
+    branching: Way = "copy"
+
+    def __init__(self, make: Callable[[], Live]) -> None:
+        self.make = make
+        self._env = make()
+        self._copies = Copies(self._env)
+        self._unused: Saved = self._copies.save()
+        self._newest: object | None = None
+        self._outside = outside_of(self._env)
+
+    def reset(self, origin: Origin) -> Outcome:
+        """Return the first state of an episode."""
+        self._restore(self._unused)
+        self._outside.before()
+        observation = begin(self._env, origin)
+        return Outcome(observation=observation, memory=self._save())
+
+    def step(self, memory: Any, action: Any, count: int, noise: np.random.Generator) -> Outcome:
+        """Return the result of up to `count` times `action`; `memory` is not changed."""
+        if memory is not self._newest:
+            self._restore(memory)
+        self._newest = None
+        self._outside.before()
+        # a generator that the env keeps would be restored with it, so the env gets a copy
+        own = copy.deepcopy(noise) if self._copies.keeps_noise else noise
+        done = go(self._env, action, count, own)
+        if own is not noise:
+            noise.bit_generator.state = own.bit_generator.state
+        return replace(done, memory=self._save(own))
+
+    def _restore(self, memory: Saved) -> None:
+        self._newest = None
+        try:
+            self._copies.restore(memory)
+        except NotCopiedError as cause:
+            raise EnvError(f"{cause.why}: set branching = 'replay'") from cause
+
+    def _save(self, noise: np.random.Generator | None = None) -> Saved:
+        _check(self._outside)
+        try:
+            self._newest = found = self._copies.save(noise)
+        except NotCopiedError as cause:
+            raise EnvError(f"{cause.why}: set branching = 'replay'") from cause
+        return found
+
+
+def _check(outside: Outside) -> None:
+    names = outside.after()
+    if names:
+        raise EnvError(outside_error(names))
+
+
+@dataclass(eq=False)
+class _Handle:
+    """A live env in an episode, `at` decisions after its reset."""
+
+    env: Live
+    at: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Past:
+    """The way back to a state: the origin, or the action and generator state after `before`."""
+
+    origin: Origin
+    handle: _Handle
+    at: int
+    before: _Past | None = None
+    action: Any = None
+    count: int = 0
+    chance: tuple[type, Mapping[str, Any]] | None = None
+
+
+class ReplayWorld:
+    """A live env per episode; a step from an earlier state replays the episode from its seed.
+
+    A step from an episode's newest state costs one step; from any other state, all steps before it
+    too. Every episode has a new env, so state that an env keeps over resets may remain undetected.
+    """
+
+    branching: Way = "replay"
+
+    def __init__(self, make: Callable[[], Live]) -> None:
+        self.make = make
+        self._outside = outside_of(make())
+
+    def reset(self, origin: Origin) -> Outcome:
+        """Return the first state of an episode."""
+        handle = self._handle()
+        self._outside.before()
+        observation = begin(handle.env, origin)
+        _check(self._outside)
+        return Outcome(observation=observation, memory=_Past(origin, handle, 0))
+
+    def step(self, memory: _Past, action: Any, count: int, noise: np.random.Generator) -> Outcome:
+        """Return the result of up to `count` times `action`; `memory` is not changed."""
+        handle = memory.handle if memory.handle.at == memory.at else self._again(memory)
+        chance = (type(noise.bit_generator), noise.bit_generator.state)
+        handle.at += 1
+        self._outside.before()
+        done = go(handle.env, action, count, noise)
+        _check(self._outside)
+        past = _Past(memory.origin, handle, handle.at, memory, action, done.steps, chance)
+        return replace(done, memory=past)
+
+    def _again(self, memory: _Past) -> _Handle:
+        handle = self._handle()
+        begin(handle.env, memory.origin)
+        steps, past = [], memory
+        while past.before is not None:
+            steps.append(past)
+            past = past.before
+        for past in reversed(steps):
+            assert past.chance is not None
+            kind, state = past.chance
+            bits = kind()
+            bits.state = state
+            go(handle.env, past.action, past.count, np.random.Generator(bits))
+        handle.at = memory.at
+        return handle
+
+    def _handle(self) -> _Handle:
+        """Return a new env, which is closed when no state refers to it."""
+        env = self.make()
+        handle = _Handle(env, 0)
+        weakref.finalize(handle, _close, env).atexit = False
+        return handle
+
+
+def _close(env: Live) -> None:
+    with suppress(*MISTAKES):  # the env is unused, so its error is of no interest
+        env.close()
+
+
+World = CopyWorld | ReplayWorld

@@ -1,0 +1,97 @@
+"""Named measures of an episode, beside its score: what they may be, and their means over episodes.
+
+Provides `Measure`, `expected_measures` and `mean_measures`. An env gives the measures of a final
+state by `Env.measures`. They are reported, and never trained on.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from turnwise.envs.standard_errors import standard_error
+from turnwise.settings import Settings
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.@-]{0,39}")
+TAKEN = frozenset(
+    {
+        *("baseline", "score", "score_greedy", "score_sampled"),
+        *("stderr", "score_greedy_stderr", "score_sampled_stderr"),
+        *("episodes", "turns", "env_steps", "completion_tokens", "prompt_tokens", "left_out"),
+        *("terminated_share", "truncated_share", "failed_share", "broken_share", "cut_share"),
+        "capped_share",
+    }
+)
+"""Names that metrics `rollout/...` and `test/...` have already."""
+
+
+class Measure(Settings):
+    """The mean of one measure over episodes.
+
+    Example:
+        >>> Measure(mean=5.5, stderr=0.2, episodes=100).mean
+        5.5
+    """
+
+    mean: float
+    """The mean."""
+    stderr: float
+    """Its standard error (`envs.standard_error`); 0 if all values are equal."""
+    episodes: int
+    """How many episodes have the measure: those that came to a final state. One that a refused
+    reply ended, or that broke, has none."""
+
+
+def expected_measures(found: Any, names: Sequence[str] | None = None) -> str:
+    """Return what was expected of the measures of a state, "" if `found` is right.
+
+    Args:
+        found: what `Env.measures` returned.
+        names: the names that it returned for another state, if there was one.
+
+    Example:
+        >>> expected_measures({"steps": 3}), expected_measures({"steps": float("nan")})
+        ('', "a dict of name and finite float, as in {'steps': 3.0}")
+    """
+    if not isinstance(found, Mapping) or not all(map(_is_number, found.values())):
+        return "a dict of name and finite float, as in {'steps': 3.0}"
+    if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in found):
+        return "names of at most 40 letters, digits, '_', '.', '@' and '-', a letter first"
+    taken = sorted(TAKEN & set(found))
+    if taken:
+        return f"another name than {taken[0]!r}, which a metric has already"
+    if names is not None and set(names) != set(found):
+        return f"the same names in every state, which were {', '.join(names) or 'none'} in another"
+    return ""
+
+
+def mean_measures(
+    rows: Sequence[Mapping[str, float]], problems: Sequence[str]
+) -> dict[str, Measure]:
+    """Return the mean of each measure over the episodes that have it.
+
+    Args:
+        rows: the measures of each episode, empty where it has none.
+        problems: the canonical problem of each episode.
+
+    Example:
+        >>> mean_measures([{"steps": 2.0}, {}, {"steps": 4.0}], ["a", "b", "c"])["steps"].mean
+        3.0
+    """
+    found: dict[str, Measure] = {}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        pairs = [(r[name], p) for r, p in zip(rows, problems, strict=True) if name in r]
+        values = [value for value, _ in pairs]
+        found[name] = Measure(
+            mean=math.fsum(values) / len(values),
+            stderr=standard_error(values, [problem for _, problem in pairs]),
+            episodes=len(values),
+        )
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and math.isfinite(value)

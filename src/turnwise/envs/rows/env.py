@@ -1,0 +1,325 @@
+"""Rows: a list of prompts, each answered once and scored by reward functions.
+
+Task: one row of a table. Its column `prompt` is text, which reaches the model unchanged, or a list
+of messages, which go through the chat template. Reward functions get the other columns.
+Sees: the prompt.
+Actions: any text; the whole reply is the answer (`agents.player.reply = "whole"`).
+Rewards: one component a reward function, named after it (`envs.reward_functions`), found for all
+replies of a batch at once. They may be any finite numbers, so the score is their weighted sum.
+End: after one reply.
+Baselines: none. A reward function gets the tokens of a model, so the number to compare with is the
+model's own score before training, which every evaluation gives.
+Example: `make_env("rows", path="rows.jsonl", reward=["my_rewards.py:length"])`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, get_args
+
+import numpy as np
+
+from turnwise.envs.base import (
+    Baseline,
+    BatchRewards,
+    Env,
+    Level,
+    Observation,
+    ScoredBy,
+    Step,
+)
+from turnwise.envs.rows.reward_arguments import check_columns, check_names, inner
+from turnwise.envs.rows.reward_functions import TrainerState, call_functions, load_functions
+from turnwise.envs.rows.values import TAG, decode
+from turnwise.envs.split import FEW, share_of, split_of
+from turnwise.errors import ConfigError, DataError, EnvError
+from turnwise.sandbox import is_marked
+from turnwise.settings import Settings
+from turnwise.types import Episode, Message, MessageRole, Split, Task
+from turnwise.utils.data_files import read_numbered
+
+GIVEN = ("prompt", "completion", "completion_ids")
+"""Columns that reward functions do not get under their own names."""
+MOST_WORDS = 4096
+SAID_AT_RANDOM = 3
+TABLES_KEPT = 16
+
+Row = Mapping[str, Any]
+
+
+class RowsConfig(Settings):
+    """Options of the rows."""
+
+    path: str | None = None
+    """The rows: a .jsonl or .csv file with a column `prompt`."""
+    eval_path: str | None = None
+    """Rows for validation and test; without it some of the rows are held out for these splits."""
+    reward: tuple[str, ...] = ()
+    """Reward functions by name, "file.py:function"; their weights are in `credit.rewards`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowState:
+    """A row and the reply to it, None before the reply."""
+
+    row: Row
+    said: str | None = None
+
+
+class Rows(Env[RowState]):
+    """An env of rows with reward functions.
+
+    Raises:
+        ConfigError: if there is no path or no reward, or a reward function needs an argument that
+            is no column.
+        DataError: if the file is malformed; with its line.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "rows.jsonl"
+        >>> _ = path.write_text('{"prompt": "2+2=", "answer": "4", "tests": []}')
+        >>> rows = Rows(RowsConfig(path=str(path), reward=("turnwise.rewards:solves",)))
+        >>> rows.tasks("test")[0]["answer"], rows.single_task
+        ('4', True)
+    """
+
+    name = "rows"
+    config_class = RowsConfig
+    components: ClassVar[Mapping[str, Level]] = {}
+    reward_timing = "terminal"
+    scored_by: ClassVar[ScoredBy] = "return"
+    files = ("path", "eval_path")
+
+    def __init__(self, config: RowsConfig | None = None) -> None:
+        config = config or RowsConfig()
+        super().__init__(config)
+        if config.path is None or not config.reward:
+            missing = "path = 'rows.jsonl'" if config.path is None else "reward = ['file.py:name']"
+            raise ConfigError(f"rows need a file of prompts and a reward: give {missing}")
+        self.functions = load_functions(config.reward)
+        own = dict.fromkeys(self.functions, "agent")
+        self.components = own  # pyright: ignore[reportAttributeAccessIssue]
+        self.runs_programs = any(is_marked(inner(each)) for each in self.functions.values())
+        self._rows = read_rows(config.path)
+        self._judged = self._rows if config.eval_path is None else read_rows(config.eval_path)
+        for table, what in ((self._rows, "the rows"), (self._judged, "the rows for evaluation")):
+            columns = _columns(table)
+            check_names(columns, what)
+            for title, function in self.functions.items():
+                check_columns(title, function, columns, what)
+        self._columns = tuple(dict.fromkeys([*_columns(self._rows), *_columns(self._judged)]))
+
+    def generate(self, rng: np.random.Generator) -> dict[str, Any]:
+        """Draw one of the rows."""
+        return dict(self._rows[rng.integers(len(self._rows))])
+
+    def canonical(self, data: Row) -> str:
+        """Return the prompt: rows with equal prompts are the same problem."""
+        return problem_of(data)
+
+    def tasks(self, split: Split) -> Sequence[Row]:
+        """Return the rows of a split."""
+        return self._splits[split]
+
+    @property
+    def single_task(self) -> bool:
+        """Whether training uses the prompts of the test, because there are too few to hold out."""
+        trained = {problem_of(row) for row in self._splits["train"]}
+        return any(problem_of(row) in trained for row in self._splits["test"])
+
+    @cached_property
+    def _splits(self) -> dict[Split, Sequence[Row]]:
+        """Return the rows of every split; if there are too few, all rows in each."""
+        apart = self.config.eval_path is not None
+        splits: dict[Split, Sequence[Row]] = {
+            split: [row for row in self._judged if _split(row, apart) == split]
+            for split in get_args(Split)
+        }
+        if apart:
+            splits["train"] = self._rows
+        few = len({problem_of(row) for row in self._judged}) < FEW
+        if few or not all(splits.values()):
+            return {"train": self._rows, "validation": self._judged, "test": self._judged}
+        return splits
+
+    def reset(self, task: Task) -> RowState:
+        """Return the state of the task's row before the reply."""
+        return RowState(row=task.data)
+
+    def observe(self, state: RowState, role: str) -> Observation:
+        """Return the prompt."""
+        prompt = state.row["prompt"]
+        if isinstance(prompt, str):
+            return Observation(text=prompt, legal_actions=(), raw=True)
+        messages = tuple(Message(role=m["role"], content=m["content"]) for m in prompt)
+        text = "\n".join(message.content for message in messages)
+        return Observation(text=text, legal_actions=(), messages=messages)
+
+    def step(
+        self, state: RowState, role: str, action: str, noise: np.random.Generator
+    ) -> Step[RowState]:
+        """Record the reply; its rewards follow in `score_batch`."""
+        if state.said is not None:
+            raise EnvError("rows: the row is answered: an episode is one reply")
+        after = RowState(row=state.row, said=action)
+        return Step(state=after, rewards={}, terminated=True, truncated=False)
+
+    def score(self, state: RowState) -> float:
+        """Return 0; the score is the weighted sum of the rewards from `score_batch`."""
+        return 0.0
+
+    async def score_batch(self, episodes: Sequence[Episode], iterations: int) -> BatchRewards:
+        """Call every reward function once, for the replies of all episodes."""
+        if not episodes:
+            return BatchRewards(rewards=())
+        rows = [episode.task.data for episode in episodes]
+        turns = [episode.turns[-1] for episode in episodes]
+        names = dict.fromkeys([*self._columns, *_columns(rows)])
+        return await call_functions(
+            self.functions,
+            prompts=[row["prompt"] for row in rows],
+            completions=[
+                turn.text if isinstance(row["prompt"], str) else _as_message(turn.text)
+                for row, turn in zip(rows, turns, strict=True)
+            ],
+            completion_ids=[turn.completion_ids for turn in turns],
+            columns={
+                name: [decode(row.get(name), f"column {name!r}") for row in rows] for name in names
+            },
+            state=TrainerState(global_step=episodes[0].id.iteration, max_steps=iterations),
+        )
+
+    def state_key(self, state: RowState, role: str) -> str:
+        """Return the row and the reply."""
+        return json.dumps([dict(state.row), state.said], sort_keys=True)
+
+    def baselines(self) -> Mapping[str, Baseline]:
+        """Return no baselines (see the module docstring)."""
+        return {}
+
+    def random_action(self, state: RowState, role: str, rng: np.random.Generator) -> str:
+        """Return a few words of the rows."""
+        words = self.vocabulary() or ("?",)
+        return " ".join(words[i] for i in rng.integers(len(words), size=SAID_AT_RANDOM))
+
+    def vocabulary(self) -> tuple[str, ...]:
+        """Return the words of prompts and other text columns, by decreasing frequency."""
+        return self._words
+
+    @cached_property
+    def _words(self) -> tuple[str, ...]:
+        counts = Counter(
+            word for row in self._rows for text in _texts(row.values()) for word in text.split()
+        )
+        return tuple(sorted(counts, key=lambda word: (-counts[word], word))[:MOST_WORDS])
+
+    def render(self, state: RowState) -> str:
+        """Return prompt and reply."""
+        asked = self.observe(state, next(iter(self.seats))).text
+        return asked if state.said is None else f"{asked}\n--> {state.said}"
+
+
+def problem_of(row: Row) -> str:
+    """Return the key that identifies equal problems: the prompt.
+
+    Example:
+        >>> problem_of({"prompt": "2+2=", "answer": "4"})
+        '"2+2="'
+    """
+    return json.dumps(row["prompt"], sort_keys=True)
+
+
+def _columns(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return the columns that reward functions get under their own names."""
+    return tuple(dict.fromkeys(name for row in rows for name in row if name not in GIVEN))
+
+
+def read_rows(path: str | Path) -> tuple[Row, ...]:
+    """Return the checked rows of a .jsonl or .csv file.
+
+    Raises:
+        DataError: if the file or a row is malformed; with its line.
+    """
+    file = Path(path)
+    changed = file.stat().st_mtime_ns if file.is_file() else 0
+    return _read_rows(file.resolve(), changed)
+
+
+@lru_cache(TABLES_KEPT)
+def _read_rows(path: Path, changed: int) -> tuple[Row, ...]:
+    numbered = read_numbered(path)
+    if not numbered:
+        raise DataError(f"'{path}' has no rows: give one row or more with a column 'prompt'")
+    for line, row in numbered:
+        for column, value in row.items():  # report values that cannot be decoded with their line
+            decode(value, f"'{path}' line {line}, column {column!r}")
+    return tuple(check_row(row, f"'{path}' line {line}") for line, row in numbered)
+
+
+def check_row(row: Row, where: str) -> Row:
+    """Return a row after checking it.
+
+    Raises:
+        DataError: if it has no prompt, or one that is neither text nor a conversation that waits
+            for an answer.
+    """
+    if "prompt" not in row:
+        columns = ", ".join(map(str, row)) or "none"
+        raise DataError(f"{where}: has no column 'prompt' (columns: {columns}): name it so")
+    prompt = row["prompt"]
+    if isinstance(prompt, str):
+        if not prompt:
+            raise DataError(f"{where}: the prompt is empty: give text to go on with")
+        return row
+    if not isinstance(prompt, list) or not prompt:
+        raise DataError(
+            f"{where}: prompt is {type(prompt).__name__}, expected text or a list of messages, "
+            '[{"role": "user", "content": "..."}]'
+        )
+    for number, message in enumerate(prompt, 1):
+        _check_message(message, f"{where}, message {number}")
+    if prompt[-1]["role"] == "assistant":
+        raise DataError(
+            f"{where}: the prompt ends with the assistant's message: end with the user's, or give "
+            "text that the model goes on with"
+        )
+    return row
+
+
+def _check_message(message: Any, where: str) -> None:
+    if not isinstance(message, dict) or set(message) != {"role", "content"}:
+        raise DataError(f"{where}: got {message!r}, expected an object of role and content only")
+    if message["role"] not in get_args(MessageRole):
+        known = ", ".join(get_args(MessageRole))
+        raise DataError(f"{where}: role {message['role']!r} is none of {known}")
+    if not isinstance(message["content"], str):
+        raise DataError(f"{where}: content {message['content']!r} must be text")
+
+
+def _split(row: Row, apart: bool) -> Split:
+    """Return a row's split; rows of the evaluation file are halved into validation and test."""
+    if not apart:
+        return split_of(problem_of(row))
+    return "validation" if share_of(problem_of(row)) < 0.5 else "test"
+
+
+def _as_message(text: str) -> list[dict[str, str]]:
+    return [{"role": "assistant", "content": text}]
+
+
+def _texts(values: Any) -> list[str]:
+    """Return all texts in a row's values, a conversation's contents among them."""
+    found: list[str] = []
+    for value in values:
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, list):
+            found += _texts(value)
+        elif isinstance(value, dict):
+            found += _texts(v for k, v in value.items() if k not in ("role", TAG))
+    return found

@@ -1,0 +1,1 @@
+"""Envs with tools: methods that a model may call before it answers."""

@@ -1,0 +1,111 @@
+"""Calls of a user's env with a time limit and errors that name the method, file and line.
+
+Provides `call_env`. It turns every exception of the env into a `BrokenEnvError`. It checks no
+returned values.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from traceback import walk_stack, walk_tb
+from types import FrameType, TracebackType
+from typing import Any, TypeVar
+
+from turnwise.envs.timeout import Overrun, within
+from turnwise.errors import BrokenEnvError, SlowEnvError, TurnwiseError
+from turnwise.utils.stuck_calls import report
+
+T = TypeVar("T")
+CURE = "fix it; `turnwise check` tries every call"
+LONGEST = 300
+"""The most characters of an exception's message that an error repeats."""
+OURS = Path(__file__).parents[1]
+OWN_FILES = ("user_calls.py", "guard.py", "timeout.py")
+"""Files whose frames make the calls of envs, and say nothing about an error."""
+LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+
+
+def call_env(env: Any, method: str, timeout: float, call: Callable[..., T], *args: Any) -> T:
+    """Return `call(*args)`, a call of the method `method` of `env`.
+
+    Args:
+        env: the env; None while it is being constructed.
+        method: the name of the method, for messages.
+        timeout: the time limit in seconds.
+        call: the function to call.
+        *args: the arguments of the call.
+
+    Raises:
+        BrokenEnvError: if the call raises any error but turnwise's own.
+        SlowEnvError: if the call takes longer than `timeout` seconds.
+    """
+    try:
+        return within(timeout, call, *args, stuck=partial(still_inside, env, method))
+    except TurnwiseError:  # an illegal action, or an error that already has its message
+        raise
+    except Overrun as cause:
+        raise overran(env, method, timeout, place_of(cause.__traceback__, env)) from None
+    except (Exception, SystemExit) as cause:
+        said = " ".join(str(cause).split())[:LONGEST]
+        what = f"{type(cause).__name__}: {said}" if said else type(cause).__name__
+        raise BrokenEnvError(
+            f"{title_of(env, method)} raised {what} ({place_of(cause.__traceback__, env)}): {CURE}"
+        ) from cause
+
+
+def overran(env: Any, method: str, timeout: float, place: str) -> SlowEnvError:
+    """Return the error for a call that exceeded its time limit."""
+    title = title_of(env, method)
+    return SlowEnvError(
+        f"{title} did not return within {timeout:g} s ({place}): {CURE}, or raise env.timeout"
+    )
+
+
+def still_inside(env: Any, method: str, seconds: float, frame: FrameType | None) -> None:
+    """Report a call that has taken `seconds` and cannot be interrupted."""
+    frames = [] if frame is None else [(f, number) for f, number in walk_stack(frame)]
+    place = _chosen([(f.f_code.co_filename, number) for f, number in reversed(frames)], env)
+    report(f"{title_of(env, method)} has not returned for {seconds:.0f} s ({place})", CURE)
+
+
+def title_of(env: Any, method: str) -> str:
+    """Return the name of a method in messages."""
+    return f"{type(env).__name__}.{method}" if env is not None else "making the env"
+
+
+def place_of(trace: TracebackType | None, env: Any) -> str:
+    """Return file:line of the innermost frame in the env's own file.
+
+    Without such a frame it is the innermost frame in user code, or else the innermost frame.
+    """
+    return _chosen([(frame.f_code.co_filename, line) for frame, line in walk_tb(trace)], env)
+
+
+def _chosen(places: list[tuple[str, int]], env: Any) -> str:
+    """Return the most informative place of a stack (the innermost last) as file:line."""
+    module = sys.modules.get(type(env).__module__)
+    own = vars(module).get("__file__") if module else None
+    users = [place for place in places if not _library(place[0])]
+    mine = [place for place in users if place[0] == own]
+    others = [p for p in places if Path(p[0]).name not in OWN_FILES]
+    file, line = (mine or users or others or places or [("?", 0)])[-1]
+    return f"{short(file)}:{line}"
+
+
+def short(file: str) -> str:
+    """Return a path, relative to the working directory if it is below it."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
+
+
+def _library(file: str) -> bool:
+    path = Path(file)
+    return (
+        file.startswith("<")
+        or path.is_relative_to(OURS)
+        or any(path.is_relative_to(root) for root in LIBRARIES)
+    )

@@ -1,0 +1,98 @@
+"""The accuracy of descriptions: the share of unseen states that a policy describes exactly.
+
+Provides `perception_accuracy`. Where an env has no descriptions, the measurement is the share of
+replies that are an answer. Replies are sampled at the training temperature.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from turnwise.agents import AgentConfig, prompt_for
+from turnwise.engines import Request, SteppedEngine, run
+from turnwise.envs import Env
+from turnwise.rollout.agent import RendererLike, action_of
+from turnwise.rollout.random_play import random_conversation, random_game
+from turnwise.seeding import generator
+from turnwise.types import EpisodeId, Task, TurnId
+
+StatesRule: TypeAlias = Literal["first", "play"]
+"""Which states: where tasks begin, or every turn of games of uniformly random actions."""
+WALK = 4
+"""Most random steps from the start to the state that is described, of those of `first`."""
+
+
+class Seen(NamedTuple):
+    """The share of replies that were right, in [0, 1], and whether any state had a description.
+
+    Example:
+        >>> Seen(share=0.5, described=True).share
+        0.5
+    """
+
+    share: float
+    described: bool
+
+
+def perception_accuracy(
+    env: Env[Any],
+    tasks: Sequence[Task],
+    agent: AgentConfig,
+    renderer: RendererLike,
+    engine: SteppedEngine,
+    *,
+    number: int,
+    states: StatesRule = "first",
+) -> Seen:
+    """Return the share of states, one of each of `tasks`, that are described exactly.
+
+    Where an env describes nothing, the share of replies that are an answer.
+
+    Args:
+        env: the world.
+        tasks: unseen tasks; uniform play walks a few steps into each.
+        agent: who describes, and at which temperature.
+        renderer: of the agent's policy.
+        engine: samples.
+        number: tells measurements of one run apart: each has its own draws.
+        states: `first` walks a few random steps from the start; `play` draws one turn of a random
+            game.
+    """
+
+    async def sees(place: int, task: Task) -> tuple[bool, bool]:
+        rng = generator(task.seed, "seeing", place)
+        if states == "play":
+            game = random_game(env, task, agent, renderer, rng)
+            turn = int(rng.integers(len(game.states)))
+            state, seat, past = game.states[turn], game.seat, game.past[:turn]
+        else:
+            found = random_conversation(env, task, agent, renderer, rng, WALK)
+            state, seat, past = found.state, found.seat, found.past
+        observation = env.observe(state, seat)
+        prompt = prompt_for(agent, past, observation)
+        request = Request(
+            id=TurnId(
+                episode=EpisodeId(iteration=number, visit=place, task=task.id, member=0),
+                role=agent.role,
+                turn=0,
+            ),
+            stream="warmup",
+            policy=agent.policy,
+            prompt_ids=renderer.prompt_ids(prompt),
+            media=prompt.media_key,
+            sampling=agent.sampling(),
+        )
+        completion = await engine.generate(request)
+        text = renderer.decode(completion.token_ids)
+        if not observation.description:  # nothing to describe: what counts is to speak the format
+            return isinstance(action_of(text, observation, agent, renderer), str), False
+        return agent.reply_format.thought(text) == observation.description, True
+
+    async def everything() -> list[tuple[bool, bool]]:
+        return await asyncio.gather(*(sees(i, task) for i, task in enumerate(tasks)))
+
+    found = run(everything(), engine)
+    right, described = zip(*found, strict=True)
+    return Seen(share=sum(right) / len(right), described=any(described))

@@ -1,0 +1,212 @@
+"""The checks of a recipe that concern more than one package, made when it is read.
+
+Provides `check_recipe`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from turnwise.credit import SCHEMES, check_components
+from turnwise.envs import Env, ToolEnv
+from turnwise.errors import ConfigError, unknown_name
+from turnwise.formats import with_reply_components
+from turnwise.sandbox import SandboxConfig
+from turnwise.workflows import make_workflow
+
+if TYPE_CHECKING:
+    from turnwise.recipe.schema import Recipe
+
+_POLICY_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+SPANS = ("think", "answer", "action")
+"""The parts of a reply that spans name (`turnwise.formats`)."""
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """Refuse combinations that cannot work.
+
+    Raises:
+        ValueError: if settings of several packages do not go together; the message says the cure.
+    """
+    if not recipe.name.strip() or not recipe.name.isprintable() or set(recipe.name) & set("/\\"):
+        raise ValueError(f"name = {recipe.name!r} can begin no folder's name: give letters")
+    env = recipe.env.make("training")
+    if set(recipe.agents) != set(env.roles):
+        raise ValueError(
+            f"agents are {sorted(recipe.agents)}, env {env.name!r} has the roles "
+            f"{sorted(env.roles)}: give one [agents.<role>] section for each role"
+        )
+    _check_agents(recipe, env)
+    make_workflow(recipe.workflow)
+    if len(set(recipe.stages)) < len(recipe.stages):
+        raise ValueError(f"stages = {list(recipe.stages)} names a stage twice: name each once")
+    if "pretrain" in recipe.stages[1:]:
+        raise ValueError(
+            f"stages = {list(recipe.stages)}: 'pretrain' makes the bases that other stages stand "
+            "on: put it first, or leave it out"
+        )
+    _check_policies(recipe)
+    target = recipe.evaluation.target
+    if target is not None and env.scored_by == "score" and not 0 < target <= 1:
+        raise ValueError(
+            f"evaluation.target = {target}: scores of {env.name!r} are in [0, 1]: give a "
+            "number above 0 and at most 1"
+        )
+    if recipe.sandbox != SandboxConfig() and not env.runs_programs:
+        raise ValueError(
+            f"[sandbox] does not apply: env {env.name!r} runs no programs: leave it out, or "
+            "mark the reward function with turnwise.sandbox.runs_programs"
+        )
+    check_components(recipe.credit, with_reply_components(env.components))
+    _check_comparison(recipe)
+    _check_loss(recipe)
+    _check_schedules(recipe)
+    _check_adapters(recipe)
+
+
+def _check_agents(recipe: Recipe, env: Env[Any]) -> None:
+    """Refuse agents without a policy, or with settings that env or evaluation contradict."""
+    computed = recipe.evaluation.exact > 0 or recipe.evaluation.validation == "exact"
+    for role, agent in recipe.agents.items():
+        if agent.policy not in recipe.policies:
+            raise ValueError(
+                f"agents.{role}.policy = {agent.policy!r} is none of the policies "
+                f"{sorted(recipe.policies)}"
+            )
+        if agent.role != role:
+            raise ValueError(
+                f"agents.{role}.role = {agent.role!r}: leave it out, the section names the role"
+            )
+        if isinstance(env.unwrapped, ToolEnv) and agent.history != "full":
+            raise ValueError(
+                f"agents.{role}.history = {agent.history!r} would hide what the tools of env "
+                f"{env.name!r} told: set it to 'full'"
+            )
+        if agent.invalid_reply == "continue" and computed:
+            raise ValueError(
+                f"agents.{role}.invalid_reply = 'continue' does not go with computed scores: "
+                "set evaluation.exact = 0 and evaluation.validation = 'played'"
+            )
+
+
+def _check_policies(recipe: Recipe) -> None:
+    """Refuse policies that play no role, and a run that trains none of them."""
+    used = {agent.policy for agent in recipe.agents.values()}
+    for name in recipe.policies:
+        if not _POLICY_NAME.fullmatch(name):
+            raise ValueError(
+                f"policies.{name}: a policy's name is a folder's name, too: give letters, "
+                "digits, '_' and '-' only"
+            )
+        if name not in used:
+            raise ValueError(
+                f"policies.{name} plays no role: name it in agents.<role>.policy, or leave it out"
+            )
+    for name, policy in recipe.weights.items():
+        formats = {a.reply for a in recipe.agents.values() if a.policy == name}
+        if recipe.sft_mix is not None and recipe.sft_mix.spans and len(formats) > 1:
+            raise ValueError(
+                f"sft_mix.spans names parts of one reply format, but the roles of policy "
+                f"{name!r} reply as {' and '.join(sorted(formats))}: give them one `reply`, or "
+                "leave spans out"
+            )
+        if policy.lr is not None and not policy.trainable:
+            raise ValueError(
+                f"policies.{name}.lr does not go with trainable = false: leave one out"
+            )
+    if not any(policy.trainable for policy in recipe.weights.values()):
+        raise ValueError(
+            "every policy has trainable = false or is remote, so that nothing would be trained: "
+            "give one of them weights to train, or use `turnwise eval`"
+        )
+    if recipe.remote and (recipe.evaluation.exact or recipe.evaluation.validation == "exact"):
+        raise ValueError(
+            f"policies.{next(iter(recipe.remote))} is remote and shows no probabilities: set "
+            "evaluation.exact = 0 and evaluation.validation = 'played'"
+        )
+
+
+def _check_comparison(recipe: Recipe) -> None:
+    """Refuse groups in which nothing can be compared."""
+    scheme, trainer = recipe.credit.scheme, recipe.trainer
+    by_visit = SCHEMES[scheme].by_visit
+    if by_visit and trainer.group_size == 1 and not recipe.credit.lone_groups_teach:
+        raise ValueError(
+            f"trainer.group_size = 1 leaves nothing to compare in scheme = {scheme!r}: raise "
+            "it, or use credit.scheme = 'reinforce'"
+        )
+    if trainer.dynamic_sampling and not by_visit:
+        raise ValueError(
+            f"trainer.dynamic_sampling = true refills groups, but scheme = {scheme!r} has "
+            "none: leave it out, or use a scheme with groups"
+        )
+
+
+def _check_loss(recipe: Recipe) -> None:
+    """Refuse spans that no completion has, and ratios that could not be told from 1."""
+    spans = {"credit.segments": list(recipe.credit.segments)}
+    spans["sft_mix.spans"] = list(recipe.sft_mix.spans) if recipe.sft_mix else []
+    spans["loss.entropy_span"] = [recipe.loss.entropy_span] if recipe.loss.entropy_span else []
+    for where, names in spans.items():
+        for name in names:
+            if name not in SPANS:
+                raise ConfigError(f"{where}: {unknown_name('span', name, SPANS)}")
+    if recipe.loss.needs_own_logprobs and recipe.trainer.old_logprobs == "behaviour":
+        raise ValueError(
+            "trainer.old_logprobs = 'behaviour' does not go with loss.kind = 'gspo' or "
+            "loss.tis_cap, which need the trainer's own log-probabilities: leave it out"
+        )
+    if recipe.loss.kl == "reward_k1" and recipe.credit.scheme == "maxrl":
+        raise ValueError(
+            "loss.kl = 'reward_k1' makes returns negative, by whose mean scheme = 'maxrl' "
+            "divides: use loss_k2 or loss_k3, or another scheme"
+        )
+
+
+def _check_schedules(recipe: Recipe) -> None:
+    """Refuse a run without steps, and rates that rise for longer than a phase lasts."""
+    warmup = recipe.warmup.steps if recipe.warmup and recipe.has("warmup") else 0
+    updates = recipe.trainer.iterations * recipe.trainer.updates_per_batch
+    if not warmup and not recipe.has("trainer"):
+        raise ValueError(
+            "trainer.iterations = 0 without a warm-up trains nothing: give iterations or "
+            "warmup.steps"
+        )
+    phases = {"optimizer": (recipe.optimizer, updates * recipe.has("trainer"))}
+    if recipe.pretrain:
+        phases["pretrain.optimizer"] = (recipe.pretrain.optimizer, recipe.pretrain.steps)
+    if recipe.warmup:
+        phases["warmup.optimizer"] = (recipe.warmup.optimizer, warmup)
+    for section, (optimizer, steps) in phases.items():
+        if 0 < steps < optimizer.warmup_steps:
+            raise ValueError(
+                f"{section}.warmup_steps = {optimizer.warmup_steps} outlasts the {steps} steps "
+                "of its phase: lower it"
+            )
+
+
+def _check_adapters(recipe: Recipe) -> None:
+    """Refuse stages of adapters that have nothing to stand on."""
+    for name, policy in recipe.weights.items():
+        if not policy.trainable:
+            continue
+        where = f"policies.{name}.lora"
+        if recipe.pretrains and policy.lora is None:
+            raise ValueError(
+                f"[pretrain] trains all weights before an adapter exists, but {where} is not "
+                "set: set it, or use [warmup] alone"
+            )
+        merges = policy.lora is not None and policy.lora.merge_warmup
+        if merges and not recipe.has("warmup"):
+            raise ValueError(
+                f"{where}.merge_warmup = true merges the warm-up's adapter, but there is no "
+                "warm-up: set it to false, or give [warmup] steps"
+            )
+        if recipe.pretrains and policy.dtype == "float16":
+            raise ValueError(
+                f"[pretrain] trains all weights, which underflow in policies.{name}.dtype = "
+                "'float16': use 'bfloat16' or 'float32'"
+            )
+        if recipe.pretrain and recipe.pretrains and not recipe.pretrain.steps:
+            raise ValueError("pretrain.steps = 0 trains nothing: leave [pretrain] out")

@@ -1,0 +1,234 @@
+"""The report of a run: its settings, its scores beside the baselines, and its cost.
+
+Provides `write_report`, which writes `report.md` and its picture. The report is made from the run
+folder only, so it can be written again at any time. Every score has its error and the baselines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from turnwise.report.adapters import adapter_lines
+from turnwise.report.curve import draw_curve
+from turnwise.report.policies import policy_lines
+from turnwise.report.series import series
+from turnwise.report.warnings import find_warnings
+from turnwise.runs import metric_names
+from turnwise.runs.checkpoints import Checkpoints
+from turnwise.runs.files import write_atomically
+from turnwise.runs.folder import Run
+from turnwise.runs.metrics import Record, read_metrics
+from turnwise.runs.results import Difference, RunScores, read_scores
+from turnwise.types import Decoding
+
+Row = tuple[str, float, float | None, Difference | None]
+"""A row of the result table: name, score, standard error, lead of the trained policy over it."""
+
+_PLAYED: dict[Decoding, str] = {
+    "greedy": "trained, greedy",
+    "sampled": "trained, at training temperature",
+}
+
+
+def write_report(run: Run, *, command: str = "") -> str:
+    """Write `report.md` and `curve.png` of a run, whole or partial, and return the text.
+
+    Args:
+        run: the run folder.
+        command: the command line that made the run, as the user would repeat it.
+
+    Raises:
+        RunError: if a file of the run is damaged.
+    """
+    records, scores = read_metrics(run.metrics), read_scores(run.evaluation)
+    draw_curve(run.curve, run.name, records, scores)
+    parts = (
+        [f"# {run.name}"],
+        _how(command),
+        _results(records, scores),
+        [f"![score, return, entropy and groups]({run.curve.name})"],
+        _measures(scores),
+        _exact(scores),
+        _thoughts(scores),
+        policy_lines(records),
+        _costs(records),
+        _warnings(records, scores),
+        adapter_lines(run.adapters),
+        _next(run),
+    )
+    text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    write_atomically(run.report, text)
+    return text
+
+
+def _how(command: str) -> list[str]:
+    recipe = "The resolved recipe is in [recipe.toml](recipe.toml)."
+    return [f"```\n{command}\n```", "", recipe] if command else [recipe]
+
+
+def _results(records: Sequence[Record], scores: RunScores | None) -> list[str]:
+    lines = ["## Result", ""]
+    if scores is None:
+        return [*lines, *_partial(records)]
+    rows: list[Row] = [
+        (f"**{_PLAYED[name]}**" if name == scores.decoding else _PLAYED[name], *found, None)
+        for name, found in scores.by_decoding.items()
+    ]
+    rows += _before(records, scores)
+    ranked = sorted(scores.baselines, key=lambda name: -scores.baselines[name])
+    rows += [_baseline(f"baseline: {n}", n, scores) for n in ranked if n != metric_names.WARMUP]
+    which = f", checkpoint {scores.checkpoint}" if scores.checkpoint else ""
+    return [
+        *lines,
+        f"{scores.env}: {scores.described}, seed {scores.seed}{which}. {scores.meaning_of_errors} "
+        f"A run is one training seed. The lead is the {scores.decoding} score minus the row's, on "
+        f"the same tasks.{_why_this_decoding(records, scores)}",
+        *(["", scores.divided] if scores.divided else []),
+        "",
+        "| policy | score | lead |",
+        "|---|---:|---:|",
+        *(_line(row, scores) for row in rows),
+    ]
+
+
+def _why_this_decoding(records: Sequence[Record], scores: RunScores) -> str:
+    """Say that validation chose the decoding, if it tried both."""
+    tried = [series(records, metric_names.TRAIN, name) for name in metric_names.BY_DECODING]
+    if not all(len(found) for found in tried):
+        return ""
+    return f" Of greedy and sampled play the {scores.decoding} one validated better."
+
+
+def _measures(scores: RunScores | None) -> list[str]:
+    """Return the table of what the env measures beside the score."""
+    found = {} if scores is None else scores.measured()
+    if not found:
+        return []
+    columns = list(dict.fromkeys(name for row in found.values() for name in row))
+    lines = [
+        "## Measures",
+        "",
+        "Means over the episodes that came to a final state, with their standard errors. No reward "
+        "and no score depends on them.",
+        "",
+        f"| policy | {' | '.join(columns)} |",
+        f"|---|{'---:|' * len(columns)}",
+    ]
+    for player, row in found.items():
+        lines.append(f"| {player} | {' | '.join(row.get(name, '') for name in columns)} |")
+    return lines
+
+
+def _exact(scores: RunScores | None) -> list[str]:
+    """Return the table of exactly computed values."""
+    if scores is None or not scores.exact:
+        return []
+    columns = list(next(iter(scores.exact.values())))
+    lines = [
+        "## Computed, not sampled",
+        "",
+        "From each policy's own probabilities of every action in every state. What was not "
+        "followed up (`uncovered`, at most) counts as no answer.",
+        "",
+        f"| policy | {' | '.join(columns)} |",
+        f"|---|{'---:|' * len(columns)}",
+    ]
+    for name, row in scores.exact.items():
+        cells = (f"{row[column]:.4f}" if column in row else "" for column in columns)
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def _thoughts(scores: RunScores | None) -> list[str]:
+    """Say whether answers follow the thoughts before them."""
+    if scores is None or not scores.thoughts:
+        return []
+    lines = ["## Does the thought matter?"]
+    for role, found in scores.thoughts.items():
+        of_role = f" of {role}" if len(scores.thoughts) > 1 else ""
+        lines += [
+            "",
+            f"In {found['pairs']:.0f} pairs of states{of_role} with different answers the thought "
+            "was swapped for the other state's. The answer followed the thought in "
+            f"{found['followed']:.1%} and stayed in {found['kept']:.1%}; after its own thought, "
+            f"put back in the same way, it was the same in {found['again']:.1%}.",
+        ]
+    return lines
+
+
+def _before(records: Sequence[Record], scores: RunScores) -> list[Row]:
+    """Return the row of the initial weights; without a test of them, the first iteration's."""
+    if metric_names.WARMUP in scores.baselines:
+        return [_baseline(f"before training, {scores.decoding}", metric_names.WARMUP, scores)]
+    first = series(records, metric_names.TRAIN, metric_names.SCORE)
+    if not len(first):
+        return []
+    label = "before training (its first iteration, on training tasks)"
+    return [(label, float(first.values[0]), None, None)]
+
+
+def _baseline(label: str, name: str, scores: RunScores) -> Row:
+    error = scores.baselines_stderr.get(name)
+    return (label, scores.baselines[name], error, scores.lead_over(name))
+
+
+def _line(row: Row, scores: RunScores) -> str:
+    label, score, error, lead = row
+    beside = "" if error is None else f" {scores.error_text(error)}"
+    ahead = ""
+    if lead is not None:
+        ahead = f"{lead.difference:+.3f} {scores.error_text(lead.stderr)}"
+    return f"| {label} | {score:.3f}{beside} | {ahead} |"
+
+
+def _partial(records: Sequence[Record]) -> list[str]:
+    """Say how far a run without a test came."""
+    played = series(records, metric_names.TRAIN, metric_names.SCORE)
+    checked = series(records, metric_names.TRAIN, metric_names.VALIDATION)
+    if not len(played):
+        return ["Not tested, and no training iteration is finished."]
+    said = f"Not tested. After {played.steps[-1]} iterations training episodes score "
+    said += f"{played.end():.3f} (mean of the last tenth)"
+    if len(checked):
+        best = int(checked.values.argmax())
+        said += f"; the best validation is {checked.values[best]:.3f} at {checked.steps[best]}"
+    return [said + "."]
+
+
+def _costs(records: Sequence[Record]) -> list[str]:
+    """Return the table of costs (docs/math.md 5), as totals since the start of the run."""
+    if not records:
+        return []
+    warmups = [record for record in records if record["phase"] != metric_names.TRAIN]
+    lines = ["## Cost", "", "| | warm-up | training | in all |", "|---|---:|---:|---:|"]
+    for label, metrics in metric_names.COSTS.items():
+        if not any(name in records[-1] for name in metrics):
+            continue
+        total = _total(records[-1], metrics)
+        before = _total(warmups[-1], metrics) if warmups else 0.0
+        cells = " | ".join(f"{value:,.0f}" for value in (before, total - before, total))
+        lines.append(f"| {label} | {cells} |")
+    return [*lines, "", "Validation during training is counted in; the test at the end is not."]
+
+
+def _total(record: Record, metrics: Sequence[str]) -> float:
+    return sum(record[name] for name in metrics if record.get(name) is not None)
+
+
+def _warnings(records: Sequence[Record], scores: RunScores | None) -> list[str]:
+    found = find_warnings(records, scores)
+    return ["## Warnings", "", *(f"- {sentence}" for sentence in found)] if found else []
+
+
+def _next(run: Run) -> list[str]:
+    best = Checkpoints(run.checkpoints).best()
+    lines = ["## Where to look next", ""]
+    if best is not None:
+        where = f"`checkpoints/{best.path.name}`"
+        lines.append(f"- {where} validated best, {best.score:.3f}: `turnwise eval {run.path}`")
+    return [
+        *lines,
+        "- `episodes/`: what was said in the last iterations, with rewards and advantages",
+        "- `metrics.jsonl`: every number of every step; as curves with "
+        f"`tensorboard --logdir {run.tensorboard}`",
+    ]

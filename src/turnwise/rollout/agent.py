@@ -1,0 +1,387 @@
+"""One seat of an episode: it observes, samples, parses, steps the env and records the turn.
+
+Provides `RolloutAgent` and `EpisodeAgents`. After an invalid reply the episode ends, or the agent
+is asked again (`AgentConfig.invalid_reply`). `EpisodeOver` never leaves `rollout.runner`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from turnwise.agents import (
+    AgentConfig,
+    Exchange,
+    observation_text,
+    prompt_for,
+)
+from turnwise.engines.base import Completion, Engine, Request
+from turnwise.envs.base import Env, Observation, Step
+from turnwise.errors import BrokenEnvError, EnvError, IllegalActionError
+from turnwise.formats import Reply, ReplyFormat, reply_rewards
+from turnwise.rollout.env_step import step_env
+from turnwise.seeding import world_generator
+from turnwise.types import (
+    EpisodeId,
+    Failure,
+    Message,
+    Phase,
+    Prompt,
+    Sampling,
+    Span,
+    Stream,
+    Trajectory,
+    Turn,
+    TurnId,
+)
+
+_FULL = Failure(kind="context", message="the context is full: the reply was cut or never begun")
+
+
+class EpisodeOver(Exception):
+    """The episode cannot go on; `failure` says why."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class RendererLike(Protocol):
+    """What a seat needs of a policy's renderer."""
+
+    def prompt_ids(self, prompt: Prompt) -> tuple[int, ...]:
+        """Return the ids of a prompt."""
+        ...
+
+    def continued_ids(
+        self, before: Prompt, ids: tuple[int, ...], reply: str, prompt: Prompt
+    ) -> tuple[int, ...] | None:
+        """Return the ids of a prompt that goes on from an earlier one, or None if it does not."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return a completion's text."""
+        ...
+
+    def spans(self, completion_ids: tuple[int, ...], reply_format: ReplyFormat) -> tuple[Span, ...]:
+        """Return the named parts of a completion."""
+        ...
+
+    def calls(self, reply: str) -> str | None:
+        """Return the calls of tools in a reply as an action, None if it calls nothing."""
+        ...
+
+    def spoken(self, reply: str) -> str:
+        """Return a reply whose calls stand in an env's form as the model would say it."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Draws:
+    """Which random draws the env's steps take (docs/math.md 1)."""
+
+    seed: int
+    stream: Stream
+    common_noise: bool
+
+    def of_step(self, episode: EpisodeId, number: int) -> np.random.Generator:
+        """Return the generator of env step `number`, which the group shares if noise is common."""
+        member = None if self.common_noise else episode.member
+        return world_generator(
+            self.seed, self.stream, episode.iteration, episode.visit, number, member
+        )
+
+
+class EpisodeCounter:
+    """Counts an episode's model calls, turns, env steps and rounds, over all of its seats.
+
+    Turns are the calls that act; a turn with an invalid reply makes no env step.
+    """
+
+    def __init__(self) -> None:
+        self.calls = self.turns = self.steps = self.round = 0
+        self._acted: set[str] = set()
+
+    def next_call(self) -> int:
+        """Return the number of the next model call."""
+        self.calls += 1
+        return self.calls - 1
+
+    def next_turn(self) -> int:
+        """Return the number of the next turn, counted from 1."""
+        self.turns += 1
+        return self.turns
+
+    def next_step(self) -> int:
+        """Return the number of the next env step."""
+        self.steps += 1
+        return self.steps - 1
+
+    def begin_act(self, seat: str) -> None:
+        """Begin a new round if `seat` has acted in the present one."""
+        if seat in self._acted:
+            self.round += 1
+            self._acted.clear()
+        self._acted.add(seat)
+
+
+class RolloutAgent:
+    """One seat in one episode under the `independent` topology.
+
+    The random draws of the env depend on the number of the env step, not on the seat that takes it
+    or on the model calls before it. The step that reaches the env's cap on turns is truncated, and
+    sets `capped`.
+    """
+
+    def __init__(
+        self,
+        *,
+        seat: str,
+        config: AgentConfig,
+        sampling: Sampling,
+        env: Env[Any],
+        engine: Engine,
+        renderer: RendererLike,
+        episode: EpisodeId,
+        draws: Draws,
+        counter: EpisodeCounter,
+    ) -> None:
+        self.turns: list[Turn] = []
+        self.capped = False
+        self._seat, self._config, self._sampling = seat, config, sampling
+        self._env, self._engine, self._renderer = env, engine, renderer
+        self._episode, self._draws, self._counter = episode, draws, counter
+        self._past: list[Exchange] = []
+        self._said: tuple[Prompt, tuple[int, ...], str] | None = None  # prompt, ids, reply
+        self._calls = 0
+
+    async def act(self, state: Any) -> Step[Any]:
+        """Observe `state`, sample a reply, step the env with its action and record the turn.
+
+        With `invalid_reply = "continue"` a reply that is no action is recorded too, and the agent
+        is asked again, until the cap on turns truncates the episode.
+        """
+        self._counter.begin_act(self._seat)
+        step = None
+        while step is None:
+            step = await self._turn(state)
+        return step
+
+    async def _turn(self, state: Any) -> Step[Any] | None:
+        """Play one turn; return None if its reply is no action and the agent is asked again."""
+        observation = self._env.observe(state, self._seat)
+        prompt = prompt_for(self._config, self._past, observation)
+        prompt_ids = self._ids_of(prompt)
+        identity, order, completion = await self._sample(prompt, prompt_ids)
+        text = self._text_of(completion)
+        self._said = (prompt, prompt_ids + completion.token_ids, text)
+        action: str | Failure = _FULL
+        if completion.token_ids or completion.finish_reason != "context":
+            action = action_of(text, observation, self._config, self._renderer)
+        reply = Reply(
+            text=text,
+            reply_format=self._config.reply_format,
+            description=observation.description,
+            valid=isinstance(action, str),
+        )
+        recorded: dict[str, Any] = {
+            "identity": identity,
+            "order": order,
+            "prompt": prompt,
+            "prompt_ids": prompt_ids,
+            "completion": completion,
+            "text": text,
+            "rewards": reply_rewards(reply),
+            "state_key": self._env.state_key(state, self._seat),
+        }
+        number, step = self._counter.next_turn(), None
+        if isinstance(action, str):
+            try:
+                step = await self._step(state, action, number)
+            except IllegalActionError as refusal:
+                action = Failure(kind="illegal_action", message=str(refusal))
+            except Exception as cause:  # recorded, so that what led to it can be read; then on
+                self._record(**recorded, action=action, error=env_failure(cause))
+                raise
+        if isinstance(action, Failure):
+            recorded["rewards"] = reply_rewards(replace(reply, valid=False))
+            failure = _failure_of(completion, action)
+            self._record(**recorded, error=failure)
+            if self._config.invalid_reply == "end" or failure.kind == "context":
+                raise EpisodeOver(failure)
+        else:
+            assert step is not None
+            recorded["rewards"] = recorded["rewards"] | dict(step.rewards)
+            self._record(**recorded, action=action)
+        shown = observation_text(self._config, observation)
+        self._past.append(
+            Exchange(
+                observation=shown,
+                reply=text,
+                messages=observation.messages,
+                media=observation.media,
+            )
+        )
+        return step or self._cut(state, number)
+
+    def _cut(self, state: Any, number: int) -> Step[Any] | None:
+        """Return the end of an episode whose last turn was an invalid reply; None before that."""
+        if number < self._env.turn_cap():
+            return None
+        self.capped = True
+        return Step(state=state, rewards={}, terminated=False, truncated=True)
+
+    async def ask(self, messages: Sequence[Message]) -> str:
+        """Put one question to the policy, record the turn, step nothing."""
+        prompt = Prompt(messages=tuple(messages))
+        prompt_ids = self._renderer.prompt_ids(prompt)
+        identity, order, completion = await self._sample(prompt, prompt_ids)
+        text = self._text_of(completion)
+        self._record(
+            identity=identity,
+            order=order,
+            phase="ask",
+            prompt=prompt,
+            prompt_ids=prompt_ids,
+            completion=completion,
+            text=text,
+            rewards={},
+        )
+        return text
+
+    def _ids_of(self, prompt: Prompt) -> tuple[int, ...]:
+        """Return a prompt's ids, with the replies that it holds as they were sampled."""
+        if self._said is not None and self._config.history == "full":
+            before, ids, reply = self._said
+            continued = self._renderer.continued_ids(before, ids, reply, prompt)
+            if continued is not None:
+                return continued
+        return self._renderer.prompt_ids(prompt)
+
+    async def _sample(
+        self, prompt: Prompt, prompt_ids: tuple[int, ...]
+    ) -> tuple[TurnId, int, Completion]:
+        identity = TurnId(
+            episode=self._episode, role=self._seat, turn=self._calls, round=self._counter.round
+        )
+        order = self._counter.next_call()
+        self._calls += 1
+        request = Request(
+            id=identity,
+            stream=self._draws.stream,
+            policy=self._config.policy,
+            prompt_ids=prompt_ids,
+            sampling=self._sampling,
+            media=prompt.media_key,
+            prompt=prompt,
+            goes_on=self._config.history == "full",
+        )
+        return identity, order, await self._engine.generate(request)
+
+    def _text_of(self, completion: Completion) -> str:
+        if completion.text is not None:
+            return completion.text
+        return self._renderer.decode(completion.token_ids)
+
+    async def _step(self, state: Any, action: str, number: int) -> Step[Any]:
+        """Step the env in turn `number` of the episode, counted from 1."""
+        noise = self._draws.of_step(self._episode, self._counter.next_step())
+        step = await step_env(self._env, state, self._seat, action, noise)
+        if not isinstance(step, Step):
+            raise EnvError(f"{self._env.name}.step must return a Step, got {type(step).__name__}")
+        if number < self._env.turn_cap() or step.terminated or step.truncated:
+            return step
+        self.capped = True
+        return replace(step, truncated=True)
+
+    def _record(
+        self,
+        *,
+        identity: TurnId,
+        order: int,
+        phase: Phase = "act",
+        prompt: Prompt,
+        prompt_ids: tuple[int, ...],
+        completion: Completion,
+        text: str,
+        rewards: Mapping[str, float],
+        state_key: str | None = None,
+        action: str | None = None,
+        error: Failure | None = None,
+    ) -> None:
+        self.turns.append(
+            Turn(
+                id=identity,
+                order=order,
+                phase=phase,
+                policy=self._config.policy,
+                policy_version=completion.policy_version,
+                prompt_ids=prompt_ids,
+                completion_ids=completion.token_ids,
+                logprobs=completion.logprobs,
+                sampling=self._sampling,
+                finish_reason=completion.finish_reason,
+                text=text,
+                spans=self._renderer.spans(completion.token_ids, self._config.reply_format),
+                action=action,
+                rewards=rewards,
+                state_key=state_key,
+                error=error,
+                media=prompt.media_key,
+                prompt_text="" if completion.text is None else prompt.transcript,
+            )
+        )
+
+
+class EpisodeAgents(Mapping[str, RolloutAgent]):
+    """The agents of one episode by seat, as a workflow is given them."""
+
+    def __init__(self, env: Env[Any], agents: Mapping[str, RolloutAgent]) -> None:
+        self._env, self._agents = env, agents
+
+    def __getitem__(self, seat: str) -> RolloutAgent:
+        return self._agents[seat]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._agents)
+
+    def __len__(self) -> int:
+        return len(self._agents)
+
+    def acting(self, state: Any) -> tuple[str, ...]:
+        """Return the seats whose turn it is in `state`, the next one to act first."""
+        return self._env.acting(state)
+
+    @property
+    def capped(self) -> bool:
+        """Whether the episode was cut at the env's cap on turns."""
+        return any(agent.capped for agent in self._agents.values())
+
+    def trajectories(self) -> tuple[Trajectory, ...]:
+        """Return what every seat has done."""
+        return tuple(
+            Trajectory(role=self._env.seats[seat], seat=seat, turns=tuple(agent.turns))
+            for seat, agent in self._agents.items()
+        )
+
+
+def action_of(
+    text: str, observation: Observation, agent: AgentConfig, renderer: RendererLike
+) -> str | Failure:
+    """Return what a reply does: the calls it makes where there are tools, or else its answer."""
+    calls = renderer.calls(text) if observation.tools else None
+    return calls or agent.reply_format.parse(text, observation.legal_actions)
+
+
+def env_failure(cause: Exception) -> Failure:
+    """Return the failure of an env that raised; one under guard has said all in one sentence."""
+    said = str(cause) if isinstance(cause, BrokenEnvError) else f"{type(cause).__name__}: {cause}"
+    return Failure(kind="env", message=said)
+
+
+def _failure_of(completion: Completion, parsed: Failure) -> Failure:
+    """Name the cause of a reply without an action: a full context outranks what it led to."""
+    return _FULL if completion.finish_reason == "context" else parsed

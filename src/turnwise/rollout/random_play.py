@@ -1,0 +1,126 @@
+"""Conversations as uniform play leads to them: a state, and what was said on the way to it.
+
+Provides `random_game` and `random_conversation`, which make a past without a model: for
+demonstrations of later turns, for measuring how well one sees there, and for the words of a
+tokenizer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from turnwise.agents import AgentConfig, Exchange, demonstration, observation_text
+from turnwise.envs import Env, Observation, first_turn, random_walk
+from turnwise.errors import IllegalActionError
+from turnwise.types import Task
+
+MOST_TURNS = 100
+"""Actions after which a random game is left."""
+
+
+class Speaking(Protocol):
+    """What is needed of a renderer to say what its model would."""
+
+    def spoken(self, reply: str) -> str:
+        """Return a reply whose calls stand in an env's form as the model would say it."""
+        ...
+
+
+def random_conversation(
+    env: Env[Any],
+    task: Task,
+    agent: AgentConfig,
+    renderer: Speaking,
+    rng: np.random.Generator,
+    most_steps: int,
+) -> Conversation:
+    """Return a turn of a seat of `agent.role` after 0 to `most_steps` random actions of its own.
+
+    Where there are no tools a prompt shows one state, so the past stays empty. Steps that would end
+    the episode, or that the env refuses, are not taken, as in `envs.random_walk`. In between the
+    other seats act at random.
+    """
+    state, seat = first_turn(env, task, agent.role, rng)
+    if not env.observe(state, seat).tools:
+        if len(env.seats) == 1:
+            state = random_walk(env, task, rng, most_steps)
+        return Conversation(state=state, seat=seat, past=())
+    past: list[Exchange] = []
+    for _ in range(int(rng.integers(most_steps + 1))):
+        seen = env.observe(state, seat)
+        action = env.random_action(state, seat, rng)
+        try:
+            step = env.step(state, seat, action, rng)
+        except IllegalActionError:
+            continue
+        if step.terminated or step.truncated:
+            continue
+        if env.acting(step.state)[0] != seat:
+            break
+        past.append(_exchange(agent, renderer, seen, action))
+        state = step.state
+    return Conversation(state=state, seat=seat, past=tuple(past))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Conversation:
+    """A state in which `seat` acts next, and its exchanges before."""
+
+    state: Any
+    seat: str
+    past: tuple[Exchange, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RandomGame:
+    """The turns of one seat in one game of uniformly random actions.
+
+    `states[k]` is the state of its turn k, and `past[:k]` are the exchanges before it.
+    """
+
+    seat: str
+    states: tuple[Any, ...]
+    past: tuple[Exchange, ...]
+
+
+def random_game(
+    env: Env[Any],
+    task: Task,
+    agent: AgentConfig,
+    renderer: Speaking,
+    rng: np.random.Generator,
+    most: int = MOST_TURNS,
+) -> RandomGame:
+    """Play `task` with uniformly random actions of all seats; return the turns of one of them.
+
+    It is the seat of `agent.role` that acts first. The game ends where the env ends it, after
+    `most` actions, or where the env refuses an action. A game that ends before the seat's first
+    turn is played again, as in `envs.first_turn`.
+    """
+    state, mine = first_turn(env, task, agent.role, rng)
+    states: list[Any] = []
+    past: list[Exchange] = []
+    for _ in range(most):
+        seat = env.acting(state)[0]
+        action = env.random_action(state, seat, rng)
+        if seat == mine:
+            states.append(state)
+            past.append(_exchange(agent, renderer, env.observe(state, seat), action))
+        try:
+            step = env.step(state, seat, action, rng)
+        except IllegalActionError:
+            break
+        if step.terminated or step.truncated:
+            break
+        state = step.state
+    return RandomGame(seat=mine, states=tuple(states), past=tuple(past))
+
+
+def _exchange(agent: AgentConfig, renderer: Speaking, seen: Observation, action: str) -> Exchange:
+    """Return the exchange in which the agent answers an observation with an action."""
+    reply = renderer.spoken(demonstration(agent, seen.description, action))
+    shown = observation_text(agent, seen)
+    return Exchange(observation=shown, reply=reply, messages=seen.messages, media=seen.media)

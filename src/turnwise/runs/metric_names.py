@@ -1,0 +1,39 @@
+"""The names in `metrics.jsonl` of the metrics that the report uses.
+
+The report omits metrics that a run does not log. Costs are totals since the start of the run.
+"""
+
+from __future__ import annotations
+
+PRETRAIN, WARMUP, TRAIN = "pretrain", "warmup", "train"
+
+OPTIMUM = "optimal"
+"""The name of the baseline that no policy can exceed; `WARMUP` is another baseline's name."""
+
+RANDOM = "random"
+"""The name that `score_baselines` gives to play by uniformly drawn actions."""
+
+SEEING = "warmup/perception"
+SCORE = "rollout/score"
+VALIDATION = "validation/score"
+BY_DECODING = ("validation/greedy", "validation/sampled")
+RETURN = "credit/return_mean"
+ENTROPY = "policy/entropy"
+ZERO_VARIANCE = "credit/zero_variance_share"
+MIXED = "credit/mixed_share"
+CUT = "rollout/cut_share"
+CAPPED = "rollout/capped_share"
+FAILED = "rollout/failed_share"
+SKIPPED = "optim/skipped"
+SECONDS = "time/total"
+
+COSTS = {
+    "tokens sampled": ("total/sampled_tokens",),
+    "tokens prefilled": ("total/prefilled_tokens",),
+    "tokens trained": ("total/trained_tokens",),
+    "environment steps": ("total/env_steps",),
+    "resets to a state": ("total/state_resets",),
+    "optimizer steps": ("total/optimizer_steps", "total/warmup_optimizer_steps"),
+    "seconds": (SECONDS,),
+}
+"""The costs in every comparison (docs/math.md 5): row of the table -> metrics that it sums."""

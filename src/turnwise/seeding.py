@@ -1,0 +1,54 @@
+"""Counter-based random numbers: a draw is a function of its position, not of the time of the call.
+
+Provides generators from a run seed, a stream and a position (docs/math.md 1). Two run seeds,
+streams, iterations or visits never share a draw, and batching never changes one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnwise.types import Stream, TurnId
+
+
+def generator(seed: int, *labels: str | int) -> np.random.Generator:
+    """Return the generator that belongs to `seed` and a place named by labels.
+
+    Example:
+        >>> a, b = generator(1, "maps", 7), generator(1, "maps", 7)
+        >>> a.integers(1000) == b.integers(1000)
+        np.True_
+    """
+    place = "\x1f".join(f"{type(label).__name__}:{label}" for label in (seed, *labels))
+    digest = hashlib.blake2b(place.encode(), digest_size=16).digest()
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
+
+
+def token_uniforms(seed: int, stream: Stream, turn: TurnId, count: int) -> NDArray[np.float64]:
+    """Return the uniforms in [0, 1) that draw tokens 0..count-1 of a turn, float64 [count].
+
+    Token i's uniform depends on (seed, stream, turn, i) alone: asking for more never changes the
+    first ones.
+    """
+    return generator(seed, "token", stream, str(turn)).random(count)
+
+
+def world_generator(
+    seed: int, stream: Stream, iteration: int, visit: int, step: int, member: int | None
+) -> np.random.Generator:
+    """Return the generator of the env's random draws in one step of one episode.
+
+    Args:
+        seed: the run's seed.
+        stream: training, warm-up or evaluation.
+        iteration: the iteration.
+        visit: the number of the task visit in the iteration.
+        step: the number of the env step in the episode, over all seats.
+        member: None shares the draws by the group (`noise = "common"`); a number makes them the
+            episode's own (`noise = "independent"`).
+    """
+    who = "group" if member is None else member
+    return generator(seed, "world", stream, iteration, visit, step, who)

@@ -1,0 +1,99 @@
+"""A learner: one trained policy with its scorer, its agents and the state of its training.
+
+Provides `Learner` and `by_policy`, which joins the metrics of several learners. A learner's
+optimizer belongs to one phase: `begin` makes a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from turnwise.agents import AgentConfig
+from turnwise.forest import Scorer
+from turnwise.formats import ReplyFormat
+from turnwise.policies import OptimizerConfig, Policy, PolicyOptimizer, make_optimizer
+from turnwise.trainers.demonstrations import SftMix
+
+
+@dataclass(kw_only=True)
+class Learner:
+    """One policy that is trained, and all that its training needs.
+
+    Attributes:
+        policy: the weights.
+        scorer: computes log-probabilities of training rows.
+        agents: role -> agent, for the roles that the policy plays.
+        reference: a frozen copy of the start weights, where the loss has a KL part.
+        sft_mix: supervised rows of every update, where the recipe has `[sft_mix]`.
+    """
+
+    policy: Policy
+    scorer: Scorer
+    agents: Mapping[str, AgentConfig]
+    reference: Policy | None = None
+    sft_mix: SftMix | None = None
+    _optimizer: PolicyOptimizer | None = None
+
+    @property
+    def name(self) -> str:
+        """The policy's name."""
+        return self.policy.name
+
+    @property
+    def reply_format(self) -> ReplyFormat:
+        """The reply format of the policy's roles, which is one where spans are rehearsed."""
+        return next(agent.reply_format for agent in self.agents.values())
+
+    @property
+    def low_precision(self) -> bool:
+        """Whether the policy computes below float32."""
+        return torch.finfo(next(self.policy.model.parameters()).dtype).bits < 32
+
+    @property
+    def optimizer(self) -> PolicyOptimizer:
+        """The optimizer of the present phase."""
+        assert self._optimizer is not None, "call begin first"
+        return self._optimizer
+
+    def begin(self, settings: OptimizerConfig, steps: int, *, lr: float | None = None) -> None:
+        """Make the optimizer of a phase of at most `steps` steps; `lr` replaces its rate."""
+        own = settings if lr is None else settings.model_copy(update={"lr": lr})
+        self._optimizer = make_optimizer(self.policy, own, max(steps, 1))
+
+    def save(self, weights: Path, optimizer: Path) -> None:
+        """Write the weights to a folder and the optimizer's state to a file."""
+        self.policy.save(weights)
+        optimizer.parent.mkdir(exist_ok=True)
+        with optimizer.open("wb") as file:  # its errors say why, torch's do not
+            torch.save(self.optimizer.state_dict(), file)
+
+    def load_optimizer(self, optimizer: Path) -> None:
+        """Read back what `save` wrote to the file `optimizer`."""
+        self.optimizer.load_state_dict(torch.load(optimizer, weights_only=True))
+
+
+def by_policy(
+    found: Mapping[str, Mapping[str, float]], learners: Collection[str]
+) -> dict[str, float]:
+    """Return the metrics of learners, by policy name, as those of one iteration.
+
+    Where there is one learner they keep their names. Where there are several, each has the policy's
+    name in front, and the bare name holds the mean over the learners that have it.
+
+    Example:
+        >>> by_policy({"main": {"loss/rl": 2.0}}, ["main"])
+        {'loss/rl': 2.0}
+        >>> by_policy({"a": {"loss/rl": 2.0}, "b": {"loss/rl": 4.0}}, ["a", "b"])
+        {'loss/rl': 3.0, 'a/loss/rl': 2.0, 'b/loss/rl': 4.0}
+    """
+    if len(learners) == 1:
+        return {name: value for metrics in found.values() for name, value in metrics.items()}
+    names = dict.fromkeys(name for metrics in found.values() for name in metrics)
+    values = {name: [each[name] for each in found.values() if name in each] for name in names}
+    means = {name: sum(these) / len(these) for name, these in values.items()}
+    own = {f"{policy}/{name}": v for policy, each in found.items() for name, v in each.items()}
+    return means | own

@@ -1,0 +1,1 @@
+"""Helpers without a part in training: imports of user code, data files, documents."""

@@ -1,0 +1,27 @@
+"""A console that survives a closed output.
+
+Provides `LastingConsole`. A run continues when its terminal is closed or when the program that
+reads its output ends, as `tee` does on the Ctrl-C that also stops the run.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import IO
+
+from rich.console import Console
+
+
+class LastingConsole(Console):
+    """A console that discards output once its pipe is closed; rich's own ends the process."""
+
+    def on_broken_pipe(self) -> None:
+        """Discard all further output."""
+        silence(self.file)
+
+
+def silence(file: IO[str]) -> None:
+    """Discard all further output to `file`."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, file.fileno())
+    os.close(nowhere)

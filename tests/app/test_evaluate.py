@@ -1,0 +1,214 @@
+"""Evaluation without training: models and runs' policies in the roles of a recipe or of a run."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import turnwise as tw
+from turnwise.app import lifecycle
+from turnwise.app.loading import load_models, load_run
+from turnwise.errors import ConfigError, ModelError, RunError, UnknownNameError
+from turnwise.recipe.schema import load_recipe
+
+TEAM = '''
+from dataclasses import dataclass, replace
+import numpy as np
+from turnwise import Env, IllegalActionError, Observation, Step
+
+WORDS = ("LEFT", "RIGHT")
+
+@dataclass(frozen=True)
+class Pair:
+    """Which word is asked for, and what was said so far."""
+    wanted: int
+    extra: int
+    said: tuple = ()
+
+class Team(Env):
+    """The scout says the word that it reads, and the digger says it again."""
+    name = "team"
+    roles = ("scout", "digger")
+    components = {"hit": "team"}
+
+    def generate(self, rng):
+        return {"wanted": int(rng.integers(2)), "extra": int(rng.integers(100))}
+
+    def reset(self, task):
+        return Pair(task.data["wanted"], task.data["extra"])
+
+    def acting(self, state):
+        return (self.roles[min(len(state.said), 1)],)
+
+    def observe(self, state, role):
+        shown = WORDS[state.wanted].lower() if role == "scout" else "".join(state.said[:1])
+        text = f"{role} {state.extra} {shown} {len(state.said)}"
+        return Observation(text=text, legal_actions=WORDS)
+
+    def step(self, state, role, action, noise):
+        if action not in WORDS:
+            raise IllegalActionError("say LEFT or RIGHT")
+        after = replace(state, said=(*state.said, action))
+        over = len(after.said) == 2
+        rewards = {"hit": self.score(after)}
+        return Step(state=after, rewards=rewards, terminated=over, truncated=False)
+
+    def score(self, state):
+        return float(state.said == (WORDS[state.wanted],) * 2)
+
+    def measures(self, state):
+        return {"agreed": float(len(set(state.said)) == 1)}
+
+    def vocabulary(self):
+        return WORDS
+'''
+RECIPE = """
+name = "team"
+device = "cpu"
+env = {{ name = "{file}:Team" }}
+agents.scout = {{ policy = "{scout}", max_tokens = 8 }}
+agents.digger = {{ policy = "{digger}", max_tokens = 8 }}
+warmup = {{ steps = 60, eval_every = 60, batch_size = 16, optimizer = {{ lr = 1e-2 }} }}
+trainer.iterations = 0
+credit = {{ scheme = "grpo", rewards = {{ hit = 1.0 }} }}
+evaluation.test_tasks = 4
+engine.probe_tokens = 64
+forest.probe_tokens = 64
+"""
+NANO = """
+[policies.{name}]
+model = "nano"
+nano = {{ hidden = {hidden}, layers = 1, heads = 2, kv_heads = 1, intermediate = 32 }}
+"""
+
+
+def team_run(folder: Path, scout: str, digger: str, hidden: int = 32) -> Path:
+    """A short run of a team whose roles are played by the policies of these names."""
+    file = folder / "team.py"
+    file.write_text(TEAM)
+    names = dict.fromkeys((scout, digger))
+    text = RECIPE.format(file=file, scout=scout, digger=digger)
+    recipe = folder / "team.toml"
+    recipe.write_text(text + "".join(NANO.format(name=name, hidden=hidden) for name in names))
+    return lifecycle.train(load_recipe(str(recipe)), run=folder / "run").run
+
+
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory) -> Path:
+    """Two policies that begin with one model."""
+    return team_run(tmp_path_factory.mktemp("pair"), "eyes", "hands")
+
+
+@pytest.fixture(scope="session")
+def single(tmp_path_factory) -> Path:
+    """One policy, another model, in both roles."""
+    return team_run(tmp_path_factory.mktemp("single"), "both", "both", hidden=48)
+
+
+def compared(scores):
+    return scores.model_dump(exclude={"seconds", "players", "checkpoint", "paired"}) | {
+        "baselines": {n: v for n, v in scores.baselines.items() if n != "warmup"},
+        "baselines_stderr": {},
+        "baselines_measures": {},
+    }
+
+
+def test_a_runs_own_policies_score_the_same_however_they_are_given(pair):
+    own = tw.evaluate_run(pair, tasks=12)
+    assert own.players == {}
+    assert own.measures["agreed"].episodes > 6, "most replies are words"
+    asked = {"scout": f"{pair}:eyes", "digger": f"{pair}:hands"}
+    given = tw.evaluate_run(pair, tasks=12, policies=asked)
+    models = tw.evaluate_models(str(pair / "recipe.toml"), asked, tasks=12)
+    assert given.players == models.players == asked
+    assert compared(own) == compared(given) == compared(models)
+    assert (own.checkpoint, models.checkpoint) == ("warmup 60", "")
+
+
+def test_another_runs_policy_plays_one_role(pair, single):
+    loaded = load_run(pair, policies={"digger": str(single)})
+    assert set(loaded.policies) == {"eyes", f"{single}:both"}
+    loaded.use_checkpoint()
+    before = {name: policy.digest() for name, policy in loaded.policies.items()}
+    assert load_run(single).policies["both"].digest() != before[f"{single}:both"], "as it began"
+    assert loaded.use_start()
+    after = {name: policy.digest() for name, policy in loaded.policies.items()}
+    assert after[f"{single}:both"] == before[f"{single}:both"], "the start is the run's own alone"
+    scores = tw.evaluate_run(pair, tasks=8, policies={"digger": str(single)})
+    assert scores.players == {"scout": f"{pair}:eyes", "digger": f"{single}:both"}
+    assert scores.played_by == f"Played: scout by {pair}:eyes, digger by {single}:both."
+    assert "warmup" in scores.baselines
+    assert set(scores.measures) <= {"agreed"}
+
+
+def test_one_policy_in_both_roles_is_loaded_once(pair, single):
+    loaded = load_run(pair, policies={"scout": str(single), "digger": str(single)})
+    assert set(loaded.policies) == {f"{single}:both"}
+    assert not loaded.use_start()
+
+
+def test_a_saved_model_plays_beside_a_run(pair, single):
+    model = single / "models" / "both"
+    loaded = load_models(
+        load_recipe(str(pair / "recipe.toml")), {"scout": str(model), "digger": f"{pair}:hands"}
+    )
+    assert set(loaded.policies) == {f"model {model}", f"{pair}:hands"}
+    assert loaded.players == {"scout": f"model {model}", "digger": f"{pair}:hands"}
+
+
+def test_a_moved_run_plays(pair, tmp_path):
+    moved = shutil.copytree(pair, tmp_path / "moved")
+    there = load_run(moved, policies={"scout": f"{moved}:hands"})
+    there.use_checkpoint()
+    assert set(there.policies) == {"hands", f"{moved}:hands"}
+    assert there.policies["hands"].digest() == there.policies[f"{moved}:hands"].digest()
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ({"scuot": "{run}"}, UnknownNameError, "unknown role 'scuot': did you mean 'scout'"),
+        ({"scout": "{run}"}, ConfigError, "has the policies eyes, hands: name one, as in"),
+        ({"scout": "{run}:eye"}, UnknownNameError, "did you mean '{run}:eyes'"),
+        ({"scout": "{run}x:eyes"}, RunError, "did you mean '{run}'"),
+    ],
+)
+def test_a_policy_that_is_not_there_is_one_sentence(pair, given, error, words):
+    asked = {role: place.format(run=pair) for role, place in given.items()}
+    with pytest.raises(error) as refused:
+        tw.evaluate_run(pair, policies=asked)
+    assert words.format(run=pair) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "words"),
+    [
+        ("nano", ModelError, "is made on the spot and has learned nothing: give a model's"),
+        ("{run}/modls", ModelError, "did you mean '{run}/models'"),
+        ("{run}s", RunError, "did you mean '{run}'"),
+        ("{run}/checkpoints", ModelError, "has no config.json"),
+    ],
+)
+def test_a_model_that_is_not_there_is_one_sentence(pair, place, error, words):
+    asked = {"digger": f"{pair}:hands", "scout": place.format(run=pair)}
+    with pytest.raises(error) as refused:
+        tw.evaluate_models(str(pair / "recipe.toml"), asked)
+    assert words.format(run=pair) in str(refused.value)
+
+
+def test_a_role_without_weights_is_one_sentence(pair):
+    with pytest.raises(ConfigError, match="role 'digger' of recipe 'team' has no weights.*--model"):
+        tw.evaluate_models(str(pair / "recipe.toml"), {"scout": f"{pair}:eyes"})
+
+
+def test_baselines_need_no_model():
+    lake = tw.make_env("frozen-lake")
+    scores = tw.evaluate_baselines(lake, tasks=30, seed=2)
+    assert (scores.tasks, scores.split, scores.broken) == (30, "test", 0)
+    assert scores.baselines["optimal"] == 1.0
+    assert set(scores.baselines) == set(scores.baselines_stderr) == set(lake.baselines())
+    lake.baselines = dict
+    with pytest.raises(ConfigError, match="has no baselines: write `baselines`"):
+        tw.evaluate_baselines(lake)

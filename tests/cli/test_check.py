@@ -1,0 +1,57 @@
+"""`turnwise check`: the contract, the topologies, and what a recipe costs."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+
+from turnwise.envs import make_env
+from turnwise.workflows.topologies import TOPOLOGIES, topologies_of
+
+from ..conftest import TINY
+
+
+def test_an_env_that_is_right_ends_with_ok(turnwise):
+    result = turnwise("check", "treasure", "--set", "chests=4")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[-1] == "ok"
+    assert "`turnwise check treasure --recipe` measures it" in result.stdout
+
+
+def test_topologies_follow_from_what_an_env_declares(turnwise):
+    lake = make_env("frozen-lake")
+    assert topologies_of(lake) == dict.fromkeys(TOPOLOGIES, "")
+    lake.reward_timing = "terminal"
+    found = topologies_of(lake)
+    assert found["independent"] == found["vine"] == ""
+    assert "siblings of a turn before the last all earn the same" in found["spine"]
+    lake.branching = "none"
+    found = topologies_of(lake)
+    assert found["independent"] == ""
+    assert all("branching = 'none'" in found[name] for name in ("spine", "vine"))
+    printed = json.loads(turnwise("check", "frozen-lake", "--json").stdout)
+    assert printed["ok"] is True
+    assert {name: entry["offered"] for name, entry in printed["topologies"].items()} == {
+        "independent": True, "spine": False, "vine": False,
+    }  # fmt: skip
+
+
+def test_a_recipe_is_measured_and_nothing_is_left_behind(turnwise, sets, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    result = turnwise("check", "frozen-lake", "--recipe", *sets(*TINY), "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert (found["ok"], found["recipe"], found["trained"]) == (True, "frozen-lake", True)
+    assert 0 < found["rollout_seconds"] < found["seconds_per_iteration"] < 60
+    assert found["megabytes"] > 50
+    assert list(tmp_path.iterdir()) == [scratch]
+    left = [path.name for path in scratch.iterdir()]
+    assert [name for name in left if not name.startswith("torchinductor")] == []  # torch's own
+
+
+def test_a_name_of_neither_an_env_nor_a_recipe(turnwise, is_one_sentence):
+    is_one_sentence(turnwise("check", "treasur"), "unknown env or recipe 'treasur': did you mean")
+    is_one_sentence(turnwise("check", "rows", "--recipe"), "unknown recipe 'rows'")

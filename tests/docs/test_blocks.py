@@ -1,0 +1,61 @@
+"""Every block of the documents has a language, and its TOML is taken as it stands."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib import resources
+
+import pytest
+
+from turnwise.recipe.schema import make_recipe, recipe_names
+
+from .conftest import BLOCK, PAGES, ROOT, in_language
+
+LANGUAGES = {"bash", "python", "toml", "text"}
+TOML = [block for block in in_language("toml") if block.page.name != "published-settings.md"]
+"""`test_settings` checks those of the papers."""
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_block_is_fenced_and_names_its_language(path):
+    text = path.read_text(encoding="utf-8")
+    assert {match["language"] for match in BLOCK.finditer(text)} <= LANGUAGES
+    rest = BLOCK.sub("", text)
+    assert "```" not in rest
+    assert "not run:" not in re.sub(r"`[^`]*`", "", rest), "a reason stands right above its block"
+    assert not re.search(r"\n\n {4}\S", rest), "an indented block: fence it and name its language"
+
+
+def overlaid(base, over):
+    """Return `base` with the tables of `over` put in."""
+    merged = dict(base)
+    for key, value in over.items():
+        both = isinstance(value, dict) and isinstance(base.get(key), dict)
+        merged[key] = overlaid(base[key], value) if both else value
+    return merged
+
+
+def shipped(env):
+    """Return the values of a shipped recipe that plays an env."""
+    for name in recipe_names():
+        data = tomllib.loads((resources.files("turnwise") / "recipes" / f"{name}.toml").read_text())
+        if data["env"]["name"] == env:
+            data.pop("presets", None)
+            return data
+    raise AssertionError(f"no recipe plays {env}")
+
+
+@pytest.mark.parametrize("block", TOML, ids=str)
+def test_toml_is_a_recipe_or_a_part_of_one(block, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "Say yes."}\n')
+    (tmp_path / "my_rewards.py").write_text("def brief(completions):\n    return completions\n")
+    given = tomllib.loads(block.text)
+    if "name" not in given:
+        given = overlaid(shipped(given.get("env", {}).get("name", "frozen-lake")), given)
+    assert make_recipe(given).name
+
+
+def test_the_readme_is_short():
+    assert (ROOT / "README.md").read_text(encoding="utf-8").count("\n") <= 120

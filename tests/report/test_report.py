@@ -1,0 +1,258 @@
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnwise.envs import Measure
+from turnwise.errors import ConfigError, RunError
+from turnwise.report.curve import LABEL_GAP, _spread
+from turnwise.report.report import write_report
+from turnwise.report.verdict import verdict
+from turnwise.report.warnings import find_warnings
+from turnwise.runs.checkpoints import Checkpoints
+from turnwise.runs.folder import Run
+from turnwise.runs.metrics import MetricsLog
+from turnwise.runs.results import RunScores, read_scores, write_scores
+
+HEALTHY = {
+    "rollout/score": 0.5,
+    "policy/entropy": 0.3,
+    "credit/zero_variance_share": 0.4,
+    "credit/mixed_share": 0.6,
+    "rollout/cut_share": 0.0,
+    "rollout/failed_share": 0.0,
+    "optim/skipped": 0.0,
+}
+
+
+def scores(**changes) -> RunScores:
+    values = {
+        "env": "frozen-lake",
+        "tasks": 500,
+        "seed": 3,
+        "score": 0.735,
+        "stderr": 0.0123,
+        "score_sampled": 0.701,
+        "score_sampled_stderr": 0.0131,
+        "baselines": {"random": 0.016, "always DOWN": 0.04, "optimal": 0.74},
+        "baselines_stderr": {"random": 0.004, "always DOWN": 0.006, "optimal": 0.012},
+    }
+    return RunScores(**(values | changes))
+
+
+def played(steps=20, **changes) -> list[dict]:
+    return [{"phase": "train", "step": step, **HEALTHY, **changes} for step in range(1, steps + 1)]
+
+
+@pytest.fixture
+def run(tmp_path) -> Run:
+    run = Run.create(tmp_path, "frozen-lake", "seed = 3\n", tmp_path / "lake")
+    log = MetricsLog(run.metrics)
+    costs = {"total/sampled_tokens": 0.0, "total/trained_tokens": 5000.0, "time/total": 20.0}
+    log.append(
+        "warmup", 25, {"warmup/perception": 0.9, **costs, "total/warmup_optimizer_steps": 25.0}
+    )
+    for step in range(1, 13):
+        costs["total/sampled_tokens"] += 1000
+        costs["time/total"] += 10
+        steps = {"total/warmup_optimizer_steps": 25.0, "total/optimizer_steps": float(step)}
+        log.append("train", step, HEALTHY | costs | steps | {"rollout/score": step / 16})
+    log.close()
+    return run
+
+
+def with_warmup(found: RunScores) -> RunScores:
+    return scores(
+        baselines=found.baselines | {"warmup": 0.021},
+        baselines_stderr=found.baselines_stderr | {"warmup": 0.005},
+        paired={"warmup": {"difference": 0.714, "stderr": 0.0111}},
+        checkpoint="train 12",
+    )
+
+
+def test_the_report_has_results_costs_curve_and_the_way_on(run):
+    write_scores(run.evaluation, with_warmup(scores()))
+    store = Checkpoints(run.checkpoints)
+    store.save("train", 12, lambda folder: None, {}, score=0.75)
+    text = write_report(run, command="turnwise train frozen-lake")
+    assert run.report.read_text() == text
+    for line in (
+        "turnwise train frozen-lake",
+        "500 tasks of the test split, seed 3, checkpoint train 12",
+        "| **trained, greedy** | 0.735 ± 0.012 |  |",
+        "| trained, at training temperature | 0.701 ± 0.013 |  |",
+        "| before training, greedy | 0.021 ± 0.005 | +0.714 ± 0.011 |",
+        "| baseline: optimal | 0.740 ± 0.012 | -0.005 ± 0.017 |",
+        "| tokens sampled | 0 | 12,000 | 12,000 |",
+        "| optimizer steps | 25 | 12 | 37 |",
+        "| seconds | 20 | 120 | 140 |",
+        "`checkpoints/000001-train-12` validated best, 0.750",
+        "](curve.png)",
+    ):
+        assert line in text
+    assert text.index("optimal") < text.index("always DOWN") < text.index("random")
+    assert "Warnings" not in text
+    assert "tokens prefilled" not in text
+    assert run.curve.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_report_has_a_table_of_measures(run):
+    write_scores(run.evaluation, scores())
+    assert "## Measures" not in write_report(run)
+    fell = {"falls": Measure(mean=0.25, stderr=0.013, episodes=500)}
+    write_scores(run.evaluation, scores(measures=fell, baselines_measures={"random": fell}))
+    text = write_report(run)
+    assert "| policy | falls |" in text
+    assert "| trained, greedy | 0.250 ± 0.013 |" in text
+    assert "| random | 0.250 ± 0.013 |" in text
+    assert read_scores(run.evaluation).as_metrics()["test/falls"] == 0.25
+
+
+def test_a_run_that_was_not_tested_says_how_far_it_came(run):
+    text = write_report(run)
+    assert "Not tested. After 12 iterations training episodes score 0.750" in text
+
+
+def test_an_empty_run_has_a_report_and_a_picture(tmp_path):
+    run = Run.create(tmp_path, "lake", "")
+    assert "no training iteration is finished" in write_report(run)
+    assert run.curve.read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_a_score_of_the_start_the_first_iteration_stands_in(run):
+    write_scores(run.evaluation, scores())
+    row = "| before training (its first iteration, on training tasks) | 0.062 |  |"
+    assert row in write_report(run)
+
+
+def test_scores_survive_the_file_and_a_wrong_file_is_refused(tmp_path):
+    path = tmp_path / "eval.json"
+    assert read_scores(path) is None
+    write_scores(path, scores())
+    assert read_scores(path) == scores()
+    path.write_text(json.dumps(scores().model_dump() | {"scor": 1}))
+    with pytest.raises(ConfigError, match="unknown key 'scor', did you mean 'score'"):
+        read_scores(path)
+    for text in ("{", "[]", "[" * 100_000):
+        path.write_text(text)
+        with pytest.raises(RunError, match="is no JSON object"):
+            read_scores(path)
+
+
+def test_a_healthy_run_has_no_warnings():
+    assert find_warnings(played(), scores()) == []
+    assert find_warnings([], None) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"policy/entropy": 0.001}, "Entropy is gone: 0.001 nats"),
+        ({"credit/mixed_share": 0.05}, "Only 5% of the groups"),
+        ({"rollout/cut_share": 0.5}, "50% of the completions were cut"),
+        ({"rollout/failed_share": 0.2}, "20% of the episodes failed"),
+        ({"optim/skipped": 1.0}, "20 optimizer steps were skipped"),
+    ],
+)
+def test_each_sickness_is_one_warning_with_its_number(change, words):
+    found = find_warnings(played(**change), scores())
+    assert len(found) == 1
+    assert found[0].startswith(words)
+
+
+def test_broken_episodes_are_the_gravest_warning():
+    found = find_warnings(played(**{"policy/entropy": 0.0}), scores(broken=3))
+    assert found[0].startswith("3 test episodes were ended by the env or the engine and count 0")
+
+
+def test_a_score_no_better_than_a_constant_is_the_first_warning():
+    found = find_warnings(played(**{"policy/entropy": 0.0}), scores(score=0.05, stderr=0.01))
+    assert "is not clearly above the baseline 'always DOWN' at 0.040" in found[0]
+    assert len(found) == 2
+
+
+def test_a_lead_paired_by_task_counts_where_the_scores_alone_would_not_tell():
+    assert len(find_warnings(played(), scores(score=0.05, stderr=0.01))) == 1
+    paired = {"always DOWN": {"difference": 0.01, "stderr": 0.002}}
+    assert find_warnings(played(), scores(score=0.05, stderr=0.01, paired=paired)) == []
+
+
+def test_reaching_the_optimum_is_no_warning_even_if_a_heuristic_reaches_it_too():
+    levels = {"random": 0.1, "shortest-path": 0.99, "optimal": 1.0}
+    assert find_warnings(played(), scores(score=0.99, stderr=0.01, baselines=levels)) == []
+    (found,) = find_warnings(played(), scores(score=0.9, stderr=0.01, baselines=levels))
+    assert "'shortest-path' at 0.990" in found
+
+
+SAMPLED = {"decoding": "sampled", "score": 0.25, "stderr": 0.01, "score_greedy": 0.07,
+           "score_greedy_stderr": 0.01, "score_sampled": 0.25, "score_sampled_stderr": 0.01,
+           "baselines": {"random": 0.23}, "baselines_stderr": {"random": 0.01}}  # fmt: skip
+
+
+def test_the_way_of_playing_that_counts_stands_first_and_leads(run):
+    records = [{"validation/greedy": 0.1, "validation/sampled": 0.2}]
+    log = MetricsLog(run.metrics)
+    log.append("train", 13, records[0])
+    log.close()
+    write_scores(run.evaluation, scores(**SAMPLED, checkpoint="train 0"))
+    text = write_report(run)
+    first = text.index("| **trained, at training temperature** | 0.250 ± 0.010 |  |")
+    assert first < text.index("| trained, greedy | 0.070 ± 0.010 |  |")
+    assert "| baseline: random | 0.230 ± 0.010 | +0.020 ± 0.014 |" in text
+    assert "The lead is the sampled score minus the row's" in text
+    assert "Of greedy and sampled play the sampled one validated better." in text
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, "Played greedily the policy scores 0.070, below random play's 0.230"),
+        ({"score": 0.1, "score_sampled": 0.1}, "**The score 0.100 is below random play's 0.230**"),
+        (
+            {"decoding": "greedy", "score": 0.5, "score_greedy": 0.5, "score_sampled": 0.1},
+            "Sampled at the training temperature the policy scores 0.100, below random play's",
+        ),
+    ],
+)
+def test_play_below_random_is_a_warning_in_either_way(change, words):
+    first, *_ = find_warnings(played(), scores(**(SAMPLED | change)))
+    assert first.startswith(words)
+
+
+def test_play_at_the_level_of_random_play_is_not_said_to_be_below_it():
+    level = {"score_greedy": 0.21, "score_sampled": 0.22, "score": 0.22}
+    assert not any(
+        "below random" in each for each in find_warnings(played(), scores(**SAMPLED | level))
+    )
+
+
+def test_a_run_that_ends_with_the_weights_of_its_start_is_said_not_to_have_learned():
+    same = {"warmup": {"difference": 0.0, "stderr": 0.0}}
+    said = verdict(scores(checkpoint="train 0", paired=same))
+    assert said.startswith("not learned: no iteration validated better than the start")
+
+
+def test_a_fall_after_the_best_validation_is_a_warning():
+    records = played()
+    records[4]["validation/score"], records[-1]["validation/score"] = 0.8, 0.6
+    (found,) = find_warnings(records, scores())
+    assert found.startswith("Validation fell by 0.200 after its best at iteration 5")
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12).map(sorted))
+def test_labels_keep_their_order_and_distance(heights):
+    placed = _spread(heights, LABEL_GAP)
+    assert all(b - a >= LABEL_GAP - 1e-9 for a, b in pairwise(placed))
+    assert placed[-1] <= 1.0
+
+
+def test_an_env_that_does_not_end_is_named_first_and_the_format_is_not_blamed():
+    ends_not = {"rollout/capped_share": 0.4, "rollout/failed_share": 0.6}
+    first, *others = find_warnings(played(**ends_not), scores())
+    assert first.startswith("**40% of the episodes were cut at the cap on turns")
+    assert "the env 'frozen-lake' does not end them" in first
+    assert not any("optimizer.lr" in each or "format" in each for each in (first, *others))
+    (lost,) = find_warnings(played(**{"rollout/failed_share": 0.6}), None)
+    assert "optimizer.lr" in lost
