@@ -26,9 +26,9 @@ def main(model: str = "Qwen/Qwen3-0.6B", *settings: str) -> None:
     print(f"lakes crossed: {before:.2f} after the warm-up, {after:.2f} after training")
 
     base = AutoModelForCausalLM.from_pretrained(model)
-    adapters = outcome.run / "adapters"
-    seeing = PeftModel.from_pretrained(base, adapters / "sft").merge_and_unload()
-    player = PeftModel.from_pretrained(seeing, adapters / "grpo")
+    adapters = outcome.run / "adapters" / "main"
+    warmed_up = PeftModel.from_pretrained(base, adapters / "sft").merge_and_unload()
+    player = PeftModel.from_pretrained(warmed_up, adapters / "grpo")
     tokenizer = AutoTokenizer.from_pretrained(adapters / "grpo")
 
     env = tw.make_env("frozen-lake", size=4)

@@ -136,6 +136,7 @@ def test_half_precision_is_served_within_its_tolerance(weights, models, tools):
 
 def test_a_wrong_mask_would_be_noticed(models):
     model = models("mistral")
+    use(base_of(model))
     with torch.inference_mode():
         probe = _make_probe(model, 96, EngineConfig(), 0)
         for form, right in (("windowed", True), ("full", False)):
