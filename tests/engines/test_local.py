@@ -9,7 +9,6 @@ import torch
 from turnwise.engines import EngineConfig, LocalEngine, run
 from turnwise.engines.local.scheduler import draw
 from turnwise.errors import ConfigError, EngineError
-from turnwise.kernels.layers import FusedLayer
 from turnwise.seeding import token_uniforms
 from turnwise.settings import parse
 
@@ -387,26 +386,6 @@ def test_little_memory_is_kept_between_iterations_and_much_is_not(
     engine.end_iteration()
     assert bool(rows._prompts.slots and rows._own.slots) == bool(kept)
     assert tools.ask(engine, asked) == before
-
-
-@pytest.mark.parametrize("name", ["qwen3", "qwen3-lora"])
-@pytest.mark.parametrize("megabytes", [0, 64])
-def test_copies_of_weights_are_made_where_they_fit_and_freed_with_the_iteration(
-    make_engine, make_model, tools, name, megabytes
-):
-    fresh = make_model(name)
-    engine = make_engine(fresh, copy_megabytes=megabytes)
-    asked = workload(tools, count=3)
-    expected = tools.ask(make_engine(name, cache="none"), asked)
-    found = tools.ask(engine, asked)
-    layers = [m for m in fresh.modules() if isinstance(m, FusedLayer)]
-    assert len(layers) == (2 if megabytes else 0)
-    assert all(layer._fused is not None for layer in layers)
-    engine.end_iteration()
-    assert all(layer._fused is None for layer in layers)
-    for one, other in zip(found, expected, strict=True):
-        assert one.token_ids == other.token_ids
-        np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-4)
 
 
 def test_a_cancelled_request_leaves_its_row(make_engine, tools):

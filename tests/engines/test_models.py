@@ -12,7 +12,6 @@ from turnwise.engines.local.model_runner import CachedRows
 from turnwise.engines.local.probe import _difference, _make_probe
 from turnwise.errors import EngineError
 from turnwise.kernels import use
-from turnwise.kernels.layers import FusedLayer
 from turnwise.kernels.wrapped import base_of
 
 CACHED = ["qwen3", "qwen3-eager", "qwen3-lora", "llama", "gemma2", "gemma3", "mistral", "gpt2"]
@@ -108,18 +107,6 @@ def test_a_cache_that_is_insisted_on_and_wrong_is_refused(make_engine):
 
 def test_a_cache_can_be_declined(make_engine):
     assert make_engine(cache="none").reason("main").startswith("no cache: asked for")
-
-
-def test_fused_layers_that_fail_do_not_cost_the_cache(make_model, make_engine, tools, monkeypatch):
-    model = make_model("qwen3")
-    monkeypatch.setattr("turnwise.kernels.layers.TOLERANCE", torch.inf)
-    monkeypatch.setattr("turnwise.kernels.layers._rotate", lambda heads, cos, sin: heads * 2)
-    engine = make_engine(model)
-    assert engine.reason("main").startswith("cache: ")
-    assert not any(isinstance(layer, FusedLayer) for layer in model.model.layers)
-    for one, completion in zip(groups(tools), tools.ask(engine, groups(tools)), strict=True):
-        true = tools.true_logprobs(model, one.prompt_ids, completion.token_ids, 0.7)
-        np.testing.assert_allclose(completion.logprobs, true, atol=1e-4)
 
 
 def test_half_precision_is_served_within_its_tolerance(weights, models, tools):

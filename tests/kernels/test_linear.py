@@ -72,23 +72,3 @@ def test_a_copied_layer_has_weights_of_its_own(pair):
     with torch.no_grad():
         assert not other(x).any()
         assert fast(x).any()
-
-
-@pytest.mark.parametrize("one_dnn", [False, True])
-@pytest.mark.parametrize("biased", [False, True])
-@pytest.mark.parametrize("outputs", [40, 600, 4096])
-def test_products_of_few_rows_are_those_of_a_linear_layer(monkeypatch, outputs, biased, one_dnn):
-    if one_dnn and not linear._has_onednn():
-        pytest.skip("oneDNN is not here")
-    monkeypatch.setattr(linear, "prefers_onednn", lambda: one_dnn)
-    torch.manual_seed(0)
-    layer = nn.Linear(256, outputs, bias=biased)
-    with torch.no_grad():
-        packed = linear.PackedLinear(layer.weight, layer.bias)
-        assert packed.outputs == outputs
-        for shape in [(32, 256), (3, 1, 256), (1, 256)]:
-            x = torch.randn(shape)
-            torch.testing.assert_close(packed(x), layer(x), rtol=1e-5, atol=1e-5)
-        kept = packed(x)
-        layer.weight.zero_()
-        assert torch.equal(packed(x), kept)  # a copy

@@ -12,8 +12,7 @@ from turnwise.errors import TurnwiseError
 from turnwise.evaluation.continuations import continuations
 from turnwise.forest import ForestConfig
 from turnwise.forest.choose import choose
-from turnwise.kernels import fix_rotary, reachable_lengths, use, use_fused_layers
-from turnwise.kernels.layers import FusedLayer
+from turnwise.kernels import PlanMask, fix_rotary, reachable_lengths, use
 
 from .conftest import loader
 from .test_families import plain, rows, sampled, scored, true_logprobs
@@ -95,26 +94,28 @@ def test_attention_that_is_handed_an_index_stays_the_models_own(load):
     torch.testing.assert_close(found, own, atol=1e-4, rtol=0)
 
 
-def test_a_scale_by_position_keeps_the_cache_and_costs_the_fused_layers(load):
-    policy = load("ministral3-scale")
-    assert LocalEngine({"main": policy}, EngineConfig(), 0).reason("main").startswith("cache: ")
-    assert not any(isinstance(module, FusedLayer) for module in policy.model.modules())
-    near = load("ministral3-scale", context=FAR)  # where it is 1
-    assert LocalEngine({"main": near}, EngineConfig(), 0).reason("main").startswith("cache: ")
-    assert any(isinstance(module, FusedLayer) for module in near.model.modules())
+def test_a_scale_by_position_keeps_the_cache(load):
+    for context in (None, FAR):  # below `FAR` the scale is 1
+        policy = load("ministral3-scale", context=context)
+        engine = LocalEngine({"main": policy}, EngineConfig(), 0)
+        assert engine.reason("main").startswith("cache: ")
 
 
 def test_the_probe_sees_what_layers_do_at_far_positions_alone(load, monkeypatch):
-    """Fused layers that pass for near positions are found wrong by rows that are told far ones."""
-    monkeypatch.setattr(
-        "turnwise.engines.local.probe.use_fused_layers",
-        lambda model, size, context: use_fused_layers(model, size, 9),
-    )
+    """A cache that is right for near positions is found wrong by rows at far ones."""
     policy = load("ministral3-scale")
+    forward = policy.base.forward
+
+    def clamped(*args, attention_mask=None, position_ids=None, **kwargs):
+        if isinstance(attention_mask, PlanMask):
+            position_ids = position_ids.clamp(max=FAR)
+        return forward(*args, attention_mask=attention_mask, position_ids=position_ids, **kwargs)
+
+    monkeypatch.setattr(policy.base, "forward", clamped)
     config = EngineConfig(probe_tokens=64)  # ends before the scale begins
     engine = LocalEngine({"main": policy}, config, 0)
-    assert engine.reason("main").startswith("cache: ")
-    assert not any(isinstance(module, FusedLayer) for module in policy.model.modules())
+    assert "at the context's last positions" in engine.reason("main")
+    assert engine.reason("main").startswith("no cache: ")
 
 
 def test_a_scale_by_the_longest_position_is_that_of_the_context(load, folder):

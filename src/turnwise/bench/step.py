@@ -87,7 +87,7 @@ def compare(
         raise ConfigError("TRL is not installed: pip install 'turnwise[bench]'")
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
         folder = Path(scratch)
-        settings = _settings(workload, folder, threads, checkpointing)
+        settings = step_settings(workload, folder, threads, checkpointing)
         threads = int(settings["threads"])
         first = Path(settings["first"])
         ours = stack.enter_context(_worker("run_turnwise", settings, folder, threads))
@@ -181,7 +181,7 @@ def time_workload(
     }
 
 
-def _settings(
+def step_settings(
     workload: Workload, folder: Path, threads: int | None, checkpointing: bool
 ) -> dict[str, Any]:
     """Write a workload's model and prompts to `folder`; return the settings of both workers.
@@ -238,7 +238,7 @@ def make_worker(
     workload: Workload, folder: Path, threads: int | None, checkpointing: bool = False
 ) -> Worker:
     """Write a workload's model and prompts to `folder`; return turnwise's worker for its steps."""
-    settings = _settings(workload, folder, threads, checkpointing)
+    settings = step_settings(workload, folder, threads, checkpointing)
     return _worker("run_turnwise", settings, folder, int(settings["threads"]))
 
 

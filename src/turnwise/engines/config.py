@@ -31,11 +31,6 @@ class EngineConfig(Settings):
     prefix_megabytes: int = Field(default=1024, ge=0)
     """Most memory that a policy may use to remember prompts and what was said after them, until the
     iteration ends; 0 for none. It is taken as it is needed."""
-    copy_megabytes: int = Field(default=4096, ge=0)
-    """Most memory for a copy of a policy's weights, adapters merged, in the order in which sampling
-    reads them fastest; a larger model is sampled without one, and 0 is never. On CPUs and in
-    float32 only. The memory is free again when the iteration has been played, or, if not
-    `deterministic`, when there are new weights."""
     probe_tokens: int = Field(default=1024, ge=64)
     """Longest row that the measurement at load computes; longer sliding windows are not crossed."""
     deterministic: bool = True

@@ -20,15 +20,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 _MULTIPLY = torch.ops.mkldnn._linear_pointwise
-_REORDER = torch.ops.mkldnn._reorder_linear_weight
-_ROWS = 32
-"""The number of rows for which weights are packed; other numbers of rows work too."""
 _MIN_ROWS = 16
 """With fewer rows the overhead of a oneDNN call exceeds its gain."""
-_LARGE = 1 << 20
-"""Number of weights from which packed weights are fastest for few rows, on all processors."""
-_MEDIUM = 1 << 17
-"""Number of weights from which MKL multiplies few rows faster by transposed weights."""
 
 
 class Linear(nn.Linear):
@@ -79,40 +72,6 @@ def reshaped(found: Tensor, *sizes: int) -> Tensor:
     return torch.ops.aten._unsafe_view(found, sizes)
 
 
-def product(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return the same product by the library that is faster on this machine."""
-    return (multiply if prefers_onednn() else F.linear)(input, weight, bias)
-
-
-class PackedLinear:
-    """The product of few rows with a copy of a layer's weights, stored in the fastest layout.
-
-    The layout is oneDNN's own where oneDNN multiplies, and [I, O] for MKL: its product of 32 rows
-    with 384 x 384 weights then takes 36 us instead of 52. The product has no gradients.
-    """
-
-    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        weight = weight.detach()
-        self.outputs = weight.shape[0]
-        self._bias = None if bias is None else bias.detach().clone()
-        if prefers_onednn() or (weight.numel() >= _LARGE and _has_onednn()):
-            self._weight, self._multiply = _REORDER(weight.contiguous(), _ROWS), multiply
-        elif weight.numel() >= _MEDIUM:
-            self._weight, self._multiply = weight.t().contiguous(), _multiply_transposed
-        else:
-            self._weight, self._multiply = weight.clone(), F.linear
-
-    def __call__(self, input: Tensor) -> Tensor:
-        """Return `input` [..., I] times the weights, plus the bias, [..., O]."""
-        return self._multiply(input, self._weight, self._bias)
-
-
-def _multiply_transposed(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return `input` [..., I] @ `weight` [I, O], plus `bias` [O]."""
-    found = torch.matmul(input, weight)
-    return found if bias is None else found.add_(bias)
-
-
 def weight_gradient(gradient: Tensor, input: Tensor, weight: Tensor) -> Tensor:
     """Return `gradient` [M, O] transposed @ `input` [M, I], of the shape of `weight` [O, I].
 
@@ -140,11 +99,6 @@ def prefers_onednn() -> bool:
         return "GenuineIntel" not in Path("/proc/cpuinfo").read_text()
     except OSError:
         return "intel" not in platform.processor().lower()
-
-
-def is_plain(module: nn.Module) -> bool:
-    """Whether `module` is exactly a linear layer, not a subclass with other behaviour."""
-    return type(module) in (nn.Linear, Linear)
 
 
 def use(module: nn.Module) -> bool:

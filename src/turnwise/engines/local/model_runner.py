@@ -20,7 +20,7 @@ from turnwise.engines.local.cache import SlotCache
 from turnwise.engines.local.forward import HeadAtLast, Pass
 from turnwise.engines.local.masks import MaskRule
 from turnwise.engines.local.prefix_cache import PrefixStore, shared_length
-from turnwise.kernels import DecodePlan, drop_copies
+from turnwise.kernels import DecodePlan
 from turnwise.kernels.wrapped import Model, base_of
 from turnwise.types import IntArray
 
@@ -195,11 +195,10 @@ class CachedRows:
     def forget(self) -> None:
         """Drop remembered prompts, and what is in the slots if no row is being written.
 
-        Copies of weights go too. A trainer wants an accelerator's memory, and much of a CPU's; to
-        take little of that again costs as much as a few passes, so it is kept.
+        A trainer needs an accelerator's memory. Of a CPU's, `KEPT_BYTES` stay, because allocating
+        them again costs as much as a few passes.
         """
         self._store.clear()
-        drop_copies(base_of(self._model))
         if self._written and not self.count:
             with torch.inference_mode():  # what was made in this mode can only be written in it
                 for cache in (self._prompts, self._own):

@@ -22,7 +22,6 @@ from turnwise.engines.local.cache import SlotCache
 from turnwise.engines.local.forward import HeadAtLast, Model, Pass
 from turnwise.engines.local.scheduler import RunningBatch
 from turnwise.kernels.attention import AttentionPlan
-from turnwise.kernels.lora import is_additive
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -223,11 +222,16 @@ def _alike(one: Model, other: Model) -> bool:
     layers = _lora_layers(one), _lora_layers(other)
     if not layers[0] or layers[0].keys() != layers[1].keys():
         return False
-    if not all(is_additive(layer) for some in layers for layer in some.values()):
+    if not all(_is_additive(layer) for some in layers for layer in some.values()):
         return False
     mine, theirs = dict(one.named_parameters()), dict(other.named_parameters())
     rest = {name for name in mine | theirs if ".lora_A." not in name and ".lora_B." not in name}
     return all(mine.get(name) is theirs.get(name) for name in rest)
+
+
+def _is_additive(layer: Any) -> bool:
+    """Whether a LoRA layer is the sum of its weights' product and its adapters' products."""
+    return not (layer.merged or layer.disable_adapters or layer.lora_variant)
 
 
 def _lora_layers(model: Model) -> dict[str, Any]:

@@ -25,9 +25,7 @@ from turnwise.errors import EngineError
 from turnwise.kernels import (
     check_rotary,
     reachable_lengths,
-    undo_fused_layers,
     use,
-    use_fused_layers,
 )
 from turnwise.kernels.positions import MAX_POSITION
 from turnwise.kernels.probe import (
@@ -80,16 +78,12 @@ def choose_rows(
     """
     check_rotary(base_of(model), context)
     use(base_of(model))
-    use_fused_layers(base_of(model), config.copy_megabytes << 20, context)
     with torch.inference_mode():
         probe = _make_probe(model, context, config, seed)
         low = probe.low_precision
         tried = ["asked for"] if config.cache == "none" else []
         if config.cache != "none":
             found = _cached(model, context, config, probe, tried)
-            if found is None and undo_fused_layers(base_of(model)):
-                tried.append("without fused decoder layers")
-                found = _cached(model, context, config, probe, tried)
             if found is not None:
                 return found
         if config.cache == "slots":
