@@ -1,6 +1,6 @@
 """Measure the gain of each replacement of a model's operations, in whole training steps.
 
-    python benchmarks/kernel_exchanges.py [--workload nano-short small] [--lora] [--steps 9] [--threads 2]
+    python benchmarks/kernel_exchanges.py [--workload nano-short small] [--lora] [--steps 9]
 
 Workers take steps in turn: one with every replacement, and one without each. A row is the median
 over rounds of the seconds without one replacement over the seconds with all, and its quartiles: at

@@ -16,6 +16,7 @@ from turnwise.kernels import PlanMask, fix_rotary, reachable_lengths, use
 
 from .conftest import loader
 from .test_families import plain, rows, sampled, scored, true_logprobs
+from .zoo import FAMILIES
 from .zoo_long import FAR, LONG, QUICK, TIED, UNLIKE
 
 NAMES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in LONG]
@@ -25,7 +26,7 @@ PROMPTS = (5, 60, 100)
 @pytest.fixture(scope="session")
 def folder(folders):
     """`folder(name)`: a directory with a tiny model of the table, its weights large and random."""
-    return folders(LONG | UNLIKE | TIED)
+    return folders(LONG | UNLIKE | TIED | {"qwen3": FAMILIES["qwen3"]})
 
 
 @pytest.fixture(scope="session")
@@ -101,21 +102,35 @@ def test_a_scale_by_position_keeps_the_cache(load):
         assert engine.reason("main").startswith("cache: ")
 
 
-def test_the_probe_sees_what_layers_do_at_far_positions_alone(load, monkeypatch):
-    """A cache that is right for near positions is found wrong by rows at far ones."""
-    policy = load("ministral3-scale")
-    forward = policy.base.forward
+def clamped(forward):
+    """Return a model's forward pass that, given a plan, takes later positions for `FAR`."""
 
-    def clamped(*args, attention_mask=None, position_ids=None, **kwargs):
-        if isinstance(attention_mask, PlanMask):
+    def forward_near(*args, attention_mask=None, position_ids=None, **kwargs):
+        masks = attention_mask.values() if isinstance(attention_mask, dict) else [attention_mask]
+        if any(isinstance(mask, PlanMask) for mask in masks):
             position_ids = position_ids.clamp(max=FAR)
         return forward(*args, attention_mask=attention_mask, position_ids=position_ids, **kwargs)
 
-    monkeypatch.setattr(policy.base, "forward", clamped)
+    return forward_near
+
+
+def test_the_probe_sees_what_layers_do_at_far_positions_alone(load, monkeypatch):
+    """A cache that is right for near positions is found wrong by rows at far ones."""
+    policy = load("ministral3-scale")
+    monkeypatch.setattr(policy.base.model, "forward", clamped(policy.base.model.forward))
     config = EngineConfig(probe_tokens=64)  # ends before the scale begins
     engine = LocalEngine({"main": policy}, config, 0)
     assert "at the context's last positions" in engine.reason("main")
     assert engine.reason("main").startswith("no cache: ")
+
+
+@pytest.mark.parametrize("tokens", [0, 120])
+def test_measurements_are_as_long_as_the_sequences_to_expect(load, monkeypatch, tokens):
+    """A tree that is right for short rows is found wrong where rows will be longer."""
+    policy = load("qwen3")
+    monkeypatch.setattr(policy.base.model, "forward", clamped(policy.base.model.forward))
+    scorer = choose(policy.model, ForestConfig(), 0, tokens)
+    assert scorer.reason.startswith("tree: packed") is not bool(tokens)
 
 
 def test_a_scale_by_the_longest_position_is_that_of_the_context(load, folder):

@@ -25,7 +25,7 @@ from turnwise.policies import Policy, PolicyConfig, is_nano, load_policies, use_
 from turnwise.recipe.schema import Recipe
 from turnwise.recipe.sections import open_sandbox
 from turnwise.render.text import TextRenderer
-from turnwise.rollout import Runner, check_context
+from turnwise.rollout import Runner, check_context, expected_tokens, first_prompt_lengths
 from turnwise.rollout.agent import RendererLike
 from turnwise.rollout.random_play import random_conversation, random_game
 from turnwise.rollout.runner import NoiseRule
@@ -93,13 +93,14 @@ def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) 
     recipe.env.look("training", recipe.seed)
     policies = make_policies(recipe, folder, progress.note)
     judged = recipe.env.make("evaluation")
-    engine = make_engine(policies, recipe.remote, recipe.engine, recipe.seed)
-    learners = learners_of(recipe, policies)
+    tasks = GeneratedTasks(training, "train", recipe.seed)
+    tokens = sequence_lengths(recipe, training, tasks, policies)
+    engine = make_engine(policies, recipe.remote, recipe.engine, recipe.seed, tokens)
+    learners = learners_of(recipe, policies, tokens)
     for name, policy in policies.items():
         progress.note(f"{name}: {_counted(policy)}, {policy.device}")
         laid_out = f"forest {learners[name].scorer.reason}; " if name in learners else ""
         progress.note(f"{laid_out}engine {engine.reason(name)}")
-    tasks = GeneratedTasks(training, "train", recipe.seed)
     if tasks.problems.described:
         progress.note(f"{training.name}: {tasks.problems.described}")
     if tasks.seen:
@@ -109,11 +110,6 @@ def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) 
         if recipe.evaluation.exact or recipe.evaluation.validation == "exact":
             exact_of(judged, first)
     big = max(policy.parameters for policy in policies.values()) >= BIG
-    renderers = renderers_of(recipe, policies)
-    for agent in recipe.agents.values():
-        here = policies.get(agent.policy)
-        context = here.context if here else sys.maxsize  # a server knows its own limit
-        check_context(training, tasks.take(8), agent, renderers[agent.policy], context)
     return Session(
         seed=recipe.seed,
         run=folder,
@@ -145,12 +141,34 @@ def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) 
     )
 
 
-def learners_of(recipe: Recipe, policies: Mapping[str, Policy]) -> dict[str, Learner]:
+def sequence_lengths(
+    recipe: Recipe, env: Env[Any], tasks: GeneratedTasks, policies: Mapping[str, Policy]
+) -> dict[str, int]:
+    """Return policy name -> tokens of the longest sequence to expect of it, by its first prompts.
+
+    Raises:
+        ModelError: if an agent's first prompts leave no room for a reply.
+    """
+    renderers, found = renderers_of(recipe, policies), dict.fromkeys(policies, 0)
+    for agent in recipe.agents.values():
+        here = policies.get(agent.policy)
+        context = here.context if here else sys.maxsize  # a server knows its own limit
+        lengths = first_prompt_lengths(env, tasks.take(8), agent, renderers[agent.policy])
+        check_context(env, lengths, agent, context)
+        if here:
+            tokens = expected_tokens(lengths, agent, context)
+            found[agent.policy] = max(found[agent.policy], tokens)
+    return found
+
+
+def learners_of(
+    recipe: Recipe, policies: Mapping[str, Policy], tokens: Mapping[str, int]
+) -> dict[str, Learner]:
     """Return policy name -> learner, for the policies that are trained."""
     return {
         name: Learner(
             policy=policy,
-            scorer=choose(policy.model, recipe.forest, recipe.seed),
+            scorer=choose(policy.model, recipe.forest, recipe.seed, tokens[name]),
             agents={r: agent for r, agent in recipe.agents.items() if agent.policy == name},
         )
         for name, policy in policies.items()

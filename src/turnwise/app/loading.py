@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from turnwise.app.build import config_of, make_policies, runner_of
+from turnwise.app.build import config_of, make_policies, runner_of, sequence_lengths
 from turnwise.app.sources import (
     Source,
     best_checkpoint,
@@ -30,6 +30,7 @@ from turnwise.recipe.sections import open_sandbox
 from turnwise.rollout import Runner
 from turnwise.runs import Checkpoint, Run
 from turnwise.runs.checkpoints import policy_folder
+from turnwise.tasks import GeneratedTasks
 from turnwise.trainers.validation import DECODING
 from turnwise.types import Decoding
 
@@ -235,7 +236,8 @@ def _loaded(
     seed: int,
 ) -> dict[str, Any]:
     """Load all policies of a recipe, of which `others` are not its own; return all parts."""
-    open_sandbox(recipe.env.make("evaluation"), recipe.sandbox)
+    env = recipe.env.make("evaluation")
+    open_sandbox(env, recipe.sandbox)
     configs = {
         name: others[name].config if name in others else own[name] for name in recipe.weights
     }
@@ -243,7 +245,9 @@ def _loaded(
     for name, source in others.items():
         if source.weights is not None:
             policies[name].load_weights(source.weights)
-    engine = make_engine(policies, recipe.remote, recipe.engine, seed)
+    tasks = GeneratedTasks(env, "test", seed)
+    tokens = sequence_lengths(recipe, env, tasks, policies)
+    engine = make_engine(policies, recipe.remote, recipe.engine, seed, tokens)
     return {
         "recipe": recipe,
         "policies": policies,

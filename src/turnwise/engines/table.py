@@ -21,16 +21,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EngineKind:
-    """An engine: the class of its options, and how it is made of policies, options and a seed."""
+    """An engine: the class of its options, and how it is made.
+
+    `make` gets the policies, the options, a seed, and policy name -> tokens of its longest expected
+    sequence.
+    """
 
     config: type[EngineConfig]
-    make: Callable[[Mapping[str, Any], Any, int], SteppedEngine]
+    make: Callable[[Mapping[str, Any], Any, int, Mapping[str, int]], SteppedEngine]
 
 
-def _local(policies: Mapping[str, Any], config: EngineConfig, seed: int) -> SteppedEngine:
+def _local(
+    policies: Mapping[str, Any], config: EngineConfig, seed: int, tokens: Mapping[str, int]
+) -> SteppedEngine:
     from turnwise.engines.local.engine import LocalEngine  # imports torch
 
-    return LocalEngine(policies, config, seed)
+    return LocalEngine(policies, config, seed, tokens)
 
 
 ENGINES: dict[str, EngineKind] = {"local": EngineKind(EngineConfig, _local)}
@@ -46,6 +52,7 @@ def make_engine(
     remote: Mapping[str, RemoteConfig],
     config: EngineConfig,
     seed: int,
+    tokens: Mapping[str, int],
 ) -> SteppedEngine:
     """Return the engine of a team.
 
@@ -54,12 +61,14 @@ def make_engine(
         remote: policy name -> endpoint, for policies at a server.
         config: the options of the engine of this machine; `kind` chooses it.
         seed: decides every draw.
+        tokens: policy name -> tokens of its longest expected sequence; decides how long the rows
+            are that are measured at load.
 
     Raises:
         ConfigError: if an endpoint cannot be used as asked.
         MissingDependencyError: if there are endpoints and httpx is not installed.
     """
-    local = ENGINES[config.kind].make(policies, config, seed)
+    local = ENGINES[config.kind].make(policies, config, seed, tokens)
     if not remote:
         return local
     from turnwise.engines.remote import RemoteEngine

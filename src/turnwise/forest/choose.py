@@ -53,11 +53,12 @@ LOUD = 100.0
 """Size of the logits at which the LM head is compared: beyond the soft caps in use, 30 and 50."""
 
 
-def choose(model: Model, config: ForestConfig, seed: int = 0) -> Scorer:
+def choose(model: Model, config: ForestConfig, seed: int = 0, tokens: int = 0) -> Scorer:
     """Return the scorer that gives this model's own numbers, trees if they do.
 
-    The reference is one row at a time, unpadded, through the model's own forward. `scorer.reason`
-    says what was measured. The model is left in the mode it was in.
+    The reference is one row at a time, unpadded, through the model's own forward. Its rows have
+    `tokens` tokens or more, up to `config.probe_tokens`. `scorer.reason` says what was measured.
+    The model is left in the mode it was in.
 
     Raises:
         ModelError: if `config.layout = "tree"` and trees do not give the model's numbers, or if not
@@ -70,7 +71,7 @@ def choose(model: Model, config: ForestConfig, seed: int = 0) -> Scorer:
     model.eval()
     try:
         with torch.no_grad():
-            probe = make_probe(model, config, seed)
+            probe = make_probe(model, config, seed, tokens)
             return _choose(model, config, probe)
     finally:
         model.train(was_training)
@@ -104,17 +105,18 @@ class Probe:
     reach: Reach
 
 
-def make_probe(model: Model, config: ForestConfig, seed: int) -> Probe:
+def make_probe(model: Model, config: ForestConfig, seed: int, tokens: int = 0) -> Probe:
     """Draw a trie of four rows and score it row by row: nested turns, siblings, a twin.
 
-    The rows are longer than what the model's layers look back if `config.probe_tokens` allows it.
+    The rows have `tokens` tokens and are longer than what the model's layers look back, if
+    `config.probe_tokens` allows it.
     """
     base = base_of(model)
     fields = base.config.get_text_config().to_dict()
     longest = longest_sequence(base.config.get_text_config())
     limit = config.probe_tokens if longest is None else min(config.probe_tokens, longest)
     matter = reachable_lengths(fields, MOST_TOKENS if longest is None else longest)
-    length = min(limit, max(48, max(matter.values(), default=0) + 32))
+    length = min(limit, max(48, tokens, max(matter.values(), default=0) + 32))
     reach = reach_of(matter, length - 1, option="forest.probe_tokens")
     samples = _probe_samples(base.config.get_text_config().vocab_size, length, seed)
     whole = ForestConfig(

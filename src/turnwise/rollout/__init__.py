@@ -1,6 +1,10 @@
 """One task becomes an episode: the runner between env, agent and engine."""
 
-from turnwise.rollout.context_check import check_context
+from turnwise.rollout.context_check import (
+    check_context,
+    expected_tokens,
+    first_prompt_lengths,
+)
 from turnwise.rollout.health import FailedReplies, Health, ReplyWatch, failed_replies
 from turnwise.rollout.metrics import rollout_metrics
 from turnwise.rollout.runner import Runner
@@ -12,7 +16,9 @@ __all__ = [
     "ReplyWatch",
     "Runner",
     "check_context",
+    "expected_tokens",
     "failed_replies",
+    "first_prompt_lengths",
     "rollout_metrics",
     "samples_from_episodes",
     "without_cut",

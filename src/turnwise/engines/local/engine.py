@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import torch
@@ -29,6 +30,7 @@ from turnwise.errors import EngineError, unknown_name
 from turnwise.seeding import token_uniforms
 from turnwise.types import TurnId
 
+_NO_TOKENS: Mapping[str, int] = MappingProxyType({})
 _PLACE = attrgetter(*(field.name for field in fields(TurnId)))
 
 
@@ -77,12 +79,19 @@ class LocalEngine:
     Run coroutines with `turnwise.engines.run`, which calls `advance` whenever they all wait.
     """
 
-    def __init__(self, policies: Mapping[str, PolicyLike], config: EngineConfig, seed: int) -> None:
+    def __init__(
+        self,
+        policies: Mapping[str, PolicyLike],
+        config: EngineConfig,
+        seed: int,
+        tokens: Mapping[str, int] = _NO_TOKENS,
+    ) -> None:
         self.deterministic = config.deterministic
         self.loop = RunLoop()
         self._seed = seed
         self._lanes = {
-            name: _PolicyQueue(policy, config, seed) for name, policy in sorted(policies.items())
+            name: _PolicyQueue(policy, config, seed, tokens.get(name, 0))
+            for name, policy in sorted(policies.items())
         }
         self._families = Families()
 
@@ -175,10 +184,10 @@ class LocalEngine:
 class _PolicyQueue:
     """One policy's queue and batch."""
 
-    def __init__(self, policy: PolicyLike, config: EngineConfig, seed: int) -> None:
+    def __init__(self, policy: PolicyLike, config: EngineConfig, seed: int, tokens: int) -> None:
         self._policy, self._in_order = policy, config.deterministic
         make: Callable[[], RowStore]
-        make, self.reason = choose_rows(policy.model, policy.context, config, seed)
+        make, self.reason = choose_rows(policy.model, policy.context, config, seed, tokens)
         self.rows = make()
         self.batch = RunningBatch(
             self.rows,

@@ -48,7 +48,7 @@ from turnwise.seeding import generator
 STEPS = 6
 """Tokens written one by one."""
 SHORT = 48
-"""Length of the probe where there is no window to cross."""
+"""Shortest length of the probe."""
 FAR_PROMPT = 10
 """Length of the prompts of the probe at the context's end."""
 
@@ -65,11 +65,12 @@ class EngineProbe:
 
 
 def choose_rows(
-    model: Model, context: int, config: EngineConfig, seed: int
+    model: Model, context: int, config: EngineConfig, seed: int, tokens: int = 0
 ) -> tuple[Callable[[], RowStore], str]:
     """Return what makes rows for this model, and why.
 
     The reference is one row at a time, unpadded and without a cache, through the model's forward.
+    The rows have `tokens` tokens or more, up to `config.probe_tokens`.
 
     Raises:
         EngineError: if `config.cache = "slots"` and the cache does not give the model's numbers, or
@@ -79,7 +80,7 @@ def choose_rows(
     check_rotary(base_of(model), context)
     use(base_of(model))
     with torch.inference_mode():
-        probe = _make_probe(model, context, config, seed)
+        probe = _make_probe(model, context, config, seed, tokens)
         low = probe.low_precision
         tried = ["asked for"] if config.cache == "none" else []
         if config.cache != "none":
@@ -144,8 +145,12 @@ def _cached(
     return None
 
 
-def _make_probe(model: Model, context: int, config: EngineConfig, seed: int) -> EngineProbe:
-    """Draw rows longer than what the model's layers look back, if `config.probe_tokens` allows it.
+def _make_probe(
+    model: Model, context: int, config: EngineConfig, seed: int, tokens: int = 0
+) -> EngineProbe:
+    """Draw rows of `tokens` and longer than what the model's layers look back.
+
+    They are shorter if `config.probe_tokens` or the context is.
 
     Two share half of their prompts, so that remembered prompts are measured too.
     """
@@ -153,7 +158,7 @@ def _make_probe(model: Model, context: int, config: EngineConfig, seed: int) -> 
     fields = base.config.get_text_config().to_dict()
     matter = reachable_lengths(fields, context)
     farthest = max(matter.values(), default=0)
-    length = min(max(SHORT, farthest + STEPS + 8), config.probe_tokens, context)
+    length = min(max(SHORT, tokens, farthest + STEPS + 8), config.probe_tokens, context)
     vocab = int(fields["vocab_size"])
     rng = generator(seed, "engine probe")
     steps = min(STEPS, length - 3)
