@@ -6,7 +6,7 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _needs_walls(isolated):
+def _needs_isolation(isolated):
     """Skip where programs cannot be isolated."""
 
 
@@ -24,7 +24,7 @@ def test_check_says_what_keeps_programs_in(turnwise):
     found = json.loads(
         turnwise("sandbox", "check", "--seconds", "0.1", "--workers", "1", "--json").stdout
     )
-    assert found["walls"] in ("bubblewrap", "namespaces") and "system calls" in found["promise"]
+    assert found["isolation"] in ("bubblewrap", "namespaces") and "system calls" in found["promise"]
     assert found["programs_per_second"] > 1
 
 

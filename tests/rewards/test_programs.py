@@ -16,7 +16,7 @@ RIGHT = "def double(x): return 2 * x"
 
 
 @pytest.fixture(autouse=True)
-def _needs_walls(isolated):
+def _needs_isolation(isolated):
     """Skip where programs cannot be isolated."""
 
 
@@ -163,7 +163,7 @@ def test_training_refuses_to_begin_where_programs_cannot_be_isolated(tmp_path, m
         tw.train("nano", ROWS, reward=solves, settings=TINY | {"sandbox.workers": 2}, root=tmp_path)
     assert not list(tmp_path.iterdir()), "a start that fails leaves no folder"
     monkeypatch.setattr(pool, "_WARNED", set())  # whichever test of this process came before
-    with pytest.warns(UserWarning, match="does not wall them in"):
+    with pytest.warns(UserWarning, match="does not isolate them"):
         outcome = tw.train(
             "nano", ROWS, reward=solves, settings=TINY | {"sandbox.backend": "subprocess"},
             root=tmp_path / "told",
@@ -173,9 +173,9 @@ def test_training_refuses_to_begin_where_programs_cannot_be_isolated(tmp_path, m
 
 
 def _no_walls_known(self, config):
-    """Ask for walls that no kernel grants, except where none are asked for."""
-    ways = "none" if self.walls == "none" else "palisade"
-    return {"walls": ways, "readable": [], "preload": [], "network": False}
+    """Ask for an isolation that no kernel grants, except where none is asked for."""
+    ways = "none" if self.isolation == "none" else "palisade"
+    return {"isolation": ways, "readable": [], "preload": [], "network": False}
 
 
 def test_settings_of_a_sandbox_that_nothing_uses_are_refused():

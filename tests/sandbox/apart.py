@@ -42,7 +42,7 @@ class Apart:
         if "refused" in told:
             self.close()
             raise RefusedError(told["refused"])
-        self.walls = told["walls"]
+        self.isolation = told["isolation"]
 
     def run(self, program, inputs=(), limits=None, *, call="", stdin=""):
         """Do what `Sandbox.run` does."""
@@ -144,7 +144,7 @@ def main() -> None:
     except (OSError, TurnwiseError) as refused:
         answer({"refused": str(refused)})
         return
-    answer({"walls": sandbox.walls})
+    answer({"isolation": sandbox.isolation})
     with sandbox:
         while head := os.read(0, 8):
             job = wire.load(frames.read_exactly(0, int.from_bytes(head, "little")))

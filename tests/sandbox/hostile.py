@@ -526,7 +526,7 @@ os._exit(0)
 import gc, mmap, os, struct
 said = b'["failed","infrastructure","retry me",0]'
 for thing in gc.get_objects():
-    if type(thing).__name__ == 'Sheet':
+    if type(thing).__name__ == 'RecordMemory':
         thing.leave(said)
 os._exit(0)
 """,
@@ -537,7 +537,7 @@ os._exit(0)
         """
 import gc, os
 for thing in gc.get_objects():
-    if type(thing).__name__ == 'Sheet':
+    if type(thing).__name__ == 'RecordMemory':
         thing.leave(b'["value",' + b'[' * 9999)
 os._exit(0)
 """,
@@ -548,7 +548,7 @@ os._exit(0)
         """
 import gc, os
 for thing in gc.get_objects():
-    if type(thing).__name__ == 'Sheet':
+    if type(thing).__name__ == 'RecordMemory':
         thing.leave(b'["value",{"a":["|O8",[1],"AAAAAAAAAAA="]}]')
 os._exit(0)
 """,

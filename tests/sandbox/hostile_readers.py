@@ -1,22 +1,22 @@
 """Programs that go for what reads them: the record, the worker, its memory, the next program.
 
-Entries are those of `hostile`. `PREPARED` is put before each: `SHEETS()` finds what a record is
+Entries are those of `hostile`. `PREPARED` is put before each: `MEMORIES()` finds what a record is
 left on, and `FORGE(record)` leaves one and ends the process.
 """
 
 PREPARED = r"""
 import gc, os, struct, sys
-def SHEETS():
-    return [thing for thing in gc.get_objects() if type(thing).__name__ == 'Sheet'] + [
+def MEMORIES():
+    return [thing for thing in gc.get_objects() if type(thing).__name__ == 'RecordMemory'] + [
         value for frame in FRAMES() for value in frame.f_locals.values()
-        if type(value).__name__ == 'Sheet']
+        if type(value).__name__ == 'RecordMemory']
 def FRAMES():
     frame = sys._getframe()
     while frame:
         yield frame
         frame = frame.f_back
 def FORGE(record):
-    for sheet in SHEETS()[:1]: sheet.leave(record)
+    for memory in MEMORIES()[:1]: memory.leave(record)
     os._exit(0)
 def SIZED(tag, data, count=None):
     return tag + struct.pack('<I', len(data) if count is None else count) + data
@@ -66,25 +66,25 @@ _SHEETS = [
     (
         "record longer than it may be",
         "output crash",
-        "for s in SHEETS()[:1]:\n"
+        "for s in MEMORIES()[:1]:\n"
         "    s._memory[:16] = struct.pack('<QQ', 0x600DF00D, 2**62)\nos._exit(0)",
     ),
     (
         "record one byte too long",
         "crash",
-        "for s in SHEETS()[:1]:\n"
+        "for s in MEMORIES()[:1]:\n"
         "    s._memory[:16] = struct.pack('<QQ', 0x600DF00D, len(s._memory) - 15)\nos._exit(0)",
     ),
     (
-        "sheet cut short",
+        "record cut short",
         "crash value exception",
-        "for s in SHEETS()[:1]:\n    try: s._memory.resize(4096)\n    except Exception: pass\n"
+        "for s in MEMORIES()[:1]:\n    try: s._memory.resize(4096)\n    except Exception: pass\n"
         "result = 'nothing'",
     ),
     (
-        "sheet closed",
+        "record closed",
         "crash",
-        "for s in SHEETS()[:1]: s._memory.close()\nresult = 'nothing'",
+        "for s in MEMORIES()[:1]: s._memory.close()\nresult = 'nothing'",
     ),
     (
         "frozensets of one hash, nested",

@@ -62,7 +62,7 @@ def contained(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("program", "end"), ENDS)
-def test_limits_hold_without_walls(plain, program, end):
+def test_limits_hold_without_isolation(plain, program, end):
     result = plain.run(program, (), WAITS if end == "timeout" else SHORT)
     assert (result.failure or "value") == end, result
     assert plain.replaced == 0
@@ -72,7 +72,7 @@ def test_limits_hold_without_walls(plain, program, end):
 def test_limits_hold_in_a_container(contained, program, end):
     result = contained.run(program, (), WAITS if end == "timeout" else SHORT)
     assert (result.failure or "value") == end, result
-    assert contained.walls == "container" and contained.replaced == 0
+    assert contained.isolation == "container" and contained.replaced == 0
 
 
 def test_programs_in_a_container_stand_behind_a_filter_too(contained):
@@ -97,14 +97,14 @@ def test_what_a_container_is_given():
 
 def test_having_no_walls_is_said_once(monkeypatch):
     monkeypatch.setattr(pool, "_WARNED", set())
-    with pytest.warns(UserWarning, match="does not wall them in") as told:
+    with pytest.warns(UserWarning, match="does not isolate them") as told:
         for _ in range(2):
             with Sandbox(backend="subprocess", workers=1) as sandbox:
                 sandbox.start()
     assert len(told) == 1
 
 
-def test_what_outlives_a_program_is_ended_without_walls(plain):
+def test_what_outlives_a_program_is_ended_without_isolation(plain):
     program = """
 import os, time
 child = os.fork()

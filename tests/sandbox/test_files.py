@@ -7,7 +7,7 @@ import pytest
 
 from turnwise.sandbox import Limits, leftovers
 from turnwise.sandbox.inside import files, worker
-from turnwise.sandbox.inside.walls import PREFIX, Walls
+from turnwise.sandbox.inside.isolation import PREFIX, Isolation
 from turnwise.sandbox.inside.worker import Worker
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY
@@ -67,7 +67,7 @@ def test_a_worker_whose_folder_resists_ends(tmp_path, monkeypatch):
         raise Ended(status)
 
     place = os.open(tmp_path, FOLDER)
-    served = Worker(Walls(kind="none", scratch=str(tmp_path), place=place), network=False)
+    served = Worker(Isolation(kind="none", scratch=str(tmp_path), place=place), network=False)
     names = []
     monkeypatch.setattr(served, "carry_out", lambda order, folder, own: names.append(folder))
     order = Limits().order(1)

@@ -75,7 +75,7 @@ USERS = ("root", "ordinary")
 WEAKER = ("landlock", "container")
 BACKENDS = ("namespaces", "bubblewrap", "landlock", "container")
 OFTEN = [("ordinary", "namespaces"), ("ordinary", "landlock")]
-"""One of each kind of walls, for whoever runs the tests; `make test-all` runs all."""
+"""One of each kind of isolation, for the user that runs the tests; `make test-all` runs all."""
 WAYS = [
     pytest.param((user, backend), marks=() if (user, backend) in OFTEN else pytest.mark.slow)
     for backend in BACKENDS
@@ -119,7 +119,7 @@ def known(host, sandbox):
         "MACHINE": platform.node(),
         "PREFIX": PREFIX,
         "SERVICE": str(host["folder"] / "service"),
-        "WEAKER": sandbox.walls in WEAKER,
+        "WEAKER": sandbox.isolation in WEAKER,
     }
 
 
@@ -180,12 +180,12 @@ def test_programs_leave_no_trace_and_honest_ones_run(entry, host, box):
 def check_contained(entry, host, box):
     name, wanted, *_ = entry
     program, limits = prepared(entry)
-    weaker = box.walls in WEAKER
+    weaker = box.isolation in WEAKER
     if weaker and name in OUT_OF_SIGHT:
         pytest.skip(OUT_OF_SIGHT[name])
-    if box.walls == "container" and name == "list folders":
+    if box.isolation == "container" and name == "list folders":
         pytest.skip("a container shows the /proc of its own processes")
-    if box.walls == "landlock" and limits.processes > 1:
+    if box.isolation == "landlock" and limits.processes > 1:
         with pytest.raises(SandboxError, match="does not keep processes apart"):
             box.run(program, known(host, box), limits)
         return

@@ -59,7 +59,7 @@ def test_killed_workers_are_replaced(isolated):
         slow = sandbox.submit(Job(program="import time\ntime.sleep(30)", limits=Limits(wall=60.0)))
         while not (program := processes_below(os.getpid()) - before):
             time.sleep(0.05)
-        time.sleep(0.5)  # its walls stand
+        time.sleep(0.5)  # its isolation is complete
         kill(program)  # its own misfortune
         assert slow.result().failure == "crash"
         assert sandbox.replaced == 0
@@ -204,7 +204,7 @@ def test_an_ordinary_user_is_enough(isolated):
     program = """
 from turnwise.sandbox import Limits, Sandbox
 with Sandbox(workers=1) as sandbox:
-    print(sandbox.run("import os\\nresult = os.getuid()").value, sandbox.walls)
+    print(sandbox.run("import os\\nresult = os.getuid()").value, sandbox.isolation)
     print(sandbox.run("import os\\nos.kill(os.getppid(), 9)").failure)
     print(sandbox.run("open('/etc/passwd')").failure, sandbox.run("open('x', 'w')").failure)
     print(sandbox.run("import os\\nwhile True: os.fork()", (), Limits(processes=5)).failure)

@@ -127,7 +127,7 @@ def test_memory_beside_the_interpreters_own(isolated):
 
 
 def test_tools_may_be_started_where_that_is_allowed(isolated):
-    if isolated.walls not in ("bubblewrap", "namespaces"):
+    if isolated.isolation not in ("bubblewrap", "namespaces"):
         pytest.skip("needs namespaces")
     program = """
 import subprocess

@@ -53,7 +53,7 @@ def check(
             count += sum(result.value == 8 for result in box.run_batch([job] * 50))
         found = {
             "backend": backend,
-            "walls": box.walls,
+            "isolation": box.isolation,
             "promise": box.promise,
             "workers": box.config.at_once,
             "start_seconds": started - began,

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from turnwise.errors import MissingDependencyError, SandboxError
 from turnwise.sandbox.config import SandboxConfig
-from turnwise.sandbox.inside.walls import DEVICES, MOUNTED, NOBODY, Kind, scratch_among
+from turnwise.sandbox.inside.isolation import DEVICES, MOUNTED, NOBODY, Kind, scratch_among
 
 INSIDE = Path(__file__).parent / "inside"
 ENVIRONMENT = {
@@ -54,14 +54,14 @@ class Backend:
     """
 
     command: Callable[[SandboxConfig], list[str]]
-    walls: Kind
+    isolation: Kind
     promise: str
     warning: str = ""
 
     def setup(self, config: SandboxConfig) -> dict[str, Any]:
         """Return the first message to a worker, before any program."""
         return {
-            "walls": self.walls,
+            "isolation": self.isolation,
             "readable": paths_to_read(config),
             "preload": list(config.preload),
             "network": config.network,
@@ -173,18 +173,20 @@ def _contained(config: SandboxConfig) -> list[str]:
     ]
 
 
-_WALLED = (
+_ISOLATED = (
     "a root folder, users, processes and network of their own, and for each program a file system "
     "of its own; system calls filtered"
 )
 BACKENDS: Mapping[Name, Backend] = {
     "bubblewrap": Backend(
-        command=_bubblewrapped, walls="bubblewrap", promise=f"bubblewrap: {_WALLED}"
+        command=_bubblewrapped, isolation="bubblewrap", promise=f"bubblewrap: {_ISOLATED}"
     ),
-    "namespaces": Backend(command=_local, walls="namespaces", promise=f"namespaces: {_WALLED}"),
+    "namespaces": Backend(
+        command=_local, isolation="namespaces", promise=f"namespaces: {_ISOLATED}"
+    ),
     "landlock": Backend(
         command=_local,
-        walls="landlock",
+        isolation="landlock",
         promise="Landlock: the host's files and ports closed, system calls filtered; weaker",
         warning=(
             "sandbox.backend = 'landlock' promises less than 'isolated': programs see the host's "
@@ -194,15 +196,15 @@ BACKENDS: Mapping[Name, Backend] = {
     ),
     "container": Backend(
         command=_contained,
-        walls="container",
+        isolation="container",
         promise="a container without network or rights; system calls filtered",
     ),
     "subprocess": Backend(
         command=_local,
-        walls="none",
-        promise="no walls: programs read, write and reach what you can",
+        isolation="none",
+        promise="no isolation: programs read, write and reach what you can",
         warning=(
-            "sandbox.backend = 'subprocess' limits programs but does not wall them in: they read "
+            "sandbox.backend = 'subprocess' limits programs but does not isolate them: they read "
             "and write your files and reach the network as you do; use it for programs you trust"
         ),
     ),

@@ -22,7 +22,7 @@ class SandboxConfig(Settings):
     """"isolated" is "bubblewrap" where `bwrap` is installed and works, and otherwise "namespaces";
     where the kernel grants neither, programs are not run. Both promise the same. "container" puts
     workers into a container of `image`. "landlock" promises less and must be asked for.
-    "subprocess" has limits and no walls: for programs you trust."""
+    "subprocess" has limits and no isolation: for programs you trust."""
     workers: int | None = Field(default=None, ge=1)
     """The number of programs that run at once; None is one per core."""
     preload: tuple[str, ...] = ()

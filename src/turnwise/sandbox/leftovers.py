@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 
 from turnwise.sandbox.inside import files
-from turnwise.sandbox.inside.walls import LONE_USERS, PREFIX
+from turnwise.sandbox.inside.isolation import LONE_USERS, PREFIX
 
 OLD = 600.0
 """Seconds since the last change of a folder, below which its worker may just have begun."""

@@ -45,7 +45,7 @@ class WorkerLink:
     """A running worker that waits for programs and has run one.
 
     Raises:
-        RefusedError: if its walls cannot be had.
+        RefusedError: if the kernel refuses its isolation.
         SandboxError: if it does not start for another reason.
         MissingDependencyError: if the program is not installed that starts it.
     """
@@ -118,8 +118,10 @@ class WorkerLink:
         except (BrokenFrameError, OSError) as cause:
             raise LostError(self._last_words() or f"{_ENDED}: {cause}") from None
         reason, record, stdout, stderr = parts
-        if not report.stood:
-            raise LostError(f"its walls did not stand: {reason.decode(errors='replace')[-300:]}")
+        if not report.isolated:
+            raise LostError(
+                f"its isolation could not be completed: {reason.decode(errors='replace')[-300:]}"
+            )
         return read_result(job, report, record, stdout, stderr)
 
     def _answer(self, order: Order, deadline: float) -> tuple[Report, list[bytes]]:

@@ -57,7 +57,7 @@ class Sandbox:
         self._ending = threading.Event()
         self.replaced = 0
         """The number of workers that were lost and replaced."""
-        self.walls = ""
+        self.isolation = ""
         """The isolation in use, once started: "bubblewrap", "namespaces", "landlock",
         "container" or "none"."""
         self._backend: Name = candidates(self.config)[0]
@@ -72,7 +72,7 @@ class Sandbox:
         """Start all workers, and return when they are ready.
 
         Raises:
-            SandboxError: if the kernel refuses the walls, or a module cannot be imported.
+            SandboxError: if the kernel refuses the isolation, or a module cannot be imported.
             MissingDependencyError: if there is no program that runs containers.
         """
         with self._lock:
@@ -86,7 +86,7 @@ class Sandbox:
         if first.name in ON_HOST:
             clear_stale()
         self._backend = first.name
-        self.walls = BACKENDS[first.name].walls
+        self.isolation = BACKENDS[first.name].isolation
         _warn_once(first.name)
         links = [first, *(None for _ in range(self.config.at_once - 1))]
         self._threads = [
@@ -184,7 +184,7 @@ class Sandbox:
         future: Future[Result] = Future()
         with self._lock:  # jobs queued before `close` are run; later ones start new workers
             self._start()
-            if job.limits.processes > 1 and self.walls == "landlock":
+            if job.limits.processes > 1 and self.isolation == "landlock":
                 raise SandboxError(
                     f"processes = {job.limits.processes}: Landlock does not keep processes apart: "
                     "take sandbox.backend = 'isolated', or processes = 1"

@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from turnwise.envs.base import Baseline, Env, Level, Observation, Step
 from turnwise.envs.gymnasium.branching_trial import open_world
 from turnwise.envs.gymnasium.config import GymnasiumConfig
-from turnwise.envs.gymnasium.known import KNOWN, RENDERERS, Known, Renderer, Rule
+from turnwise.envs.gymnasium.known import KNOWN, RENDERERS, KnownEnv, Renderer, Rule
 from turnwise.envs.gymnasium.registry import maker
 from turnwise.envs.gymnasium.spaces import (
     answers_for,
@@ -91,7 +91,7 @@ class GymnasiumEnv(Env[GymState]):
         self.config: GymnasiumConfig = config or GymnasiumConfig()
         kind = maker(self.config.id, self.config.kwargs)
         spec = kind.spec
-        self._known = KNOWN.get(spec.name, Known()) if spec else Known()
+        self._known = KNOWN.get(spec.name, KnownEnv()) if spec else KnownEnv()
         live = kind.make()
         names = self.config.actions
         if not names and isinstance(live.action_space, spaces.Discrete):

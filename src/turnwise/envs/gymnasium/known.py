@@ -24,7 +24,7 @@ CARDS = (*range(1, 10), 10, 10, 10, 10)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Known:
+class KnownEnv:
     """The words and properties of an env.
 
     `actions` are the words of discrete actions, and `names` those of the numbers of a Box
@@ -152,8 +152,8 @@ def _hit(total: int, ace: bool, dealer: int) -> float:
     return value
 
 
-_LAKE = Known(actions=("LEFT", "DOWN", "RIGHT", "UP"), reward_timing="terminal")
-_CLIFF = Known(
+_LAKE = KnownEnv(actions=("LEFT", "DOWN", "RIGHT", "UP"), reward_timing="terminal")
+_CLIFF = KnownEnv(
     actions=("UP", "RIGHT", "DOWN", "LEFT"),
     renderer="cliff-walking",
     worst=-100.0,
@@ -161,8 +161,8 @@ _CLIFF = Known(
     steps=100,
 )
 
-KNOWN: dict[str, Known] = {
-    "Taxi": Known(
+KNOWN: dict[str, KnownEnv] = {
+    "Taxi": KnownEnv(
         actions=("SOUTH", "NORTH", "EAST", "WEST", "PICKUP", "DROPOFF"),
         renderer="taxi",
         worst=-200.0,
@@ -170,7 +170,7 @@ KNOWN: dict[str, Known] = {
     ),
     "CliffWalking": _CLIFF,
     "CliffWalkingSlippery": _CLIFF,
-    "Blackjack": Known(
+    "Blackjack": KnownEnv(
         actions=("STICK", "HIT"),
         renderer="blackjack",
         worst=-1.0,
@@ -180,23 +180,23 @@ KNOWN: dict[str, Known] = {
     ),
     "FrozenLake": _LAKE,
     "FrozenLake8x8": _LAKE,
-    "CartPole": Known(
+    "CartPole": KnownEnv(
         actions=("LEFT", "RIGHT"), names=("position", "velocity", "angle", "spin"), best=None
     ),
-    "MountainCar": Known(
+    "MountainCar": KnownEnv(
         actions=("LEFT", "NONE", "RIGHT"), names=("position", "velocity"), worst=-200.0, best=-100.0
     ),
-    "MountainCarContinuous": Known(
+    "MountainCarContinuous": KnownEnv(
         names=("position", "velocity"),
         best=100.0,
         rules={"push-with-velocity": push_with_velocity},
     ),
-    "Acrobot": Known(
+    "Acrobot": KnownEnv(
         actions=("NEGATIVE", "NONE", "POSITIVE"),
         names=("cos1", "sin1", "cos2", "sin2", "spin1", "spin2"),
         worst=-500.0,
         best=-70.0,
     ),
-    "Pendulum": Known(names=("cos", "sin", "spin"), worst=-1600.0, best=0.0),
+    "Pendulum": KnownEnv(names=("cos", "sin", "spin"), worst=-1600.0, best=0.0),
 }
 """Gymnasium name without its version -> known properties of the env."""

@@ -1,8 +1,8 @@
 """The fresh process in which one program runs.
 
-Provides `live`, which reads the program, completes the isolation, runs the program and stores a
-record. No other process of the sandbox reads the program. The program shares this process with the
-code below and may change all of it, so nothing here is trusted after the program has begun.
+Provides `run_child`, which reads the program, completes the isolation, runs the program and stores
+a record. No other process of the sandbox reads the program. The program shares this process with
+the code below and may change all of it, so nothing here is trusted after the program has begun.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from typing import Any
 
 from . import frames, wire
 from .filters import Filter
+from .isolation import Isolation
 from .memory import PrivateMap
 from .plan import Calls, LaunchPlan
-from .walls import Walls
 
 FILE = "<program>"
 """The name of the program's source in tracebacks."""
@@ -42,7 +42,7 @@ SPARE = 16 << 20
 _SPARE = mmap.mmap(-1, SPARE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 """Spare address space in which to report that a program has used up its own."""
 _AROUND = 64
-_REHEARSALS = 20
+_WARM_UPS = 20
 _ALL_SEALS = 0xF
 """F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW and F_SEAL_WRITE."""
 CONTROL = 60
@@ -53,28 +53,28 @@ _FULL = (errno.EFBIG, errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Setting:
+class ChildSettings:
     """The prepared state of a child: its isolation, its limits, and how to import.
 
     `plan` is made for the program's limits.
     """
 
-    walls: Walls
+    isolation: Isolation
     plan: LaunchPlan
     filter: Filter | None
     imports: tuple[list[Any], list[Any], list[Any]]
 
 
-class Sheet:
+class RecordMemory:
     """Memory shared by a child and its worker, in which the child stores its record.
 
     The child closes the descriptor before the program begins, so that nothing which the program
     prints or writes leads there. The worker never maps it.
 
     Example:
-        >>> descriptor = os.memfd_create("sheet")
-        >>> Sheet(descriptor, 4096).leave(b"record")
-        >>> Sheet.length(descriptor, 4096), os.pread(descriptor, 6, Sheet.START)
+        >>> descriptor = os.memfd_create("record")
+        >>> RecordMemory(descriptor, 4096).leave(b"record")
+        >>> RecordMemory.length(descriptor, 4096), os.pread(descriptor, 6, RecordMemory.START)
         (6, b'record')
     """
 
@@ -99,18 +99,20 @@ class Sheet:
         return length if mark == cls._DONE and length <= size else 0
 
 
-def live(order: frames.Order, setting: Setting, folder: str, ends: Sequence[int]) -> None:
+def run_child(
+    order: frames.Order, settings: ChildSettings, folder: str, ends: Sequence[int]
+) -> None:
     """Run the program to its end and exit; never returns.
 
-    `ends` become the first descriptors: 1 and 2 are the program's own; 3 is told, once all walls
-    stand, when the program begins, and after what CPU time; 4 is the sheet. `CONTROL` brings the
-    program. None but 0, 1 and 2 stays open.
+    `ends` become the first descriptors: 1 and 2 are the program's own. Once the isolation is
+    complete, the time at which the program begins and its CPU time until then are written to 3. 4
+    is the memory for the record. The program is read from `CONTROL`. Only 0, 1 and 2 stay open.
     """
     try:
         for place, end in enumerate(ends):
             os.dup2(end, place)
         try:
-            tasks, sheet = _prepare(order, setting, folder)
+            tasks, memory = _prepare(order, settings, folder)
         except Exception as error:  # the boundary: the program has not begun, whatever the error
             os.write(3, _what(error).encode(errors="replace")[: frames.ROOM])
             return
@@ -118,22 +120,27 @@ def live(order: frames.Order, setting: Setting, folder: str, ends: Sequence[int]
         os.close(3)
         said = _run(tasks, order.output)
         _flush()
-        sheet.leave(said)
+        memory.leave(said)
     finally:
         os._exit(0)
 
 
-def _prepare(order: frames.Order, setting: Setting, folder: str) -> tuple[list[frames.Task], Sheet]:
-    """Read the program, complete the isolation and set the limits; return program and sheet."""
-    walls, plan = setting.walls, setting.plan
+def _prepare(
+    order: frames.Order, settings: ChildSettings, folder: str
+) -> tuple[list[frames.Task], RecordMemory]:
+    """Read the program, complete the isolation and set the limits.
+
+    Returns the program and the memory for its record.
+    """
+    isolation, plan = settings.isolation, settings.plan
     task = frames.Task.unpack(frames.read_exactly(CONTROL, order.size))
-    sheet = Sheet(4, plan.shared)
+    memory = RecordMemory(4, plan.shared)
     os.closerange(4, 1 << 20)
-    sys.path, sys.meta_path, sys.path_hooks = setting.imports
-    if walls.nested:
-        plan.walls.make()
+    sys.path, sys.meta_path, sys.path_hooks = settings.imports
+    if isolation.nested:
+        plan.isolation.make()
     else:
-        walls.close_in(folder)
+        isolation.close_in(folder)
         os.environ["HOME"] = os.environ["TMPDIR"] = folder
     if task.stdin:
         _give_stdin(task.stdin)
@@ -142,9 +149,9 @@ def _prepare(order: frames.Order, setting: Setting, folder: str) -> tuple[list[f
     if order.processes == 1:
         mmap.mmap = PrivateMap
     plan.limits.make()
-    if setting.filter is not None:
-        setting.filter.put_on(os.getpid())
-    return [task], sheet
+    if settings.filter is not None:
+        settings.filter.put_on(os.getpid())
+    return [task], memory
 
 
 def _give_stdin(text: bytes) -> None:
@@ -245,7 +252,7 @@ def _end_script() -> None:
         atexit._run_exitfuncs()
 
 
-def rehearse() -> None:
+def warm_up_interpreter() -> None:
     """Run the code of children once in a new worker, with programs written for this purpose.
 
     The interpreter specialises code that has run several times, and caches lookups. Each child
@@ -256,7 +263,7 @@ def rehearse() -> None:
     named = wire.dump({"given": 1}, frames.ROOM)
     calls = Calls()
     calls.add("getpid", result=os.getpid())
-    for _ in range(_REHEARSALS):
+    for _ in range(_WARM_UPS):
         for task in (
             frames.Task("def same(*given): return given", "same", b"", given, 0, 0),
             frames.Task("result = given", "", b"", named, 0, 0),

@@ -16,7 +16,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 MOST_ENTRIES = 1024
-"""The largest number of files and folders of one program, as in its own file system (`walls`)."""
+"""The largest number of files and folders of one program, as in its own file system."""
 _MOST_OPEN = 256
 
 

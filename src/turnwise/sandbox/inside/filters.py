@@ -145,7 +145,7 @@ _OPTIONS = (2, 6, 7, 8, 9, 13, 15, 20, 21)
 """SO_REUSEADDR, SO_BROADCAST, SO_SNDBUF, SO_RCVBUF, SO_KEEPALIVE, SO_LINGER, SO_REUSEPORT and the
 two timeouts: none of them attaches a filter to a socket."""
 _OWN_SPACES = 0x10020000
-"""CLONE_NEWUSER and CLONE_NEWNS, of each child (`walls`)."""
+"""CLONE_NEWUSER and CLONE_NEWNS, of each child (`isolation`)."""
 _HARMLESS_PROPERTIES = (3, 15, 16, 0x53564D41)
 """PR_GET_DUMPABLE, PR_SET_NAME, PR_GET_NAME, PR_SET_VMA."""
 

@@ -68,8 +68,8 @@ ORDER_SIZE = _ORDER.size
 class Report(NamedTuple):
     """A worker's measurements of a program, and the sizes of the bytes that follow.
 
-    `stood` is 1 if the isolation was complete before the program began. `ended` is the reason for
-    which the worker ended it, and `status` its exit status, as from `os.waitpid`.
+    `isolated` is 1 if the isolation was complete before the program began. `ended` is the reason
+    for which the worker ended it, and `status` its exit status, as from `os.waitpid`.
 
     Example:
         >>> report = Report(1, CPU, 9, 1.0, 1.1, 1 << 20, 0, 0, 0, 0)
@@ -77,7 +77,7 @@ class Report(NamedTuple):
         True
     """
 
-    stood: int
+    isolated: int
     ended: int
     status: int
     cpu: float

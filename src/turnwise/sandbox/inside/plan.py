@@ -16,7 +16,7 @@ from typing import Any
 
 from . import kernel
 from .frames import ROOM, Order
-from .walls import NOBODY, Walls
+from .isolation import NOBODY, Isolation
 
 DESCRIPTORS = 64
 STACK = 8 << 20
@@ -91,25 +91,25 @@ class LaunchPlan:
     """The calls of a child before a program with given limits.
 
     Args:
-        walls: those around the worker.
+        isolation: that of the worker.
         order: the limits.
         base: bytes of addresses and of memory that the interpreter itself takes.
 
     Example:
         >>> order = Order(9, 1.0, 10.0, 1 << 28, 1 << 20, 1 << 24, 1, 8)
-        >>> LaunchPlan(Walls(kind="none", scratch="/tmp/x"), order, (1 << 28, 1 << 24)).shared
+        >>> LaunchPlan(Isolation(kind="none", scratch="/tmp/x"), order, (1 << 28, 1 << 24)).shared
         1056768
     """
 
-    def __init__(self, walls: Walls, order: Order, base: tuple[int, int]) -> None:
+    def __init__(self, isolation: Isolation, order: Order, base: tuple[int, int]) -> None:
         self.shared = order.output + ROOM
         """Size of the memory that the child shares with its worker, in bytes."""
-        self.walls = _walls(walls, order.files) if walls.nested else Calls()
+        self.isolation = _isolation(isolation, order.files) if isolation.nested else Calls()
         self.no_stdin = _no_stdin()
-        self.limits = _limits(walls, order, base, self.shared)
+        self.limits = _limits(isolation, order, base, self.shared)
 
 
-def _walls(walls: Walls, files: int) -> Calls:
+def _isolation(isolation: Isolation, files: int) -> Calls:
     """Prepare a user namespace and mounts of the child's own, finally without any capability.
 
     The second user namespace locks the mounts, and its own count of processes is a program's.
@@ -121,10 +121,10 @@ def _walls(walls: Walls, files: int) -> Calls:
     calls.write("/proc/self/uid_map", f"{NOBODY} {user} 1")
     calls.write("/proc/self/gid_map", f"{NOBODY} {group} 1")
     calls.system(*kernel.read_only("/", devices=True))  # bubblewrap's devices: their times
-    calls.mount(walls.scratch, _QUIET, f"size={max(files, 4096)},nr_inodes=1024,mode=700")
+    calls.mount(isolation.scratch, _QUIET, f"size={max(files, 4096)},nr_inodes=1024,mode=700")
     calls.mount("/proc", _PROC, "size=4k,nr_inodes=2,mode=555")
     calls.prctl(kernel.PR_SET_DUMPABLE, 0)
-    calls.add("chdir", walls.scratch.encode())
+    calls.add("chdir", isolation.scratch.encode())
     calls.system(*kernel.no_capabilities())
     calls.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     return calls
@@ -133,7 +133,7 @@ def _walls(walls: Walls, files: int) -> Calls:
 def _no_stdin() -> Calls:
     """Prepare an empty descriptor 0.
 
-    Once the walls stand, as /dev/null outside them would let a program change its times.
+    After that, because /dev/null outside them would let a program change its times.
     """
     calls, place = Calls(), ctypes.c_int(FREE)
     flags = ctypes.c_int(os.O_RDONLY | os.O_CLOEXEC)
@@ -143,7 +143,7 @@ def _no_stdin() -> Calls:
     return calls
 
 
-def _limits(walls: Walls, order: Order, base: tuple[int, int], shared: int) -> Calls:
+def _limits(isolation: Isolation, order: Order, base: tuple[int, int], shared: int) -> Calls:
     """Prepare to set the limits that the kernel keeps."""
     addresses, data = base
     bounds = {
@@ -156,9 +156,9 @@ def _limits(walls: Walls, order: Order, base: tuple[int, int], shared: int) -> C
         resource.RLIMIT_STACK: STACK,
         resource.RLIMIT_MEMLOCK: 1 << 16,
     }
-    if walls.counted:
+    if isolation.counted:
         own = 1 + order.threads if order.processes == 1 else order.processes
-        beside = 0 if walls.nested else 1  # a nested user namespace counts its own
+        beside = 0 if isolation.nested else 1  # a nested user namespace counts its own
         bounds[resource.RLIMIT_NPROC] = beside + own
     calls = Calls()
     for name, most in bounds.items():

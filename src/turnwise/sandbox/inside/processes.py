@@ -93,7 +93,7 @@ def _children() -> list[int]:
     """Return the children of this process, including those inherited from ended processes."""
     try:
         return [int(word) for word in contents(f"/proc/self/task/{os.getpid()}/children").split()]
-    except OSError:  # no /proc to be read behind these walls, and no way to start processes
+    except OSError:  # this isolation hides /proc, and no way to start processes
         return []
 
 

@@ -22,11 +22,20 @@ from contextlib import suppress
 from typing import Any
 
 from . import files, filters, frames, kernel
-from .child import CONTROL, FILE, Setting, Sheet, live, make_streams, rehearse, seed_generators
+from .child import (
+    CONTROL,
+    FILE,
+    ChildSettings,
+    RecordMemory,
+    make_streams,
+    run_child,
+    seed_generators,
+    warm_up_interpreter,
+)
 from .frames import CPU, FILES, NONE, STDERR, STDOUT, THREADS, TIMEOUT, Order, Report
+from .isolation import Isolation, RefusedError, enter
 from .plan import LaunchPlan
 from .processes import Clock, contents, end_all_below, end_all_others, threads_of
-from .walls import RefusedError, Walls, enter
 
 NOTHING, ANSWERS = 5, 61
 """Descriptors: of /dev/null, and of the pipe to the library."""
@@ -43,23 +52,23 @@ _CORES = os.cpu_count() or 1
 class Worker:
     """The state of a worker: its isolation, and the prepared state of its children."""
 
-    def __init__(self, walls: Walls, network: bool) -> None:
-        self.walls, self.network = walls, network
+    def __init__(self, isolation: Isolation, network: bool) -> None:
+        self.isolation, self.network = isolation, network
         self.base: tuple[int, int] = (0, 0)
         self.imports: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
-        self._prepared: tuple[tuple[Any, ...], Setting] | None = None
+        self._prepared: tuple[tuple[Any, ...], ChildSettings] | None = None
         self.filters: dict[bool, filters.Filter] = {}
 
     def filter(self, tools: bool) -> filters.Filter | None:
         """Return the filter for programs; None without any isolation."""
-        if not self.walls.filtered:
+        if not self.isolation.filtered:
             return None
         if tools not in self.filters:
             guard = filters.Guard(
-                modes=self.walls.kind != "landlock",
-                times=self.walls.nested,
-                nameless=self.walls.nested or self.walls.mounted,
-                maps=self.walls.zero_closed,
+                modes=self.isolation.kind != "landlock",
+                times=self.isolation.nested,
+                nameless=self.isolation.nested or self.isolation.mounted,
+                maps=self.isolation.zero_closed,
             )
             self.filters[tools] = filters.Filter(guard, tools=tools, network=self.network)
         return self.filters[tools]
@@ -69,38 +78,40 @@ class Worker:
         self.imports = (sys.path, sys.meta_path, sys.path_hooks)
         sys.path, sys.meta_path, sys.path_hooks = [], [], []
 
-    def setting(self, order: Order) -> Setting:
+    def settings(self, order: Order) -> ChildSettings:
         """Return the prepared state for programs with these limits; it is cached."""
         limits = order[1:]
         if self._prepared is None or self._prepared[0] != limits:
-            setting = Setting(
-                walls=self.walls,
-                plan=LaunchPlan(self.walls, order, self.base),
+            settings = ChildSettings(
+                isolation=self.isolation,
+                plan=LaunchPlan(self.isolation, order, self.base),
                 filter=self.filter(order.processes > 1),
                 imports=self.imports,
             )
-            self._prepared = limits, setting
+            self._prepared = limits, settings
         return self._prepared[1]
 
     def serve(self, order: Order) -> None:
         """Run one program and report on it."""
-        if self.walls.nested:
-            self.carry_out(order, self.walls.scratch, -1)
+        if self.isolation.nested:
+            self.carry_out(order, self.isolation.scratch, -1)
             return
         name = os.urandom(16).hex()  # a program cannot guess the folder of a later one
-        os.mkdir(name, 0o700, dir_fd=self.walls.place)
-        own = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.walls.place)
+        os.mkdir(name, 0o700, dir_fd=self.isolation.place)
+        own = os.open(
+            name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.isolation.place
+        )
         try:
-            self.carry_out(order, os.path.join(self.walls.scratch, name), own)
+            self.carry_out(order, os.path.join(self.isolation.scratch, name), own)
         finally:
             os.close(own)
-            if not files.clear(self.walls.place):
+            if not files.clear(self.isolation.place):
                 os._exit(1)  # processes that survive must not meet a later program
 
     def carry_out(self, order: Order, folder: str, own: int) -> None:
         """Run one program in `folder`, of which `own` is a descriptor, and report on it."""
-        run = Run(self.walls, order, self.walls.place if self.walls.mounted else own)
-        run.start(self.setting(order), folder)
+        run = Run(self.isolation, order, self.isolation.place if self.isolation.mounted else own)
+        run.start(self.settings(order), folder)
         run.watch()
         run.end()
         run.report()
@@ -109,24 +120,26 @@ class Worker:
 class Run:
     """The child of one program, as the worker monitors it."""
 
-    def __init__(self, walls: Walls, order: Order, place: int) -> None:
-        self.walls, self.order, self.place = walls, order, place
+    def __init__(self, isolation: Isolation, order: Order, place: int) -> None:
+        self.isolation, self.order, self.place = isolation, order, place
         self.ended = self.status = self.peak = 0
         self.began = self.cpu = self.wall = 0.0
         self.reason = b""
-        self.stood = False
+        self.isolated = False
         self.left = False
         """Whether its process has ended by itself."""
-        self.sheet = os.memfd_create("sheet")
+        self.record = os.memfd_create("record")
         self.output: dict[int, list[int]] = {}
         """Of each stream's pipe: the memory file of its output or -1, and its size in bytes."""
 
-    def start(self, setting: Setting, folder: str) -> None:
+    def start(self, settings: ChildSettings, folder: str) -> None:
         """Start the child, whose program writes in `folder`."""
         out, err, ready = os.pipe(), os.pipe(), os.pipe()
         self.pid = kernel.fork()
         if self.pid == 0:
-            live(self.order, setting, folder, (NOTHING, out[1], err[1], ready[1], self.sheet))
+            run_child(
+                self.order, settings, folder, (NOTHING, out[1], err[1], ready[1], self.record)
+            )
         for end in (out[1], err[1], ready[1]):
             os.close(end)
         self.ready, self.due = ready[0], time.monotonic() + PREPARED
@@ -140,14 +153,14 @@ class Run:
             told = os.read(self.ready, frames.ROOM)
         except BlockingIOError:
             if time.monotonic() > self.due:
-                self.reason = b"its walls did not stand in time"
+                self.reason = b"its isolation was not complete in time"
             return
         if len(told) != frames.BEGUN.size:
-            self.reason = told or b"its process ended before its walls stood"
+            self.reason = told or b"its process ended before its isolation was complete"
             return
-        self.stood = True
+        self.isolated = True
         _, self.began, start = frames.BEGUN.unpack(told)
-        alone = self.walls.nested or self.walls.kind == "container"  # in its view of /proc
+        alone = self.isolation.nested or self.isolation.kind == "container"  # in its view of /proc
         self.clock = Clock(self.pid, alone and self.order.processes > 1, start)
 
     def _leave_with_the_library(self) -> None:
@@ -155,9 +168,9 @@ class Run:
         with suppress(OSError):
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
-        if not self.walls.nested:
+        if not self.isolation.nested:
             end_all_below()
-            files.clear(self.walls.place)
+            files.clear(self.isolation.place)
         os._exit(0)
 
     def watch(self) -> None:
@@ -177,7 +190,10 @@ class Run:
         poll.register(CONTROL, 0)  # only its end counts
         for descriptor in (*self.open, *([alive] if alive >= 0 else [])):
             poll.register(descriptor, select.POLLIN)
-        order, often = self.order, alive < 0 or not self.walls.nested or self.order.processes > 1
+        order, often = (
+            self.order,
+            alive < 0 or not self.isolation.nested or self.order.processes > 1,
+        )
         cores = min(_CORES, order.threads + order.processes)
         pause = min(order.wall, max(order.cpu / cores, SOON), OFTEN if often else PREPARED)
         while self.ended == NONE and not self.left and not self.reason:
@@ -198,10 +214,10 @@ class Run:
     def _pause(self, cores: int) -> float:
         """Return the seconds until the next poll; record a limit that was exceeded."""
         order = self.order
-        if not self.stood:
+        if not self.isolated:
             os.set_blocking(self.ready, False)
             self._note_begin()
-            if not self.stood:
+            if not self.isolated:
                 return OFTEN
         self.cpu = self.clock.read()
         left = order.wall - (time.monotonic() - self.began)
@@ -213,11 +229,11 @@ class Run:
 
     def _beyond(self) -> int:
         """Return the limit that a program has exceeded, of those not enforced by the kernel."""
-        if self.walls.nested:
+        if self.isolation.nested:
             return NONE
-        if files.used(self.place, self.order.files, self.walls.mounted) > self.order.files:
+        if files.used(self.place, self.order.files, self.isolation.mounted) > self.order.files:
             return FILES
-        if not self.walls.counted and threads_of(self.pid) > 1 + self.order.threads:
+        if not self.isolation.counted and threads_of(self.pid) > 1 + self.order.threads:
             return THREADS
         return NONE
 
@@ -241,10 +257,10 @@ class Run:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
         _, self.status, usage = os.wait4(self.pid, 0)
-        if not self.stood and not self.reason:
+        if not self.isolated and not self.reason:
             self._note_begin()  # it ended before the first poll
         os.close(self.ready)
-        if self.stood:
+        if self.isolated:
             self.wall = time.monotonic() - self.began
             used = usage.ru_utime + usage.ru_stime - self.clock.start
             self.cpu = max(used, self.cpu, 0.0)
@@ -262,10 +278,10 @@ class Run:
     def report(self) -> None:
         """Report to the library; the program's output is sent without being read here."""
         most = self.order.output
-        record = Sheet.length(self.sheet, most + frames.ROOM) if self.stood else 0
+        record = RecordMemory.length(self.record, most + frames.ROOM) if self.isolated else 0
         streams = [(kept, min(size, most)) for kept, size in self.output.values()]
         report = Report(
-            stood=int(self.stood),
+            isolated=int(self.isolated),
             ended=self.ended,
             status=self.status,
             cpu=self.cpu,
@@ -277,7 +293,7 @@ class Run:
             reason=len(self.reason),
         )
         frames.write_all(ANSWERS, report.pack() + self.reason)
-        _send(self.sheet, Sheet.START, record)
+        _send(self.record, RecordMemory.START, record)
         for kept, size in streams:
             if kept >= 0:
                 _send(kept, 0, size)
@@ -318,15 +334,15 @@ def main() -> None:
     except RefusedError as refused:
         frames.write_text(ANSWERS, json.dumps({"refused": str(refused)}).encode())
         return
-    walls = worker.walls
-    frames.write_text(ANSWERS, json.dumps({"scratch": walls.scratch}).encode())
+    isolation = worker.isolation
+    frames.write_text(ANSWERS, json.dumps({"scratch": isolation.scratch}).encode())
     with suppress(frames.BrokenFrameError, BrokenPipeError):
         while True:
             worker.serve(Order.unpack(frames.read_exactly(CONTROL, frames.ORDER_SIZE)))
-    if not walls.nested:
-        files.clear(walls.place)
+    if not isolation.nested:
+        files.clear(isolation.place)
         with suppress(OSError):  # behind Landlock the library removes the folder
-            os.rmdir(walls.scratch)
+            os.rmdir(isolation.scratch)
 
 
 def _prepared(asked: dict[str, Any]) -> Worker:
@@ -335,29 +351,34 @@ def _prepared(asked: dict[str, Any]) -> Worker:
         importlib.import_module(name)
     if "numpy" in sys.modules:  # otherwise a program would load it, with a seed of its own
         importlib.import_module("numpy.random")
-    walls = enter(asked["walls"], asked["readable"], asked["network"])
+    isolation = enter(asked["isolation"], asked["readable"], asked["network"])
     os.environ.clear()
     os.environ.update(
-        {"HOME": walls.scratch, "TMPDIR": walls.scratch, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+        {
+            "HOME": isolation.scratch,
+            "TMPDIR": isolation.scratch,
+            "PATH": "/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+        }
         | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
     )
     loaded: Any = sys.modules.get("tempfile")
     if loaded is not None:
         loaded.tempdir = None  # it was the host's
-    if not walls.nested:  # orphans of a program become this process's children
+    if not isolation.nested:  # orphans of a program become this process's children
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-    worker = Worker(walls, asked["network"])
+    worker = Worker(isolation, asked["network"])
     make_streams()
     sys.argv, sys.orig_argv = [FILE], [sys.executable, FILE]  # not the host's paths
     atexit._clear()  # children call what programs registered
-    if walls.filtered:
+    if isolation.filtered:
         kernel.drop_capabilities(bounding=True)
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         for tools in (False, True):
             worker.filter(tools)
         filters.confine_worker()
-    rehearse()
+    warm_up_interpreter()
     seed_generators(0)
     worker.freeze()
     worker.base = _in_use()

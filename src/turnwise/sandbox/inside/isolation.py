@@ -1,9 +1,9 @@
 """The isolation of a worker, and the further isolation of each of its children.
 
-Provides `enter`, for the worker, and `Walls.close_in`, for a child. With namespaces, a child gets
-a second user namespace and mount namespace (`plan`): its mounts are locked, its writable folder is
-a separate file system, and it has no capability. Landlock restricts only paths, ports and signals
-of the host. seccomp (`filters`) is applied inside all of these.
+Provides `enter`, for the worker, and `Isolation.close_in`, for a child. With namespaces, a child
+gets a second user namespace and mount namespace (`plan`): its mounts are locked, its writable
+folder is a separate file system, and it has no capability. Landlock restricts only paths, ports and
+signals of the host. seccomp (`filters`) is applied inside all of these.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Walls:
+class Isolation:
     """The isolation of a worker.
 
     `scratch` is the writable folder of programs, and `place` an open descriptor of it if it is a
@@ -52,7 +52,7 @@ class Walls:
     worker's, so that the kernel can limit the number of a program's processes.
 
     Example:
-        >>> Walls(kind="none", scratch="/tmp/x").nested
+        >>> Isolation(kind="none", scratch="/tmp/x").nested
         False
     """
 
@@ -89,7 +89,7 @@ class Walls:
         Args:
             folder: where the program may write.
 
-        Where walls are nested that is done by calls prepared for it (`plan`).
+        With nested namespaces, prepared calls do that (`plan`).
         """
         os.setsid()
         os.chdir(folder)
@@ -101,8 +101,8 @@ class Walls:
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def enter(kind: Kind, readable: Sequence[str], network: bool) -> Walls:
-    """Isolate this process by a kind of isolation, and return its `Walls`.
+def enter(kind: Kind, readable: Sequence[str], network: bool) -> Isolation:
+    """Isolate this process by a kind of isolation, and return its `Isolation`.
 
     For "namespaces" the function returns in a new process; the calling process waits for it and
     ends with it.
@@ -116,14 +116,16 @@ def enter(kind: Kind, readable: Sequence[str], network: bool) -> Walls:
         RefusedError: if the kernel does not grant them.
     """
     if kind == "none":
-        return _with_scratch(Walls(kind=kind, scratch=_new_folder()))
+        return _with_scratch(Isolation(kind=kind, scratch=_new_folder()))
     if sys.platform != "linux" or not kernel.MACHINE:
         raise RefusedError(f"not known for {sys.platform} on {os.uname().machine}")
     if kind == "container":
         mounted = os.path.ismount(MOUNTED)
         scratch = MOUNTED if mounted else _new_folder()
-        walls = Walls(kind=kind, scratch=scratch, readable=("/",), network=network, counted=True)
-        return _with_scratch(walls)
+        isolation = Isolation(
+            kind=kind, scratch=scratch, readable=("/",), network=network, counted=True
+        )
+        return _with_scratch(isolation)
     try:
         if kind == "landlock":
             return _enter_landlock(readable, network)
@@ -134,11 +136,11 @@ def enter(kind: Kind, readable: Sequence[str], network: bool) -> Walls:
         if kind == "namespaces":
             _enter_namespaces(readable, network)
         elif kind != "bubblewrap":
-            raise RefusedError("no walls of that name are known")
+            raise RefusedError("no isolation of that name is known")
         elif os.geteuid() == 0:
             _become(NOBODY)
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-        return Walls(kind=kind, scratch=scratch_among(readable), network=network, counted=True)
+        return Isolation(kind=kind, scratch=scratch_among(readable), network=network, counted=True)
     except OSError as error:
         raise RefusedError(error.strerror or type(error).__name__) from None
 
@@ -149,14 +151,14 @@ def scratch_among(readable: Sequence[str]) -> str:
 
 
 def _new_folder() -> str:
-    """Make a folder on the host; what that takes is not imported behind other walls."""
+    """Make a folder on the host; other kinds of isolation do not import what that needs."""
     from tempfile import mkdtemp
 
     return mkdtemp(prefix=PREFIX)
 
 
-def _with_scratch(walls: Walls) -> Walls:
-    return replace(walls, place=_held(walls.scratch))
+def _with_scratch(isolation: Isolation) -> Isolation:
+    return replace(isolation, place=_held(isolation.scratch))
 
 
 def _held(scratch: str) -> int:
@@ -167,7 +169,7 @@ def _held(scratch: str) -> int:
     return place
 
 
-def _enter_landlock(readable: Sequence[str], network: bool) -> Walls:
+def _enter_landlock(readable: Sequence[str], network: bool) -> Isolation:
     if not kernel.landlock_version():
         raise RefusedError("the kernel has none")
     readable = tuple(path for path in readable if os.path.exists(path))
@@ -189,7 +191,7 @@ def _enter_landlock(readable: Sequence[str], network: bool) -> Walls:
         with suppress(OSError):
             os.rmdir(scratch)
         raise
-    return Walls(
+    return Isolation(
         kind="landlock",
         scratch=scratch,
         place=place,
