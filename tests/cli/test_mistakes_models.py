@@ -49,7 +49,8 @@ MODELS = {
     "without the layers to adapt": (
         None, ("policies.main.lora={rank=4,targets=['c_attn']}",), "no linear layer named c_attn",
     ),
-    "that is not there": (None, ("policies.main.model=/no/model",), "is no directory: expected a"),
+    "that is not there": (None, ("policies.main.model=/no/model",), "is not a directory: expected "
+    "a"),
     "for a device that is not there": (None, ("policies.main.device=mps",), "is not available"),
 }  # fmt: skip
 

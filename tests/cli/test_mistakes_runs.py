@@ -60,7 +60,7 @@ CASES = {
     ),
     "a recipe that was scribbled on": (scribbled, RESUME, (), "is not valid TOML"),
     "a recipe that was edited": (edited, ("eval",), (), "did you mean 'trainer.group_size'"),
-    "a log that was edited": (torn, RESUME, (), "line 1 is no JSON object: the log was edited"),
+    "a log that was edited": (torn, RESUME, (), "line 1 is not a JSON object: the log was edited"),
     "checkpoints that are all damaged": (rotten, RESUME, (), "another checksum"),
     "a damaged best checkpoint": (rotten, ("eval",), (), "delete it, so that the next best one"),
 }  # fmt: skip

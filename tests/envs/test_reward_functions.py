@@ -160,8 +160,8 @@ def test_components_are_called_after_their_functions():
     ("thing", "sentence"),
     [
         (torch.nn.Linear(1, 1), r"a reward model \(Linear\) is not taken"),
-        (Judge, "is no reward function"),
-        (3, "is no reward function"),
+        (Judge, "is not a reward function"),
+        (3, "is not a reward function"),
     ],
 )
 def test_what_cannot_be_called_for_rewards_is_refused(thing, sentence):

@@ -53,8 +53,8 @@ def test_a_nano_tokenizer_needs_texts():
 
 
 def test_paths_that_are_no_model(tmp_path, broken):
-    refused("is no directory: expected a Hugging Face model", model=str(tmp_path / "absent"))
-    refused("is no directory", model="./absent")
+    refused("is not a directory: expected a Hugging Face model", model=str(tmp_path / "absent"))
+    refused("is not a directory", model="./absent")
     (tmp_path / "empty").mkdir()
     refused(r"has no config\.json", model=str(tmp_path / "empty"))
     (broken / "model.safetensors").unlink()

@@ -111,7 +111,7 @@ def test_a_stack_loads_into_a_policy_that_has_not_merged(stack, tiny_dir, tmp_pa
     policy.load_weights(tmp_path / "second")
     assert policy.digest() == stack.digest()
     assert policy.reference().digest() == stack.reference().digest()
-    with pytest.raises(ModelError, match="does not stand on the adapters merged into .*first"):
+    with pytest.raises(ModelError, match="was not trained on the adapters merged into .*first"):
         policy.load_weights(tmp_path / "first")
 
 

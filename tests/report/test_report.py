@@ -137,7 +137,7 @@ def test_scores_survive_the_file_and_a_wrong_file_is_refused(tmp_path):
         read_scores(path)
     for text in ("{", "[]", "[" * 100_000):
         path.write_text(text)
-        with pytest.raises(RunError, match="is no JSON object"):
+        with pytest.raises(RunError, match="is not a JSON object"):
             read_scores(path)
 
 
@@ -149,8 +149,8 @@ def test_a_healthy_run_has_no_warnings():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"policy/entropy": 0.001}, "Entropy is gone: 0.001 nats"),
-        ({"credit/mixed_share": 0.05}, "Only 5% of the groups"),
+        ({"policy/entropy": 0.001}, "The entropy collapsed: 0.001 nats"),
+        ({"credit/mixed_share": 0.05}, "At the end only 5% of the groups"),
         ({"rollout/cut_share": 0.5}, "50% of the completions were cut"),
         ({"rollout/failed_share": 0.2}, "20% of the episodes failed"),
         ({"optim/skipped": 1.0}, "20 optimizer steps were skipped"),
@@ -202,7 +202,7 @@ def test_the_way_of_playing_that_counts_stands_first_and_leads(run):
     assert first < text.index("| trained, greedy | 0.070 ± 0.010 |  |")
     assert "| baseline: random | 0.230 ± 0.010 | +0.020 ± 0.014 |" in text
     assert "The lead is the sampled score minus the row's" in text
-    assert "Of greedy and sampled play the sampled one validated better." in text
+    assert "The sampled decoding had the better validation score." in text
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_play_at_the_level_of_random_play_is_not_said_to_be_below_it():
 def test_a_run_that_ends_with_the_weights_of_its_start_is_said_not_to_have_learned():
     same = {"warmup": {"difference": 0.0, "stderr": 0.0}}
     said = verdict(scores(checkpoint="train 0", paired=same))
-    assert said.startswith("not learned: no iteration validated better than the start")
+    assert said.startswith("not learned: no iteration had a better validation score than the start")
 
 
 def test_a_fall_after_the_best_validation_is_a_warning():

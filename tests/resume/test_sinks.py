@@ -217,8 +217,8 @@ def test_only_who_is_not_logged_in_is_stopped(tmp_path, monkeypatch, key):
     )  # fmt: skip
     if key:
         assert ended.returncode == 0, ended.stderr
-        assert ended.stdout.startswith("wandb failed to begin and is left out from here on (")
+        assert ended.stdout.startswith("wandb failed to begin and is not used any more (")
         assert ended.stdout.count("\n") == 1
     else:
-        assert "ConfigError: metrics.sinks has 'wandb', which refuses (" in ended.stderr
+        assert "ConfigError: metrics.sinks has 'wandb', which failed (" in ended.stderr
         assert "run `wandb login`, set WANDB_MODE=offline, or leave it out" in ended.stderr

@@ -226,5 +226,5 @@ def test_a_resumed_run_forgets_later_iterations_of_its_stream(tmp_path):
 def test_a_file_of_another_kind_is_refused(tmp_path):
     path = tmp_path / "train-000000.jsonl"
     path.write_text('{"kind": "episode"}\n')
-    with pytest.raises(RunError, match="no episode file of version 2"):
+    with pytest.raises(RunError, match="not an episode file of version 2"):
         read_episodes(path)

@@ -54,7 +54,7 @@ def test_a_torn_last_line_is_not_read_and_is_cut_before_the_next_record(tmp_path
 def test_damage_before_the_end_is_an_error_that_names_the_line(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"phase": "train", "step": 0}\n{"phase": "tr\n{"phase": "train", "step": 2}\n')
-    with pytest.raises(RunError, match="line 2 is no JSON object"):
+    with pytest.raises(RunError, match="line 2 is not a JSON object"):
         read_metrics(path)
 
 
@@ -62,7 +62,7 @@ def test_damage_before_the_end_is_an_error_that_names_the_line(tmp_path):
 def test_a_line_that_is_no_record_is_damage(tmp_path, line):
     path = tmp_path / "metrics.jsonl"
     path.write_text(f'{{"phase": "train", "step": 0}}\n{line}\n')
-    with pytest.raises(RunError, match="line 2 (is no JSON object|names no phase and step)"):
+    with pytest.raises(RunError, match="line 2 (is not a JSON object|has no phase and step)"):
         read_metrics(path)
 
 

@@ -66,7 +66,7 @@ def test_repeated_steps_go_only_to_sinks_that_take_back(tmp_path):
     ("data", "words"),
     [
         ({"sinks": ["wandbb"]}, "unknown sink 'wandbb': did you mean 'wandb'"),
-        ({"sinks": ["wandb", "wandb"]}, "names a sink twice"),
+        ({"sinks": ["wandb", "wandb"]}, "lists a sink twice"),
         ({"sinks": "wandb"}, "metrics.sinks|sinks = 'wandb'"),
         ({"project": ""}, "project = ''"),
     ],

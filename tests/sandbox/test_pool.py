@@ -275,7 +275,7 @@ def test_modules_that_are_not_there_are_named():
     [
         ({"backend": "isolatd"}, "'isolated'"),
         ({"worker": 3}, "did you mean 'workers'"),
-        ({"preload": ["import os"]}, "'import os' is no module's name"),
+        ({"preload": ["import os"]}, "'import os' is not a module name"),
         ({"image": "python:3.12"}, "does not apply to backend = 'isolated'"),
         ({"workers": 0}, "greater than or equal to 1"),
     ],

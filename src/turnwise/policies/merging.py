@@ -96,20 +96,22 @@ def read_merged(folder: Path) -> tuple[Merged, ...]:
     except (ValueError, KeyError, TypeError) as error:
         raise ModelError(
             f"{note} cannot be read ({error}): expected a list of adapter and blake2b, in the "
-            "order of merging; write it anew, or save the adapter again"
+            "order of merging; write it again, or save the adapter again"
         ) from error
     found: list[Merged] = []
     for place, digest in noted:
         path = (folder / place).resolve()
         if not (path / ADAPTER_FILE).is_file() or not (path / WEIGHTS_FILE).is_file():
             raise ModelError(
-                f"adapter {folder} belongs on weights with the adapter {path} merged in, which is "
+                f"adapter {folder} was trained on weights with the adapter {path} merged in, which "
+                "is "
                 f"not there: put it there, or correct its path in {note}"
             )
         merged = Merged.of(path)
         if merged.digest != digest:
             raise ModelError(
-                f"adapter {folder} belongs on weights with another adapter merged in than the one "
+                f"adapter {folder} was trained on weights with another adapter merged in than the "
+                "one "
                 f"that is now in {path}: put the former one there, or correct the path in {note}"
             )
         found.append(merged)

@@ -238,8 +238,8 @@ class Policy:
         known = [entry.digest for entry in self.merged]
         if known != [entry.digest for entry in below[: len(known)]]:
             raise ModelError(
-                f"{folder} does not stand on the adapters merged into policy {self.name!r} "
-                f"({', '.join(str(entry.path) for entry in self.merged)}): load the policy anew"
+                f"{folder} was not trained on the adapters merged into policy {self.name!r} "
+                f"({', '.join(str(entry.path) for entry in self.merged)}): load the policy again"
             )
         missing = below[len(known) :]
         tensors = [self._adapter_tensors(model, entry.path) for entry in missing]

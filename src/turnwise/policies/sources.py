@@ -27,7 +27,7 @@ def existing_source(model: str) -> str:
     if looks_local or model.count("/") > 1:
         presets = ", ".join(PRESETS)
         raise ModelError(
-            f"model {model!r} is no directory: {_beside(path)}expected a Hugging Face model "
+            f"model {model!r} is not a directory: {_beside(path)}expected a Hugging Face model "
             "directory, a hub name "
             f"such as 'Qwen/Qwen3-0.6B', or one of {presets}; correct the path or the name"
         )

@@ -285,9 +285,7 @@ class Renderer:
             return self._ids(self._text(prompt.messages, prompt=True, tools=prompt.tools))
         ids = tuple(self.tokenizer(prompt.text)["input_ids"])
         if not ids:
-            raise ModelError(
-                f"the raw prompt {prompt.text!r} has no tokens: give text to go on with"
-            )
+            raise ModelError(f"the raw prompt {prompt.text!r} has no tokens: give text to continue")
         return ids  # pyright: ignore[reportReturnType]
 
     def _refuse_media(self, prompt: Prompt) -> None:

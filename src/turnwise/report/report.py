@@ -96,7 +96,7 @@ def _why_this_decoding(records: Sequence[Record], scores: RunScores) -> str:
     tried = [series(records, metric_names.TRAIN, name) for name in metric_names.BY_DECODING]
     if not all(len(found) for found in tried):
         return ""
-    return f" Of greedy and sampled play the {scores.decoding} one validated better."
+    return f" The {scores.decoding} decoding had the better validation score."
 
 
 def _measures(scores: RunScores | None) -> list[str]:
@@ -127,8 +127,8 @@ def _exact(scores: RunScores | None) -> list[str]:
     lines = [
         "## Computed, not sampled",
         "",
-        "From each policy's own probabilities of every action in every state. What was not "
-        "followed up (`uncovered`, at most) counts as no answer.",
+        "Computed from each policy's probabilities of every action in every state. Probability "
+        "that was not followed (at most `uncovered`) counts as no answer.",
         "",
         f"| policy | {' | '.join(columns)} |",
         f"|---|{'---:|' * len(columns)}",
@@ -149,9 +149,9 @@ def _thoughts(scores: RunScores | None) -> list[str]:
         lines += [
             "",
             f"In {found['pairs']:.0f} pairs of states{of_role} with different answers the thought "
-            "was swapped for the other state's. The answer followed the thought in "
-            f"{found['followed']:.1%} and stayed in {found['kept']:.1%}; after its own thought, "
-            f"put back in the same way, it was the same in {found['again']:.1%}.",
+            "was replaced by the other state's. The answer followed the thought in "
+            f"{found['followed']:.1%} and did not change in {found['kept']:.1%}. With the state's "
+            f"own thought, inserted in the same way, it was the same in {found['again']:.1%}.",
         ]
     return lines
 
@@ -208,7 +208,7 @@ def _costs(records: Sequence[Record]) -> list[str]:
         before = _total(warmups[-1], metrics) if warmups else 0.0
         cells = " | ".join(f"{value:,.0f}" for value in (before, total - before, total))
         lines.append(f"| {label} | {cells} |")
-    return [*lines, "", "Validation during training is counted in; the test at the end is not."]
+    return [*lines, "", "Validation during training is included; the test at the end is not."]
 
 
 def _total(record: Record, metrics: Sequence[str]) -> float:
@@ -228,7 +228,7 @@ def _next(run: Run) -> list[str]:
         lines.append(f"- {where} validated best, {best.score:.3f}: `turnwise eval {run.path}`")
     return [
         *lines,
-        "- `episodes/`: what was said in the last iterations, with rewards and advantages",
+        "- `episodes/`: the replies of the last iterations, with rewards and advantages",
         "- `metrics.jsonl`: every number of every step; as curves with "
         f"`tensorboard --logdir {run.tensorboard}`",
     ]

@@ -26,7 +26,10 @@ def verdict(scores: RunScores) -> str:
         'learned: 0.90 above random (± 0.02, paired)'
     """
     if scores.checkpoint == START:
-        return f"not learned: no iteration validated better than the start, which is tested; {SEE}"
+        return (
+            "not learned: no iteration had a better validation score than the start, which is "
+            f"tested; {SEE}"
+        )
     start = "warmup" if "warmup" in scores.paired else "random"
     if start not in scores.paired:
         return "no verdict: neither the start of training nor random play was scored"

@@ -101,8 +101,8 @@ def _below_random(scores: RunScores | None) -> str:
     if "greedy" in below:
         return (
             f"Played greedily the policy scores {below['greedy']:.3f}, below random play's "
-            f"{level:.3f}: near uniform its most probable action is the same almost everywhere. "
-            "Sample from it, as the score does, or train it further."
+            f"{level:.3f}: the most probable action of a nearly uniform policy is the same almost "
+            "everywhere. Sample from it, as the score does, or train it further."
         )
     if "sampled" in below:
         return (
@@ -117,7 +117,7 @@ def _broken(scores: RunScores | None) -> str:
         return ""
     return (
         f"{scores.broken} test episodes were ended by the env or the engine and count 0, "
-        "a baseline's too: scores are too low. `turnwise check` finds what an env does wrong."
+        "those of baselines too: scores are too low. `turnwise check` finds what an env does wrong."
     )
 
 
@@ -136,7 +136,7 @@ def _mostly_capped(records: Sequence[Record], scores: RunScores | None) -> str:
         f"**{share:.0%} of the episodes were cut at the cap on turns at the end: {env} does not "
         "end them.** Let step return terminated = True where an episode is over, or truncated = "
         "True at a limit of its own; or set env.max_turns. Do this first: a long episode is "
-        "likelier to fail, and rewards that come at an end are never seen."
+        "more likely to fail, and rewards at the end of an episode are never given."
     )
 
 
@@ -159,7 +159,7 @@ def _mostly_failed(records: Sequence[Record]) -> str:
         return f"**More than half of the episodes of iteration {first} failed**; fewer later on."
     return (
         f"**{found.end():.0%} of the episodes failed at the end, more than half since iteration "
-        f"{first}: the policy has lost, or never had, the format of a reply.** Lower optimizer.lr, "
+        f"{first}: the policy does not keep the reply format.** Lower optimizer.lr, "
         "lengthen the warm-up, or rehearse it; read the replies in `episodes/`."
     )
 
@@ -196,8 +196,8 @@ def _entropy_gone(records: Sequence[Record]) -> str:
     if not len(found) or found.end() >= ENTROPY_GONE:
         return ""
     return (
-        f"Entropy is gone: {found.end():.3f} nats a token at the end, {found.start():.3f} at the "
-        "start. If the score stopped rising with it, lower optimizer.lr or add "
+        f"The entropy collapsed: {found.end():.3f} nats a token at the end, {found.start():.3f} at "
+        "the start. If the score stopped rising with it, lower optimizer.lr or add "
         "loss.entropy_weight."
     )
 
@@ -207,8 +207,8 @@ def _few_mixed(records: Sequence[Record]) -> str:
     if not len(found) or found.end() >= FEW_MIXED:
         return ""
     return (
-        f"Only {found.end():.0%} of the groups held any difference at the end, the others taught "
-        "nothing: the tasks are solved, or out of reach. Raise trainer.group_size, change the "
+        f"At the end only {found.end():.0%} of the groups had different returns, and the others "
+        "gave no gradient: the tasks are solved or too hard. Raise trainer.group_size, change the "
         "tasks, or set trainer.dynamic_sampling."
     )
 

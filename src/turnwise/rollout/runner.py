@@ -129,7 +129,7 @@ class Runner:
         except Exception as cause:  # code of the user's that fails for a batch fails for the next
             raise RewardError(
                 f"{self.env.name}: finding the rewards raised {type(cause).__name__}: {cause} "
-                f"({_line_of(cause)}): mend it; the run can go on from its last checkpoint"
+                f"({_line_of(cause)}): fix it; the run can go on from its last checkpoint"
             ) from cause
         if found is not None:
             for number, place in enumerate(ended):

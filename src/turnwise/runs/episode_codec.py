@@ -175,7 +175,9 @@ def episodes_from_lines(path: Path, lines: Sequence[Line]) -> tuple[Line, list[E
         RunError: if the first line is no head of a known version.
     """
     if not lines or lines[0]["kind"] != "head" or lines[0]["version"] != VERSION:
-        raise RunError(f"{path} is no episode file of version {VERSION}: it was damaged, delete it")
+        raise RunError(
+            f"{path} is not an episode file of version {VERSION}: it was damaged, delete it"
+        )
     reader = _Reader()
     for line in lines[1:]:
         reader.read(line)

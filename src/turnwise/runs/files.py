@@ -50,8 +50,8 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
         record = json_object(line)
         if record is None:
             raise RunError(
-                f"{path}, line {number} is no JSON object: the log was edited or damaged; restore "
-                "it or remove the line"
+                f"{path}, line {number} is not a JSON object: the log was edited or damaged; "
+                "restore it or remove the line"
             )
         records.append(record)
     return records

@@ -115,7 +115,7 @@ def read_metrics(path: Path) -> list[Record]:
     for number, record in enumerate(records, start=1):
         if not (isinstance(record.get("phase"), str) and isinstance(record.get("step"), int)):
             raise RunError(
-                f"{path}, line {number} names no phase and step: the log was edited or damaged; "
+                f"{path}, line {number} has no phase and step: the log was edited or damaged; "
                 "restore it or remove the line"
             )
     return records

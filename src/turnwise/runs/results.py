@@ -202,7 +202,7 @@ class RunScores(Settings):
         count = "few" if self.problems is None else _counted(self.problems, "distinct problem")
         most = " that are drawn very unequally" if (self.problems or 0) > MANY else ""
         return (
-            f"Errors are standard errors over episodes, of {count}{most}: they say nothing of "
+            f"Errors are standard errors over episodes, of {count}{most}: they do not cover "
             f"other problems; {scaled}."
         )
 
@@ -278,12 +278,12 @@ def read_scores(path: Path) -> RunScores | None:
     """Return the scores in `eval.json`, or None if the run was not tested.
 
     Raises:
-        RunError: if the file is no JSON object.
+        RunError: if the file is not a JSON object.
         ConfigError: if a key is missing or unknown.
     """
     if not path.is_file():
         return None
     data = json_object(path.read_bytes())
     if data is None:
-        raise RunError(f"{path} is no JSON object: delete it and run `turnwise eval` again")
+        raise RunError(f"{path} is not a JSON object: delete it and run `turnwise eval` again")
     return parse(RunScores, data, str(path))

@@ -120,7 +120,7 @@ def _bubblewrapped(config: SandboxConfig) -> list[str]:
     if program is None:
         raise MissingDependencyError(
             "sandbox.backend = 'bubblewrap' needs the program bwrap: install the package "
-            "bubblewrap, or take sandbox.backend = 'isolated'"
+            "bubblewrap, or use sandbox.backend = 'isolated'"
         )
     readable = [path for path in paths_to_read(config) if os.path.exists(path)]
     spaces = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--hostname", "sandbox"]
@@ -155,8 +155,8 @@ def _contained(config: SandboxConfig) -> list[str]:
     program = shutil.which(words[0])
     if program is None:
         raise MissingDependencyError(
-            f"sandbox.runtime = {words[0]!r} is no program on the PATH: install docker or "
-            "podman, or take sandbox.backend = 'isolated'"
+            f"sandbox.runtime = {words[0]!r} is not a program on the PATH: install docker or "
+            "podman, or use sandbox.backend = 'isolated'"
         )
     network = [] if config.network else ["--network", "none"]
     environment = [

@@ -43,7 +43,7 @@ class SandboxConfig(Settings):
             if value is not None and self.backend != "container":
                 raise ValueError(
                     f"{name} = {value!r} does not apply to backend = {self.backend!r}: leave "
-                    f"{name} out, or take backend = 'container'"
+                    f"{name} out, or use backend = 'container'"
                 )
         return self
 
@@ -52,7 +52,9 @@ class SandboxConfig(Settings):
     def _check_modules(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
             if not all(part.isidentifier() for part in name.split(".")):
-                raise ValueError(f"{name!r} is no module's name: give names as `import` takes them")
+                raise ValueError(
+                    f"{name!r} is not a module name: give names as `import` takes them"
+                )
         return names
 
     @property

@@ -95,7 +95,7 @@ class WorkerLink:
         except LostError as lost:
             raise RefusedError(str(lost)) from None
         if result.value != 42:
-            raise RefusedError(f"a first program did not end well: {result.message}")
+            raise RefusedError(f"a first program failed: {result.message}")
 
     def run(self, job: Job, inputs: bytes) -> Result:
         """Run one program.

@@ -21,7 +21,7 @@ _TOLD: dict[str, FailureName] = {
 }
 """The failures that a program's own process reports."""
 _LONGEST = 1000
-_UNREADABLE = "what it left behind cannot be read"
+_UNREADABLE = "its result cannot be read"
 
 
 def read_result(job: Job, report: Report, record: bytes, stdout: bytes, stderr: bytes) -> Result:

@@ -222,7 +222,9 @@ class _Played:
             self.longest = max(self.longest, number)
             state = step.state
             if step.terminated and step.truncated:
-                cure = "let one of them be True: truncated cuts what would have gone on"
+                cure = (
+                    "let one of them be True: truncated is for an episode that would have continued"
+                )
                 fail(env, "step returns terminated and truncated, both True", cure, "step")
             if step.terminated or step.truncated:
                 self.calls.check_end(state, role, action)
@@ -259,7 +261,8 @@ class _Played:
         turns = "1 turn" if self.most_steps == 1 else f"{self.most_steps} turns"
         return (
             f"No episode of baseline {names} came to an end: all were cut at max_turns, {turns}. "
-            "What is earned at an end is never seen so; let step return terminated = True where an "
+            "Rewards at the end of an episode are then never given; let step return terminated = "
+            "True where an "
             "episode is over, or truncated = True where its time is up",
         )
 

@@ -98,7 +98,9 @@ def check_is_env(env: Any) -> None:
         raise EnvError(f"{env.__name__} is a class: give an instance, such as {env.__name__}()")
     if not isinstance(env, Env):
         given = env.__name__ if isinstance(env, type) else f"{env!r:.80}"
-        raise EnvError(f"{given} is no env: give an instance of a class derived from turnwise.Env")
+        raise EnvError(
+            f"{given} is not an env: give an instance of a class derived from turnwise.Env"
+        )
 
 
 def properties_of(kind: type) -> dict[str, property]:

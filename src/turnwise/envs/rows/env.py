@@ -274,7 +274,7 @@ def check_row(row: Row, where: str) -> Row:
     prompt = row["prompt"]
     if isinstance(prompt, str):
         if not prompt:
-            raise DataError(f"{where}: the prompt is empty: give text to go on with")
+            raise DataError(f"{where}: the prompt is empty: give text to continue")
         return row
     if not isinstance(prompt, list) or not prompt:
         raise DataError(

@@ -107,7 +107,7 @@ def check_function(thing: Any) -> RewardFunction:
             "that calls it, completions in and a list of numbers out"
         )
     if isinstance(thing, type) or not callable(thing):
-        raise ConfigError(f"{thing!r} is no reward function: give a function, or a list of them")
+        raise ConfigError(f"{thing!r} is not a reward function: give a function, or a list of them")
     return thing
 
 

@@ -82,13 +82,13 @@ def encode_row(row: Mapping[Any, Any], where: str) -> dict[str, Any]:
     """
     for column in row:
         if not isinstance(column, str):
-            raise DataError(f"{where}: column {column!r} is no text: name every column by text")
+            raise DataError(f"{where}: column {column!r} is not text: name every column by text")
     return {str(k): encode(value, f"{where}, column {k!r}") for k, value in row.items()}
 
 
 def _refuse_tag(where: str, value: Mapping[str, Any]) -> NoReturn:
     raise DataError(
-        f"{where}: {str(value)[:80]} is no typed value: write "
+        f"{where}: {str(value)[:80]} is not a typed value: write "
         f'{{"{TAG}": NAME, "{VALUE}": ...}} with one of {", ".join(_DECODERS)}, or name the key '
         f"{TAG!r} otherwise"
     )
@@ -128,7 +128,9 @@ def _text(value: str, where: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise DataError(f"{where}: text holds half a character ({error.reason}): mend it") from None
+        raise DataError(
+            f"{where}: text holds half of a surrogate pair ({error.reason}): fix it"
+        ) from None
     return value
 
 

@@ -44,7 +44,7 @@ class MetricsConfig(Settings):
             if name not in SINKS:
                 raise unknown_name("sink", name, SINKS)
         if len(set(sinks)) < len(sinks):
-            raise ConfigError(f"{list(sinks)} names a sink twice: leave one out")
+            raise ConfigError(f"{list(sinks)} lists a sink twice: remove one")
         return sinks
 
 

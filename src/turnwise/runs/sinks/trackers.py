@@ -108,7 +108,7 @@ class Tracker(ABC):
             self._run = None
             said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             self.note(
-                f"{self.package} failed to {doing} and is left out from here on ({said}); "
+                f"{self.package} failed to {doing} and is not used any more ({said}); "
                 "metrics.jsonl has everything"
             )
 

@@ -46,7 +46,7 @@ class WandbSink(Tracker):
         except (wandb.errors.UsageError, wandb.errors.AuthenticationError) as error:
             said = " ".join(str(error).split())
             raise ConfigError(
-                f"metrics.sinks has 'wandb', which refuses ({said}): run `wandb login`, set "
+                f"metrics.sinks has 'wandb', which failed ({said}): run `wandb login`, set "
                 "WANDB_MODE=offline, or leave it out"
             ) from None
         if run.offline:
