@@ -12,6 +12,7 @@ import pytest
 
 from turnwise.credit import assign_advantages, make_credit
 from turnwise.credit.returns import team_shares
+from turnwise.trainers.grpo import of_mixed_groups
 from turnwise.types import Episode, EpisodeId, Sampling, Task, Trajectory, Turn, TurnId
 
 SPEAKS, ANSWERS = 0.7, np.array([0.4, 0.8])  # probabilities of 1; the hearer's by the word
@@ -142,3 +143,24 @@ def test_a_team_reward_belongs_to_the_latest_turn_before_it():
     shares = team_shares(shown, {"both": 2.0, "own": 5.0}, {"both"})
     assert shares == {first.id: 20.0, last.id: 200.0, middle.id: 2.0, other.id: 222.0}
     assert team_shares(shown, {"both": 2.0}, ()) == {}
+
+
+def test_only_groups_that_hold_a_difference_are_trained():
+    """The speakers earn differently, the hearers all the same: dynamic sampling drops theirs."""
+    episodes = [
+        episode(
+            {
+                "speaker": ("speaker", [turn("speaker", 0, 0, {"own": OWN * word}, word)]),
+                "hearer": ("hearer", [turn("hearer", 0, 1, {"both": 1.0}, word)]),
+            },
+            word,
+        )
+        for word in (0, 1)
+    ]
+    config = make_credit(scheme="grpo", rewards=REWARDS)
+    credit = assign_advantages(episodes, config)
+    kept = of_mixed_groups(credit)
+    assert {turn.role for turn in credit.advantages} == {"speaker", "hearer"}
+    assert {turn.role for turn in kept.advantages} == {"speaker"}
+    assert {turn.role for turn in kept.counted} == {"speaker"}
+    assert all(kept.advantages[turn] == credit.advantages[turn] for turn in kept.advantages)

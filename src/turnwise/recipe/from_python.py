@@ -60,7 +60,9 @@ def env_section(env: type[Env[Any]] | Env[Any] | str) -> Data:
     if cure := gymnasium_cure(env):
         raise ConfigError(cure)
     if not (isinstance(env, type) and issubclass(env, Env)):
-        raise ConfigError(f"env = {env!r} is not an env: expected a class derived from turnwise.Env")
+        raise ConfigError(
+            f"env = {env!r} is not an env: expected a class derived from turnwise.Env"
+        )
     check_names(env)
     if ENVS.get(env.name) is env:
         return {"name": env.name}

@@ -77,6 +77,8 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
         metrics["time/rollout"] = time.perf_counter() - began
         kl = kl_in_reward(session, plan, episodes)
         credit = credit_of(session, plan, episodes, kl)
+        if plan.trainer.dynamic_sampling:
+            credit = of_mixed_groups(credit)
         metrics = dict(credit.metrics) | metrics  # dynamic sampling's are of all that was played
         batches = batches_of(session, plan, episodes, credit, kl, iteration)
         steps = {n: update(session, plan, learners[n], iteration, b) for n, b in batches.items()}
@@ -161,6 +163,15 @@ def mixed_only(plan: Plan, episodes: list[Episode], credit: Credit) -> list[Epis
     """Return the first groups that hold a difference, as many as are wanted; all if none does."""
     chosen = set(mixed_visits(credit)[: plan.trainer.tasks_per_iteration])
     return [episode for episode in episodes if not chosen or episode.id.visit in chosen]
+
+
+def of_mixed_groups(credit: Credit) -> Credit:
+    """Return the credit of the groups that hold a difference; the others are not trained.
+
+    A visit has a group for each role, and for each question where units are turns.
+    """
+    mixed = [group for group in credit.groups if not group.zero_variance and not group.singleton]
+    return credit.of({turn for group in mixed for unit in group.units for turn in unit.turns})
 
 
 def mixed_visits(credit: Credit) -> list[int]:
