@@ -379,8 +379,9 @@ def test_a_gymnasium_env_is_pointed_to_make_env(tmp_path):
 
 def test_what_is_no_env_is_said():
     for given, words in ((Guess, r"Guess is a class: give an instance, such as Guess\(\)"),
-                         (3, "3 is not an env"), (None, "None is not an env"), ("guess", "'guess' is not"),
-                         (int, "int is not an env"), (Env, "Env does not define observe")):  # fmt: skip
+                         (3, "3 is not an env"), (None, "None is not an env"),
+                         ("guess", "'guess' is not"), (int, "int is not an env"),
+                         (Env, "Env does not define observe")):  # fmt: skip
         with pytest.raises(EnvError, match=words):
             check_env(given)
     with pytest.raises(ConfigError, match="got 3: give an env's name"):
