@@ -57,6 +57,8 @@ def test_sft_rows_of_prompts_and_of_chats(tmp_path):
     user, system = Message(role="user", content="hi"), Message(role="system", content="be kind")
     table = write(tmp_path, "a.csv", "id,prompt,completion\n7,hi,hello\n")
     assert sft_rows(table) == [SftRow(messages=(user,), completion="hello")]
+    table = write(tmp_path, "b.csv", "prompt,completion,role\nhi,hello,scout\nhi,hello,\n")
+    assert [row.role for row in sft_rows(table)] == ["scout", None]
     lines = (
         '{"prompt": "hi", "completion": " hello "}\n'
         '{"messages": [{"role": "system", "content": "be kind"}, {"role": "user", "content": "hi"},'
@@ -74,6 +76,7 @@ USER, REPLY = '{"role": "user", "content": "q"}', '{"role": "assistant", "conten
 @pytest.mark.parametrize(
     ("row", "sentence"),
     [
+        ('{"prompt": "q", "completion": "a", "role": 3}', "role = 3 must be text"),
         ('{"prompt": "q"}', r"line 2: has no completion \(columns: prompt\): give prompt and"),
         ('{"text": "q"}', "line 2: has no prompt and no completion"),
         ('{"prompt": "q", "completion": 4}', "line 2: completion = 4 must be text"),

@@ -395,3 +395,26 @@ def test_a_record_has_the_peak_of_memory_in_megabytes(make_session, make_recipe)
     record = read_metrics(session.metrics.path)[-1]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB on Linux
     assert record["mem/peak_mb"] == pytest.approx(peak / 1024, rel=5e-4)
+
+
+def test_rows_of_a_role_are_shown_to_its_policy_alone(make_session, make_recipe, tmp_path):
+    renderer = make_session(make_recipe()).policies["main"].renderer
+    path = tmp_path / "rows.csv"
+    path.write_text(
+        "prompt,completion,role\nUP,<answer> UP </answer>,scout\n"
+        "UP,<answer> DOWN </answer>,digger\nUP,<answer> LEFT </answer>,\n"
+    )
+
+    def shown(**roles):
+        rows = FileRows(path, renderer, "main", 0, roles=roles).examples()
+        return [renderer.decode(row.token_ids[row.ce_weight > 0].tolist()) for row in rows]
+
+    for own, other in (("scout", "digger"), ("digger", "scout")):
+        found = shown(**{own: True, other: False})
+        assert [("UP" in f, "DOWN" in f, "LEFT" in f) for f in found] == [
+            (own == "scout", own == "digger", False), (False, False, True)]  # fmt: skip
+    with pytest.raises(DataError, match=r"row 2 has role = 'digger', which is not a role .*scout"):
+        shown(scout=True)
+    path.write_text("prompt,completion,role\nUP,<answer> UP </answer>,scout\n")
+    with pytest.raises(DataError, match="has no row for policy 'main', which plays digger"):
+        shown(scout=False, digger=True)

@@ -6,7 +6,7 @@ Provides `SftRow` and `sft_rows`, which checks each row. `utils.data_files` read
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,6 +21,8 @@ WANTED = "give prompt and completion, or messages that end with the assistant's"
 class SftRow:
     """One completion to imitate and the messages before it.
 
+    `role` is the env's role that it belongs to; None is every role.
+
     Example:
         >>> SftRow(messages=(Message(role="user", content="2+2"),), completion="4").completion
         '4'
@@ -28,18 +30,27 @@ class SftRow:
 
     messages: tuple[Message, ...]
     completion: str
+    role: str | None = None
 
 
 def sft_rows(path: str | Path) -> list[SftRow]:
     """Return the rows of a .jsonl or .csv file to imitate.
 
     A row has the strings `prompt` (one user message) and `completion`; or, in JSONL, `messages` as
-    chats have them, the last of which is the assistant's and is imitated. Other columns are free.
+    chats have them, the last of which is the assistant's and is imitated. The column `role`, where
+    it is not empty, names the env's role that the row is for. Other columns are free.
 
     Raises:
         DataError: if the file is of another kind or a row is not of this form; with its line.
     """
-    return [_sft_row(row, f"'{path}' line {line}") for line, row in read_numbered(path)]
+    found: list[SftRow] = []
+    for line, row in read_numbered(path):
+        where = f"'{path}' line {line}"
+        role = row.get("role") or None
+        if role is not None and not isinstance(role, str):
+            raise DataError(f"{where}: role = {role!r} must be text, the name of a role of the env")
+        found.append(replace(_sft_row(row, where), role=role))
+    return found
 
 
 def _sft_row(row: Mapping[str, Any], where: str) -> SftRow:

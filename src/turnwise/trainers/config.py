@@ -28,7 +28,8 @@ class SftConfig(Settings):
     """Supervised fine-tuning: on demonstrations that the env generates, or on a file of rows."""
 
     data: str = "demonstrations"
-    """`demonstrations` (true descriptions, uniformly random actions) or a .jsonl or .csv file."""
+    """`demonstrations` (true descriptions, uniformly random actions) or a .jsonl or .csv file. A
+    row of a file with a column `role` is shown to the policy of that role only."""
     states: StatesRule | None = None
     """The states that demonstrations show: those that tasks begin in (`first`; None is this), which
     is enough where tasks begin anywhere, or every turn of games of random actions (`play`)."""

@@ -145,9 +145,19 @@ class Alternating:
 class FileRows:
     """The rows of a JSONL or CSV file, in a new order every pass.
 
+    Args:
+        path: the file.
+        renderer: of the policy.
+        policy: the policy's name.
+        seed: decides the orders.
+        context: the most tokens of a row; None is no limit.
+        first: the number of rows that were shown before.
+        roles: role -> whether the policy plays it. Rows that name a role of another policy are left
+            out. None takes every row, whatever role it names.
+
     Raises:
-        DataError: if the file is malformed or empty, or a row has more tokens than `context`, where
-            that is given.
+        DataError: if the file is malformed, a row has more tokens than `context` or names a role
+            that is not in `roles`, or no row is left.
     """
 
     def __init__(
@@ -159,19 +169,23 @@ class FileRows:
         *,
         context: int | None = None,
         first: int = 0,
+        roles: Mapping[str, bool] | None = None,
     ) -> None:
         rows: list[SftRow] = sft_rows(path)
         if not rows:
             raise DataError(f"'{path}' has no rows: expected prompt and completion, or messages")
+        numbered = list(enumerate(rows, start=1))
+        if roles is not None:
+            numbered = _of_roles(numbered, roles, path, policy)
         self._rows = [
             supervised_row(
                 policy,
                 renderer.prompt_ids(Prompt(messages=row.messages)),
                 renderer.completion_ids(row.completion),
             )
-            for row in rows
+            for _, row in numbered
         ]
-        for number, row in enumerate(self._rows, start=1):
+        for (number, _), row in zip(numbered, self._rows, strict=True):
             if context is not None and len(row.token_ids) > context:
                 raise DataError(
                     f"'{path}' row {number} has {len(row.token_ids)} tokens, but policy {policy!r} "
@@ -193,6 +207,26 @@ class FileRows:
 
     def _order(self, number: int) -> np.ndarray:
         return generator(self._seed, "pass", number).permutation(len(self._rows))
+
+
+def _of_roles(
+    rows: Sequence[tuple[int, SftRow]], roles: Mapping[str, bool], path: Path, policy: str
+) -> list[tuple[int, SftRow]]:
+    """Return the numbered rows for every role, and those for the roles that the policy plays."""
+    for number, row in rows:
+        if row.role is not None and row.role not in roles:
+            raise DataError(
+                f"'{path}' row {number} has role = {row.role!r}, which is not a role of the env "
+                f"(roles: {', '.join(roles)}): correct it, or give the column another name"
+            )
+    kept = [(number, row) for number, row in rows if row.role is None or roles[row.role]]
+    if not kept:
+        raise DataError(
+            f"'{path}' has no row for policy {policy!r}, which plays "
+            f"{', '.join(role for role, own in roles.items() if own)}: add rows with these roles, "
+            "or leave the column `role` out"
+        )
+    return kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -160,6 +160,7 @@ def rows_for(
             session.seed,
             context=policy.context,
             first=first,
+            roles={role: role in learner.agents for role in session.agents},
         )
     by_role = [
         Demonstrations(
