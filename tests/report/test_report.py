@@ -162,6 +162,14 @@ def test_each_sickness_is_one_warning_with_its_number(change, words):
     assert found[0].startswith(words)
 
 
+def test_the_entropy_of_each_policy_is_judged():
+    """The mean over policies stays high while one of them hardly explores."""
+    own = {"hands/optim/lr": 1e-3, "eyes/optim/lr": 1e-3}
+    own |= {"hands/policy/entropy": 0.001, "eyes/policy/entropy": 0.9, "policy/entropy": 0.45}
+    (found,) = find_warnings(played(**own), scores())
+    assert found.startswith("The entropy of policy 'hands' collapsed: 0.001 nats")
+
+
 def test_broken_episodes_are_the_gravest_warning():
     found = find_warnings(played(**{"policy/entropy": 0.0}), scores(broken=3))
     assert found[0].startswith("3 test episodes were ended by the env or the engine and count 0")

@@ -1,6 +1,6 @@
 """The section of a report on the policies of a run, where several are trained.
 
-Provides `policy_lines`. It reads the metrics that carry a policy's name in front.
+Provides `policy_lines` and `policy_names`, which read the metrics that carry a policy's name in front.
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ COLUMNS = {"entropy": metric_names.ENTROPY, "gradient norm": "optim/grad_norm"}
 """Column of the table -> the metric whose value at the start and at the end it shows."""
 
 
+def policy_names(records: Sequence[Record]) -> list[str]:
+    """Return the names of the trained policies; empty where there is one policy.
+
+    Metrics have a policy's name in front only where several are trained.
+    """
+    names = {name for record in records for name in record if name.endswith(f"/{RATE}")}
+    return sorted(name.removesuffix(f"/{RATE}") for name in names)
+
+
 def policy_lines(records: Sequence[Record]) -> list[str]:
     """Return the table of the trained policies; empty where there is one policy.
 
-    Metrics have a policy's name in front only where several are trained. Values at the start and at
-    the end are means of the first and the last tenth of the iterations with an update.
+    Values at the start and at the end are means of the first and the last tenth of the iterations
+    with an update.
     """
-    names = sorted(
-        {
-            name.removesuffix(f"/{RATE}")
-            for record in records
-            for name in record
-            if name.endswith(f"/{RATE}")
-        }
-    )
+    names = policy_names(records)
     if not names:
         return []
     return [

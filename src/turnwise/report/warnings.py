@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Sequence
 
+from turnwise.report.policies import policy_names
 from turnwise.report.series import series
 from turnwise.runs import metric_names
 from turnwise.runs.metrics import Record
@@ -41,7 +42,7 @@ def find_warnings(records: Sequence[Record], scores: RunScores | None) -> list[s
         _below_random(scores),
         _no_better_than_baselines(scores),
         _non_finite(records),
-        _entropy_gone(records),
+        *_entropy_gone(records),
         _few_mixed(records),
         _many(records, metric_names.CUT, MANY_CUT, "completions were cut at the token limit",
               "raise agents.<role>.max_tokens or teach shorter answers"),
@@ -191,12 +192,23 @@ def _non_finite(records: Sequence[Record]) -> str:
     )
 
 
-def _entropy_gone(records: Sequence[Record]) -> str:
-    found = series(records, metric_names.TRAIN, metric_names.ENTROPY)
+def _entropy_gone(records: Sequence[Record]) -> list[str]:
+    """Return a sentence for each policy that hardly explores; the mean over policies hides one."""
+    names = policy_names(records)
+    if not names:
+        return [_gone(records, metric_names.ENTROPY, "The entropy")]
+    return [
+        _gone(records, f"{name}/{metric_names.ENTROPY}", f"The entropy of policy {name!r}")
+        for name in names
+    ]
+
+
+def _gone(records: Sequence[Record], metric: str, what: str) -> str:
+    found = series(records, metric_names.TRAIN, metric)
     if not len(found) or found.end() >= ENTROPY_GONE:
         return ""
     return (
-        f"The entropy collapsed: {found.end():.3f} nats a token at the end, {found.start():.3f} at "
+        f"{what} collapsed: {found.end():.3f} nats a token at the end, {found.start():.3f} at "
         "the start. If the score stopped rising with it, lower optimizer.lr or add "
         "loss.entropy_weight."
     )
