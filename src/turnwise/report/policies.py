@@ -1,6 +1,7 @@
 """The section of a report on the policies of a run, where several are trained.
 
-Provides `policy_lines` and `policy_names`, which read the metrics that carry a policy's name in front.
+Provides `policy_lines` and `policy_names`. They read the metrics that carry a policy's name in
+front.
 """
 
 from __future__ import annotations
