@@ -71,7 +71,9 @@ def test_a_run_says_how_many_threads_it_takes_and_gives_them_back(
 ):
     before = torch.get_num_threads()
     watcher = Watcher()
-    recipe = tw.load_recipe("frozen-lake", ["preset=smoke", "device=cpu", *setting])
+    small = ["warmup.steps=1", "trainer.iterations=1", "trainer.tasks_per_iteration=1"]
+    small += ["evaluation.test_tasks=1", "evaluation.validation_tasks=1"]
+    recipe = tw.load_recipe("frozen-lake", ["preset=smoke", "device=cpu", *small, *setting])
     tw.train(recipe, root=tmp_path, progress=watcher)
     assert watcher.threads == {threads}
     assert any(note.startswith(f"{threads} thread") for note in watcher.notes)

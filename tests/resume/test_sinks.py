@@ -71,6 +71,7 @@ def trackio_logs(project, name):
     return json.loads(found.stdout)
 
 
+@pytest.mark.slow
 @needs("trackio")
 def test_trackio_holds_one_run_from_the_first_step_to_the_scores(elsewhere, tmp_path):
     records, said = stopped_and_resumed(elsewhere, tmp_path / "run", '["trackio","tensorboard"]')
@@ -87,6 +88,7 @@ def test_trackio_holds_one_run_from_the_first_step_to_the_scores(elsewhere, tmp_
     assert (tmp_path / "run" / "tensorboard" / "train").is_dir()
 
 
+@pytest.mark.slow
 @needs("trackio")
 def test_after_a_kill_no_step_is_sent_twice_and_another_run_of_the_name_is_another(
     elsewhere, tmp_path
