@@ -18,6 +18,11 @@ def test_an_env_that_is_right_ends_with_ok(turnwise):
     assert "`turnwise check treasure --recipe` measures it" in result.stdout
 
 
+def test_a_setting_of_the_recipe_of_this_name_is_told_apart(turnwise, is_one_sentence):
+    result = turnwise("check", "relay", "--set", "preset=lora")
+    is_one_sentence(result, "for the recipe of this name add --recipe")
+
+
 def test_topologies_follow_from_what_an_env_declares(turnwise):
     lake = make_env("frozen-lake")
     assert topologies_of(lake) == dict.fromkeys(TOPOLOGIES, "")

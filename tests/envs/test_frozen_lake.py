@@ -271,8 +271,8 @@ def test_data_that_are_no_lake_are_refused(data):
 
 
 def test_optimal_q_prefers_the_goal():
-    env = FrozenLake()
-    values = env.optimal_q(state_of(STANDARD, 14))
+    state = state_of(STANDARD, 14)
+    values = action_values(state.map, state.slippery)[state.position]
     assert values.tolist() == pytest.approx([0.99**2, 0.99, 1.0, 0.99**2])
 
 

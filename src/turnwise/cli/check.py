@@ -11,7 +11,7 @@ from turnwise.cli.play import env_with
 from turnwise.envs import ENVS, check_env
 from turnwise.envs.base import Env
 from turnwise.envs.user_calls import call_env
-from turnwise.errors import unknown_name
+from turnwise.errors import ConfigError, unknown_name
 from turnwise.recipe.schema import Recipe, load_recipe, recipe_names
 from turnwise.utils.user_code import is_import_name
 from turnwise.workflows.topologies import TOPOLOGIES, topologies_of
@@ -29,7 +29,13 @@ def check_name(name: str, *, recipe: bool, timeout: float, sets: Sequence[str]) 
         return _check_recipe(load_recipe(name, sets, problems.print), timeout)
     if not env_like:
         raise unknown_name("env or recipe", name, {*ENVS, *recipe_names()})
-    return _check_env(name, env_with(name, sets, timeout=timeout), timeout)
+    try:
+        env = env_with(name, sets, timeout=timeout)
+    except ConfigError as error:
+        if sets and name in recipe_names():
+            raise ConfigError(f"{error}; for the recipe of this name add --recipe") from None
+        raise
+    return _check_env(name, env, timeout)
 
 
 def _check_env(name: str, env: Env[Any], timeout: float) -> Found:

@@ -40,7 +40,6 @@ from math import inf, isfinite
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from turnwise.envs.base import ActionProbabilities, Baseline, Env, Exact, Level, Observation, Step
@@ -369,10 +368,6 @@ class FrozenLake(Env[LakeState]):
     def render(self, state: LakeState) -> str:
         """Return the map with the player in brackets."""
         return render_lake(state)
-
-    def optimal_q(self, state: LakeState) -> NDArray[np.float64]:
-        """Return the optimal value of each action [4], discount 0.99, no step limit; read-only."""
-        return action_values(state.map, state.slippery)[state.position]
 
     def shortest_path(self, state: LakeState) -> tuple[str, ...]:
         """Return the actions of a shortest path to the goal on firm ice; empty if there is none."""
