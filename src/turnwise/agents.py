@@ -26,7 +26,7 @@ LEGAL = "legal actions: "
 
 
 class AgentConfig(Settings):
-    """How one role is prompted and sampled."""
+    """The prompts, history, reply format and sampling of one role."""
 
     role: str = "player"
     """The environment's name of the role."""
@@ -35,17 +35,17 @@ class AgentConfig(Settings):
     system: str = ""
     """The system message; empty for none."""
     history: HistoryRule = "observation"
-    """What of the past is in the prompt: everything, the last `last_n` turns, or nothing."""
+    """The part of the past in the prompt: everything, the last `last_n` turns, or nothing."""
     last_n: int = Field(default=2, ge=1)
-    """How many past turns `history = "last_n"` keeps."""
+    """The number of past turns that `history = "last_n"` keeps."""
     show_legal: bool = False
     """Whether each observation ends with the words that may be answered there."""
     reply: str = "tags"
-    """How a reply holds a thought and an action: `tags`, `<think> .. </think> <answer> ..
+    """The form of a reply with a thought and an action: `tags`, `<think> .. </think> <answer> ..
     </answer>`; `lines`, a line `THINK: ..` and a line `ACT: ..`; `program`, a fenced block, or the
     whole reply as a program; or `whole`, the whole reply is the action."""
     invalid_reply: InvalidRule = "end"
-    """What follows a reply that is no action: `end` ends the episode; `continue` asks the agent
+    """The effect of a reply that is not an action: `end` ends the episode; `continue` asks the agent
     again with the same observation. The env is not stepped, the turn has the reward component
     `invalid` = 1 and counts against the cap on turns (`max_turns`). A full context always ends the
     episode."""
@@ -63,7 +63,7 @@ class AgentConfig(Settings):
 
     @property
     def reply_format(self) -> ReplyFormat:
-        """How the agent's replies are written and read."""
+        """The format in which the agent's replies are written and read."""
         return REPLY_FORMATS[self.reply]
 
     def sampling(self, *, greedy: bool = False) -> Sampling:

@@ -1,1 +1,1 @@
-"""What `import turnwise` and the command line call: train, resume, evaluate and build a run."""
+"""The functions behind `import turnwise` and the command line: train, resume, evaluate, build."""

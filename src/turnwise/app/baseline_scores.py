@@ -21,7 +21,7 @@ from turnwise.types import Split
 
 
 class BaselineScores(Settings):
-    """What the policies without a model score in an env.
+    """The scores of the policies without a model in an env.
 
     Example:
         >>> from turnwise.envs import make_env
@@ -33,15 +33,15 @@ class BaselineScores(Settings):
     env: str
     """The env's name."""
     tasks: int
-    """How many tasks were played, once by each baseline."""
+    """The number of tasks, each played once by every baseline."""
     seed: int
-    """What the tasks and all chance were drawn with."""
+    """The seed of the tasks and of all draws."""
     split: str
     """The split the tasks were drawn from."""
     problems: int
-    """How many distinct problems are among the tasks."""
+    """The number of distinct problems among the tasks."""
     errors_over: ErrorUnit
-    """What standard errors are over (`envs.standard_error`)."""
+    """The unit of the standard errors (`envs.standard_error`)."""
     baselines: dict[str, float]
     """Name -> mean score."""
     baselines_stderr: dict[str, float]
@@ -51,7 +51,7 @@ class BaselineScores(Settings):
     broken: int = 0
     """Episodes that the env ended by an error; they count with score 0."""
     seconds: float = 0.0
-    """How long it took."""
+    """The duration in seconds."""
 
 
 def evaluate_baselines(

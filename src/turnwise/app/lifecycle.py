@@ -41,7 +41,7 @@ RUNS = Path("runs")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What `train` and `resume` return: the run, its scores if it is finished, and its warnings.
+    """The result of `train` and `resume`: the run, its scores if it is finished, and its warnings.
 
     Example:
         >>> Outcome(run=Path("runs/lake"), finished=False, scores=None).finished

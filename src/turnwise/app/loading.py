@@ -50,7 +50,7 @@ class Loaded:
 
     @property
     def decoding(self) -> Decoding:
-        """How the policies play: as the recipe says, or as they validated better.
+        """The decoding of the policies: the recipe's, or the one with the better validation score.
 
         Weights that were never validated imitate random play at best, whose most probable action
         is of no use: they are sampled. So are policies that validated better in different ways.

@@ -54,7 +54,7 @@ SHOWN = {
     ),
     "evaluation": (("test/score", "test score"),),
 }
-"""What is shown of each phase, the most important first: a narrow console leaves out the last."""
+"""The metrics shown of each phase, the most important first: a narrow console omits the last."""
 PERCENT = ("reward/invalid",)
 """Shown metrics that are shares of all replies."""
 CURVES = {
@@ -62,8 +62,8 @@ CURVES = {
     "warm-up": ("warmup/perception", "warmup/readable"),
     "training": ("rollout/score", "credit/return_mean"),
 }
-"""What is drawn: the first that has moved. Single steps of a long game never win it, so that their
-score stays where it is; their return does not."""
+"""The metrics that may be drawn; the first that has changed is. In a long game single steps never
+win, so that the score stays constant and the return does not."""
 
 
 class LiveProgress:

@@ -1,4 +1,4 @@
-"""What a recipe costs on this machine, measured before it is trained: memory, and an iteration.
+"""The cost of a recipe on this machine, measured before training: memory, and seconds.
 
 Provides `measure_recipe` and `RecipeCost`. Two iterations are made in a temporary run folder that
 is deleted: one to warm caches, and one that counts. Nothing is scaled up from a smaller one.
@@ -28,7 +28,7 @@ from turnwise.types import Episode
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecipeCost:
-    """What one iteration takes.
+    """The cost of one iteration.
 
     Attributes:
         megabytes: the most memory that this process has held.

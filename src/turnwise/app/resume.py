@@ -58,7 +58,7 @@ class Change:
 
     @property
     def iterations(self) -> int:
-        """How many iterations of training the run has finished."""
+        """The number of iterations of training that the run has finished."""
         return self.latest.step if self.latest and self.latest.phase == TRAIN else 0
 
 

@@ -1,4 +1,4 @@
-"""Where the weights of a role come from in an evaluation: a model, an adapter, or a run's policy.
+"""The sources of a role's weights in an evaluation: a model, an adapter, or a run's policy.
 
 Provides `Source`, `model_source`, `policy_source` and `best_checkpoint`. Loads no weights: a path,
 a run or a policy that is not there is refused here, before anything slow begins.

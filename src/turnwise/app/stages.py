@@ -24,7 +24,7 @@ from turnwise.trainers.gc import frozen
 from turnwise.trainers.table import TRAINERS
 
 SFT, GRPO = "sft", "grpo"
-"""What the adapters in a run's `adapters` folder are called, after what trained them last."""
+"""The names of the adapters in a run's `adapters` folder, by the stage that trained them last."""
 
 
 def without_adapters(recipe: Recipe) -> Recipe:

@@ -47,7 +47,7 @@ from turnwise.utils.user_code import SESSION, file_being_imported
 FILES = {"path": "rows.jsonl", "eval_path": "eval_rows.jsonl"}
 """Option of the rows -> the file in the run folder that keeps them."""
 PASSES = 3
-"""How often rows are gone through by default."""
+"""The default number of passes over the rows."""
 PROMPTS = 8
 """Prompts of one iteration by default, each answered `group_size` times."""
 TRL_OPTIMIZER = {"lr": 1e-6, "betas": [0.9, 0.999], "schedule": "linear"}

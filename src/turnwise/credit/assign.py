@@ -26,7 +26,7 @@ from turnwise.types import Episode, Trajectory, Turn, TurnId
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Credit:
-    """What each turn is worth, and how that was found.
+    """The advantages of turns, and the groups and metrics they come from.
 
     `advantages`: turn -> span name -> advantage; the span `""` is the whole completion. Turns of
     episodes that failed by no fault of the policy are absent. `groups`: the episode-level groups,

@@ -18,12 +18,12 @@ RETURN = "return"
 WHOLE = ""
 STD_FLOOR = 1e-4
 Std = Literal["group", "batch_returns", "batch_advantages", "none"]
-"""What an advantage is divided by: the std of its group's returns; that of all returns of its role
+"""The divisor of an advantage: the std of its group's returns; that of all returns of its role
 in the batch, before any baseline; that of all its role's advantages in the batch; or nothing."""
 
 
 class CreditConfig(Settings):
-    """How episodes become advantages; `scheme` chooses what is compared with what.
+    """The options of credit assignment; `scheme` chooses the compared units and the estimator.
 
     `scheme`: `reinforce` (Williams 1992), `reinforce++` (arXiv:2501.03262), `rloo`
     (arXiv:2402.14740), `grpo` (arXiv:2402.03300), `dr_grpo` (arXiv:2503.20783), `maxrl`
@@ -45,7 +45,7 @@ class CreditConfig(Settings):
 
     @property
     def divides_by(self) -> Std:
-        """What advantages are divided by."""
+        """The divisor of advantages."""
         return "none"
 
     @property

@@ -15,7 +15,7 @@ from turnwise.types import EpisodeId, TurnId, VisitId
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupKey:
-    """What the members of a group have in common: the role; maybe the seat, visit and state.
+    """The common properties of a group's members: the role; maybe the seat, visit and state.
 
     `visit = None` means the whole batch, `seat = None` all seats of the role.
 
@@ -38,7 +38,7 @@ class GroupKey:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unit:
-    """What a scheme compares: a seat's whole episode, or one of its turns, and its return.
+    """A unit of comparison: a seat's whole episode, or one of its turns, with its return.
 
     `turns` are the turns that carry the unit's advantage; `first_prompt` the ids before the first.
     `opens` says whether nothing was said in the episode before the unit.

@@ -17,13 +17,13 @@ from turnwise.types import Episode, Trajectory, TurnId
 
 Floats = NDArray[np.float64]
 Penalties = Mapping[TurnId, Mapping[str, float]]
-"""What is taken off each turn's reward: turn -> span name -> amount; the span `""` is the turn."""
+"""The penalties of each turn: turn -> span name -> amount; the span `""` is the whole turn."""
 WHOLE_TURN = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Payments:
-    """What is added to and taken off the rewards of turns before they are summed.
+    """The additions to and penalties on the rewards of turns, before they are summed.
 
     `shares` of team rewards are added (`team_shares`), and `penalties` are subtracted.
     """

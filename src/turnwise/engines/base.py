@@ -12,7 +12,7 @@ from turnwise.types import FinishReason, MediaKey, Prompt, Sampling, Stream, Tur
 
 
 class PromptKey(NamedTuple):
-    """What keys and values of a prompt depend on, beside the weights: its media and its tokens.
+    """The identity of a prompt's keys and values, apart from the weights: its media and its tokens.
 
     Example:
         >>> PromptKey((), (1, 2)) == PromptKey(("a68b",), (1, 2))
@@ -43,7 +43,7 @@ class Request:
     media: MediaKey = ()
     """The hashes of what the prompt shows beside its tokens."""
     prompt: Prompt | None = None
-    """What `prompt_ids` were made from, for engines that take messages and no ids."""
+    """The source of `prompt_ids`, for engines that take messages and no ids."""
     goes_on: bool = False
     """Whether a later prompt may begin with this one and its completion."""
 
@@ -55,7 +55,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Completion:
-    """What was drawn: ids and log-probabilities of equal length, the end token included.
+    """A sampled completion: ids and log-probabilities of equal length, the end token included.
 
     `text` is what an engine says that gives no ids: such a turn is never trained. It is None where
     the ids say everything.

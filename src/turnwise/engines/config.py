@@ -12,7 +12,7 @@ CacheChoice = Literal["auto", "slots", "none"]
 
 
 class EngineConfig(Settings):
-    """How completions are sampled on this machine.
+    """The options of the engine that samples completions on this machine.
 
     Example:
         >>> EngineConfig(max_rows=64).cache

@@ -22,7 +22,7 @@ from turnwise.errors import EngineError
 
 T = TypeVar("T")
 OWN_FILES = 1
-"""What a fresh event loop watches: the pipe through which threads and signals wake it."""
+"""The number of file descriptors that a fresh event loop watches: the pipe that wakes it."""
 GLANCE = 0.1
 """Seconds between looks at whether a thread that may wake the loop still lives."""
 MOST_ASIDE = 64

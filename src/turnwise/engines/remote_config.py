@@ -21,7 +21,7 @@ class RemoteConfig(Settings):
     """
 
     kind: Literal["remote"] = "remote"
-    """Where the policy's replies come from."""
+    """The source of the policy's replies."""
     base_url: str
     """The endpoint's address up to `/chat/completions`, such as `https://api.openai.com/v1`."""
     model: str = Field(min_length=1)

@@ -29,7 +29,7 @@ MAX_TURNS = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observation:
-    """What one role sees: the text, the words it may answer with, and the truth about the text.
+    """The observation of one role: the text, the legal actions, and the true description.
 
     `legal` is empty where any text may be an answer (a number, a program): there `step` says what
     is one, by raising `IllegalActionError`, and the env overrides `random_action`.
@@ -73,7 +73,7 @@ class Step(Generic[S]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchRewards:
-    """What `Env.score_batch` found for a batch of episodes, one entry an episode in their order.
+    """The result of `Env.score_batch`: one entry for each episode, in their order.
 
     `rewards` are components; `None` stands for an episode that nothing could judge. `notes` are
     JSON-able remarks; `metrics` are numbers of the whole batch.

@@ -47,7 +47,7 @@ class BaselineScore:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _End:
-    """How an episode came out: its score, its measures, and whether the env broke it."""
+    """The result of an episode: its score, its measures, and whether the env broke it."""
 
     score: float = 0.0
     measures: Mapping[str, float] = field(default_factory=dict)

@@ -38,7 +38,7 @@ GRACE = 0.5
 
 @dataclass
 class _Count:
-    """How often the calls of one env did not return in time; `stuck` is why no more are made."""
+    """The number of calls of one env that timed out; `stuck` is why no more are made."""
 
     calls: int = 0
     last: int | None = None

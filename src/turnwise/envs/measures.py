@@ -40,8 +40,8 @@ class Measure(Settings):
     stderr: float
     """Its standard error (`envs.standard_error`); 0 if all values are equal."""
     episodes: int
-    """How many episodes have the measure: those that came to a final state. One that a refused
-    reply ended, or that broke, has none."""
+    """The number of episodes that have the measure: those that came to a final state. An episode
+    that an invalid reply ended, or that broke, has none."""
 
 
 def expected_measures(found: Any, names: Sequence[str] | None = None) -> str:

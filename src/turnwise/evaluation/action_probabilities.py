@@ -31,7 +31,7 @@ NEGLIGIBLE = 1e-7
 
 
 class Speaker(RendererLike, Protocol):
-    """What is needed of a renderer to know where a completion ends."""
+    """The part of a renderer that tells where a completion ends."""
 
     stop_ids: frozenset[int]
 

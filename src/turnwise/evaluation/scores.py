@@ -36,7 +36,7 @@ class Evaluation:
 
     @property
     def broken(self) -> int:
-        """How many episodes the policy did not decide."""
+        """The number of episodes that the policy did not decide."""
         return sum(episode.broken for episode in self.episodes)
 
     def as_baseline(self) -> BaselineScore:

@@ -23,7 +23,7 @@ MOST_TOKENS = 32_768
 
 
 class ForestConfig(Settings):
-    """How training rows are laid out and how much memory one micro-batch may take.
+    """The layout of training rows, and the memory of one micro-batch.
 
     Example:
         >>> ForestConfig(layout="flat").token_budget

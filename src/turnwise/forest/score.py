@@ -23,7 +23,7 @@ from turnwise.kernels.wrapped import Model, base_of
 from turnwise.types import TrainingSample
 
 HeadPath = Literal["hidden", "logits"]
-"""Where flat rows use the LM head: at targets only, or in the model's own forward pass."""
+"""The place of the LM head for flat rows: at targets only, or in the model's own forward pass."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -22,7 +22,7 @@ FindCalls = Callable[[str], list[tuple[Range, Range]]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """Where the answer of a reply begins, and the range of its action.
+    """The start of a reply's answer, and the range of its action.
 
     `inner` is None where the answer is never closed. `marked` says whether a marker announces the
     answer; without one, calls of tools in the reply come first.
@@ -51,7 +51,7 @@ class Parts:
 
 
 class ReplyFormat(ABC):
-    """How an agent's replies hold a thought and an action.
+    """The format of an agent's replies: a thought and an action.
 
     Attributes: `name`, its key in `REPLY_FORMATS`; `markers`, words that a nano tokenizer keeps
     whole; `thinks`, whether replies have a place for a thought; `missing`, the failure of a reply

@@ -1,4 +1,4 @@
-"""What measurements of a model at load have in common: rows, the model's own numbers, the verdict.
+"""The common part of measurements of a model at load: rows, the model's own numbers, the verdict.
 
 A model computes faster with shared prefixes (`forest/choose.py`) and with a cache
 (`engines/local/probe.py`) where masks, positions and plans give the numbers of its own forward.
@@ -22,8 +22,8 @@ from torch import Tensor
 from turnwise.kernels.wrapped import Model, base_of
 
 MaskForm = Literal["by layer type", "windowed", "full"]
-"""How a decoder is shown who sees whom: by one mask for each type of layers, by one mask within the
-window for all layers, or by one full mask for all."""
+"""The form in which a decoder gets its attention mask: one mask for each type of layers, one mask
+within the window for all layers, or one full mask for all."""
 TOLERANCE = 1e-3
 """Largest difference of a log-probability, in nats, between two ways in float32."""
 LOW_MEAN, LOW_TAIL = 2e-2, 0.2
@@ -33,12 +33,12 @@ POWER = 0.05
 REFUSALS = (
     TypeError, ValueError, RuntimeError, IndexError, AttributeError, KeyError, AssertionError,
 )  # fmt: skip
-"""What models raise that do not take a mask of four dimensions, position ids or a given cache."""
+"""The errors of models that do not take a 4-D mask, position ids or a given cache."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reach:
-    """How the rows of a measurement compare with the lengths that a model's layers look back.
+    """A comparison of the rows of a measurement with the lengths that a model's layers look back.
 
     `crossed`: whether the rows are longer than all of them; if not, `unnamed` says whether other
     lengths matter than the window, which masks are made for, and `note` names them.

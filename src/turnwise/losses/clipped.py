@@ -30,9 +30,9 @@ class ClippedConfig(LossConfig):
 
     kind: Literal["clipped"] = "clipped"
     clip_low: float = Field(default=0.2, gt=0, le=1)
-    """How far the ratio may fall below 1 (DAPO, arXiv:2503.14476, section 4.1)."""
+    """The largest fall of the ratio below 1 (DAPO, arXiv:2503.14476, section 4.1)."""
     clip_high: float = Field(default=0.28, gt=0, allow_inf_nan=False)
-    """How far the ratio may rise above 1 (DAPO, arXiv:2503.14476, section 4.1)."""
+    """The largest rise of the ratio above 1 (DAPO, arXiv:2503.14476, section 4.1)."""
     dual_clip: float | None = Field(default=None, gt=1, allow_inf_nan=False)
     """Bound of the ratio where the advantage is negative (dual-clip PPO, arXiv:1912.09729); None is
     no bound."""

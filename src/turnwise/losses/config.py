@@ -31,7 +31,7 @@ class LossConfig(Settings):
     constant_length: int | None = Field(default=None, ge=1)
     """constant: the length that every episode's sum of tokens is divided by."""
     kl: Kl = "none"
-    """How the KL divergence from the reference enters. `loss_k2` and `loss_k3` are terms of the
+    """The place of the KL divergence from the reference. `loss_k2` and `loss_k3` are terms of the
     loss, with the gradient of KL(pi, ref) and of KL(ref, pi) (k3: GRPO, arXiv:2402.03300, eq. 4;
     both: Schulman 2020, http://joschu.net/blog/kl-approx.html). `reward_k1` subtracts `kl_weight`
     times the sum of log pi - log ref over a turn's tokens from the turn's reward, before returns

@@ -30,9 +30,9 @@ class GspoConfig(LossConfig):
 
     kind: Literal["gspo"] = "gspo"
     clip_low: float = Field(default=3e-4, gt=0, le=1)
-    """How far the ratio may fall below 1 (arXiv:2507.18071, section 5.1)."""
+    """The largest fall of the ratio below 1 (arXiv:2507.18071, section 5.1)."""
     clip_high: float = Field(default=4e-4, gt=0, allow_inf_nan=False)
-    """How far the ratio may rise above 1 (arXiv:2507.18071, section 5.1)."""
+    """The largest rise of the ratio above 1 (arXiv:2507.18071, section 5.1)."""
 
     @property
     def needs_own_logprobs(self) -> bool:

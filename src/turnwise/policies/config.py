@@ -46,7 +46,7 @@ class LoraSettings(Settings):
 
 
 class PolicyConfig(Settings):
-    """Where a policy's weights come from and how they are held.
+    """The source of a policy's weights, and their device, type and adapter.
 
     Example:
         >>> PolicyConfig(model="Qwen/Qwen3-0.6B", lora=LoraSettings()).lora.rank
@@ -54,7 +54,7 @@ class PolicyConfig(Settings):
     """
 
     kind: Literal["weights"] = "weights"
-    """Where the policy's replies come from: `weights` on this machine, or a `remote` endpoint."""
+    """The source of the policy's replies: `weights` on this machine, or a `remote` endpoint."""
     model: str = "nano"
     """A model directory, a saved adapter's directory, a hub name, or "pico", "nano", "micro",
     "small"."""

@@ -90,12 +90,12 @@ class Policy:
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return next(self.model.parameters()).device
 
     @property
     def parameters(self) -> int:
-        """How many weights there are, frozen ones and the adapter's included."""
+        """The number of weights, frozen ones and the adapter's included."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
     @property

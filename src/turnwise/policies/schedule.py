@@ -29,8 +29,8 @@ class OptimizerConfig(Settings):
     """The gradient is scaled down to this norm if it is longer (arXiv:1211.5063, algorithm 1);
     infinity for never. 1.0 as for GPT-3 (arXiv:2005.14165, appendix B)."""
     schedule: Schedule = "constant"
-    """How the rate goes after warm-up: stays, or falls to 0 just after the last step in a straight
-    line or along half a cosine (SGDR, arXiv:1608.03983, eq. 5)."""
+    """The learning rate after warm-up: constant, or a fall to 0 just after the last step, linear or
+    along half a cosine (SGDR, arXiv:1608.03983, eq. 5)."""
     warmup_steps: int = Field(default=0, ge=0)
     """Steps over which the rate rises linearly to its peak."""
 

@@ -24,8 +24,8 @@ SURVEYED = 16
 TURN_TOKENS = 16
 """Tokens of a turn that are neither the observation's nor the reply's words: template and tags."""
 ROOM = 2
-"""How many times the longest game without a model must fit into the context of a nano model for
-its prompts to hold the whole past; a trained model plays on where random play has ended."""
+"""The number of times that the longest game of random play must fit into a nano model's context for
+prompts to hold the whole past. A trained model plays longer games than random play."""
 ALL_READABLE = 1.0
 """Share of readable replies at which the warm-up may end. A game fails by one reply: at 0.98 one in
 thirteen games of four turns does, and the policy begins below the random play that it imitates."""
@@ -69,7 +69,7 @@ def env_recipe(plain: Data, settings: Mapping[str, Any]) -> Data:
 
 @dataclass(frozen=True, kw_only=True)
 class _Found:
-    """What the defaults depend on: the recipe as far as it is known, and the surveyed games."""
+    """The inputs of the defaults: the recipe as far as it is known, and the surveyed games."""
 
     draft: Recipe
     shown: Survey

@@ -64,7 +64,7 @@ class Recipe(Settings):
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Decides weights, tasks, tokens and the world's chance."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """Where policies live that do not say otherwise."""
+    """The device of policies that do not name one."""
     threads: int | None = Field(default=None, ge=1)
     """Threads of torch on the CPU; None is `OMP_NUM_THREADS` or what `torch.set_num_threads` set,
     else one for models below 5 million parameters and torch's own default above."""
@@ -99,7 +99,7 @@ class Recipe(Settings):
     engine: AnyEngineConfig = EngineConfig()
     """The sampler."""
     forest: ForestConfig = ForestConfig()
-    """How training rows are laid out."""
+    """The layout of training rows."""
     evaluation: EvaluationConfig = EvaluationConfig()
     """Validation and test."""
     checkpoint: CheckpointConfig = CheckpointConfig()
@@ -107,9 +107,9 @@ class Recipe(Settings):
     episodes: EpisodeConfig = EpisodeConfig()
     """Recorded episodes."""
     sandbox: SandboxConfig = SandboxConfig()
-    """How programs that the model writes are run, where the env runs any."""
+    """The isolation and limits of programs that the model writes, where the env runs any."""
     metrics: MetricsConfig = MetricsConfig()
-    """Where metrics go beside `metrics.jsonl`."""
+    """The sinks of metrics beside `metrics.jsonl`."""
 
     @field_validator("agents", mode="before")
     @classmethod
@@ -167,13 +167,13 @@ class Recipe(Settings):
 
     @property
     def rows_before_warmup(self) -> int:
-        """How many supervised rows come before the warm-up's own."""
+        """The number of supervised rows before the warm-up's own."""
         has = self.pretrain is not None and self.has("pretrain")
         return self.pretrain.steps * self.pretrain.batch_size if self.pretrain and has else 0
 
     @property
     def rows_before_training(self) -> int:
-        """How many supervised rows come before those that training rehearses."""
+        """The number of supervised rows before those that training rehearses."""
         has = self.warmup is not None and self.has("warmup")
         own = self.warmup.steps * self.warmup.batch_size if self.warmup and has else 0
         return self.rows_before_warmup + own

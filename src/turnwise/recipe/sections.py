@@ -98,10 +98,10 @@ class EvaluationConfig(Settings):
     """Whether the weights that training begins with are validated too. They are the ones that are
     tested if no later weights validate better."""
     decoding: Literal["greedy", "sampled", "validated"] = "greedy"
-    """How the policy plays for its score: the most probable tokens, draws at the training
-    temperature, or whichever of the two validates better. A greedy policy does the same whenever it
-    is shown the same, so that it can be worse than random play where a prompt hides part of the
-    state, and before it has learned. Both scores are reported in any case."""
+    """The decoding of the score: the most probable tokens, draws at the training temperature, or
+    that of the two with the better validation score. A greedy policy does the same for the same
+    prompt. It can therefore be worse than random play where a prompt hides part of the state, and
+    before it has learned. Both scores are reported in any case."""
     test_tasks: int = Field(default=500, ge=1)
     """Tasks of the test split in the report."""
     exact: int = Field(default=0, ge=0)
@@ -121,16 +121,16 @@ class EvaluationConfig(Settings):
 
 
 class CheckpointConfig(Settings):
-    """How often and how many checkpoints are kept."""
+    """The period of checkpoints, and the number that is kept."""
 
     every: int | None = Field(default=None, ge=1)
     """Iterations between two; None is 1 below 50 M parameters and 10 above."""
     keep: int = Field(default=2, ge=1)
-    """How many of the latest are kept, the best one apart."""
+    """The number of the latest checkpoints that are kept beside the best one."""
 
 
 class EpisodeConfig(Settings):
-    """What is kept of played episodes."""
+    """The options of the log of played episodes."""
 
     keep: int = Field(default=20, ge=-1)
     """Iterations whose episodes are kept on disk; 0 is none, -1 all."""

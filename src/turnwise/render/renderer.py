@@ -205,7 +205,7 @@ class Renderer:
 
     @cached_property
     def _call_form(self) -> CallForm | None:
-        """How the template writes calls of tools: found out by letting it write one."""
+        """The form in which the template writes calls of tools, found by rendering one."""
         if not self.tokenizer.chat_template:
             return None
         name, arguments = PROBE

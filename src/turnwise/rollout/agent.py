@@ -50,7 +50,7 @@ class EpisodeOver(Exception):
 
 
 class RendererLike(Protocol):
-    """What a seat needs of a policy's renderer."""
+    """The part of a policy's renderer that a seat calls."""
 
     def prompt_ids(self, prompt: Prompt) -> tuple[int, ...]:
         """Return the ids of a prompt."""

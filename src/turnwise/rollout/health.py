@@ -76,7 +76,7 @@ class Health:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FailedReplies:
-    """How many replies were no action; `cut` of them stopped at a token limit; some `turns`."""
+    """The counts of replies: all, not actions, and cut among those. `turns` are examples."""
 
     replies: int
     failed: int

@@ -1,4 +1,4 @@
-"""What an iteration's episodes say about themselves, as flat `rollout/...` floats."""
+"""The metrics of an iteration's episodes, as flat `rollout/...` floats."""
 
 from __future__ import annotations
 

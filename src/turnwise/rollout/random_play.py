@@ -22,7 +22,7 @@ MOST_TURNS = 100
 
 
 class Speaking(Protocol):
-    """What is needed of a renderer to say what its model would."""
+    """The part of a renderer that writes the replies of random play."""
 
     def spoken(self, reply: str) -> str:
         """Return a reply whose calls stand in an env's form as the model would say it."""

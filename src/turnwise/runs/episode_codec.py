@@ -35,7 +35,7 @@ Ids = tuple[int, ...]
 
 @dataclass(slots=True)
 class Marks:
-    """What each turn of a file was credited with: advantages by span, its group, its return."""
+    """The credit of each turn of a file: advantages by span, its group, its return."""
 
     advantages: dict[TurnId, dict[str, float]] = field(default_factory=dict)
     groups: dict[TurnId, str] = field(default_factory=dict)

@@ -89,7 +89,7 @@ class RunScores(Settings):
     baselines_stderr: dict[str, float]
     """Their standard errors."""
     measures: dict[str, Measure] = Field(default_factory=dict)
-    """What the env measures beside the score (`Env.measures`), of the policy as it plays for
+    """The env's measures beside the score (`Env.measures`), of the policy as it plays for
     `score`. Name -> mean and standard error."""
     baselines_measures: dict[str, dict[str, Measure]] = Field(default_factory=dict)
     """The same of each baseline."""
@@ -148,7 +148,7 @@ class RunScores(Settings):
 
     @property
     def played_by(self) -> str:
-        """Who played the roles, in words; "" where the run's own policies did."""
+        """The players of the roles, in words; "" where the run's own policies played."""
         told = ", ".join(f"{role} by {who}" for role, who in self.players.items())
         return f"Played: {told}." if told else ""
 

@@ -1,4 +1,4 @@
-"""How many different problems the splits of an env have, and whether they can be kept apart.
+"""The number of distinct problems in the splits of an env, and whether the splits can be disjoint.
 
 Provides `Problems` and `count_problems`. Fewer than `FEW` problems are not divided: a hash would
 leave a split with one or two of them, or none, so every split has all of them and says so. Tasks

@@ -1,4 +1,4 @@
-"""What the loops can be told: the supervised warm-up, its rehearsal, and the policy gradient."""
+"""The options of the loops: the supervised warm-up, its rehearsal, and the policy gradient."""
 
 from __future__ import annotations
 
@@ -114,14 +114,14 @@ class GrpoConfig(Settings):
     """Into how many optimizer steps an iteration's groups are divided (PPO, arXiv:1707.06347,
     algorithm 1); a group stays whole."""
     epochs: int = Field(default=1, ge=1)
-    """How often each iteration's batch is gone through (PPO, arXiv:1707.06347, algorithm 1)."""
+    """The number of passes over each iteration's batch (PPO, arXiv:1707.06347, algorithm 1)."""
     dynamic_sampling: bool = False
     """Refill an iteration with fresh tasks until it has `tasks_per_iteration` mixed groups (DAPO,
     arXiv:2503.14476, section 3.2)."""
     max_refills: int | None = Field(default=None, ge=1, le=16)
     """The cap on refills of one iteration, with `dynamic_sampling` only; None is 2 there."""
     old_logprobs: Literal["auto", "behaviour", "recompute"] = "auto"
-    """Where the ratio's denominator comes from: the engine's own log-probabilities, or one pass of
+    """The source of the ratio's denominator: the engine's own log-probabilities, or one pass of
     the trainer at batch start (the proximal policy of arXiv:2110.00641). `auto` recomputes
     below fp32 and for GSPO."""
     stop_if_failed: Annotated[float, Field(ge=0, le=1)] | Literal["auto", "never"] = "auto"
@@ -129,7 +129,7 @@ class GrpoConfig(Settings):
     "auto" is 0.9 for a model that is trained as it is, and "never" after a warm-up or for a model
     made on the spot."""
     mismatch: Literal["stop", "ignore"] = "stop"
-    """What a sampler that disagrees with the trainer beyond the tolerance does to the run."""
+    """The action if the sampler's log-probabilities differ too much from the trainer's."""
 
     @model_validator(mode="after")
     def _check(self) -> GrpoConfig:

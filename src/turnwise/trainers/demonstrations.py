@@ -93,7 +93,7 @@ class Demonstrations:
 
     @cached_property
     def _shared(self) -> int:
-        """How many rows are taken from one game."""
+        """The number of rows taken from one game."""
         length = np.mean([len(self._game(number).states) for number in range(EXAMPLES)])
         return int(np.clip(length // LONG_GAME, 1, MOST_OF_A_GAME))
 

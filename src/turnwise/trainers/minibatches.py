@@ -10,7 +10,7 @@ from turnwise.credit import Credit
 from turnwise.types import TrainingSample
 
 Part = tuple[int, str]
-"""What stays in one mini-batch: the number of a visit, and the group within the visit."""
+"""A unit that is not split over mini-batches: the number of a visit, and the group within it."""
 
 
 def parts_of(samples: Sequence[TrainingSample], credit: Credit) -> list[Part | None]:

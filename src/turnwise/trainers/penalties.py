@@ -29,7 +29,7 @@ be learned from.
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class RewardKl:
-    """What each turn pays, and how far the policy is from the reference.
+    """The penalty of each turn, and the policy's divergence from the reference.
 
     `proximal` are the trainer's own log-probabilities of `rows`, where they were computed, as a
     flat column: the update needs them too. `mean` is the mean of log pi - log ref over tokens.

@@ -1,4 +1,4 @@
-"""What decides the policy-gradient loop: its own settings and those of the packages it calls."""
+"""The settings of the policy-gradient loop: its own and those of the packages it calls."""
 
 from __future__ import annotations
 

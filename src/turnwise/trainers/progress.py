@@ -1,4 +1,4 @@
-"""How a loop tells whoever watches: a protocol of three calls, and a watcher who ignores them."""
+"""The progress of a loop: a protocol of three calls, and a class that ignores them."""
 
 from __future__ import annotations
 

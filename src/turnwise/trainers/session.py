@@ -132,7 +132,7 @@ class Session:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resumed:
-    """Where a run goes on: the phase, its finished steps, and the checkpoint's folder.
+    """The point from which a run resumes: the phase, its finished steps, the checkpoint's folder.
 
     `score` is the validation score of the weights, if they were validated.
     """

@@ -26,7 +26,7 @@ from turnwise.trainers.update import make_batch, optimise
 PHASE = "warmup"
 IMITATION = make_loss(aggregation="token")
 SHOWN = ("loss/ce", "optim/grad_norm", "optim/lr", "optim/skipped")
-"""What is recorded of a round's last step; a skipped one has no norm."""
+"""The metrics recorded of a round's last step; a skipped step has no norm."""
 
 
 def warm_up(

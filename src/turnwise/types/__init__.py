@@ -25,7 +25,7 @@ BoolArray = NDArray[np.bool_]
 
 Split = Literal["train", "validation", "test"]
 Decoding = Literal["greedy", "sampled"]
-"""How a policy's tokens are chosen: the most probable ones, or draws at its temperature."""
+"""The rule that chooses a policy's tokens: the most probable ones, or draws at its temperature."""
 Stream = Literal["train", "warmup", "evaluation"]
 FinishReason = Literal["stop", "length", "context"]
 Phase = Literal["act", "ask"]
@@ -138,7 +138,7 @@ class TurnId:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sampling:
-    """How tokens are drawn: from softmax(logits / temperature), or greedily at temperature 0.
+    """The sampling parameters: draws from softmax(logits / temperature), greedy at temperature 0.
 
     Training sampling has no top-p, top-k, min-p or penalties: the distribution sampled is the
     distribution scored.
@@ -173,7 +173,7 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
-    """What went wrong in a turn or an episode, as data: a failed rollout never kills its siblings.
+    """The failure of a turn or an episode, as data: a failed rollout never ends its siblings.
 
     Example:
         >>> Failure(kind="parse", message="no <answer> tag").kind
@@ -228,7 +228,7 @@ class Turn:
     media: MediaKey = ()
     """The hashes of what the prompt showed beside its tokens."""
     prompt_text: str = ""
-    """What the prompt said, where it has no ids: the reply of a policy at a server."""
+    """The text of the prompt where it has no ids: that of a policy at a server."""
 
     @property
     def text_only(self) -> bool:

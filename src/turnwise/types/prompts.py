@@ -57,7 +57,7 @@ token ids, because equal ids stand for different pictures."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prompt:
-    """What a model continues with its reply: messages for the chat template, or text as it stands.
+    """The input that a model continues: messages for the chat template, or raw text.
 
     `tools` are the JSON schemas of the tools that the chat template is to offer; `media` are what
     the messages show beside their text.

@@ -44,7 +44,7 @@ def state_key(unit: Unit) -> GroupKey:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """What is compared with what: units of one key, by an estimator.
+    """A comparison: units, the key that groups them, and the estimator.
 
     `has_baseline` says that equal values have advantage 0.
     """

@@ -40,7 +40,7 @@ class GigpoConfig(VisitCreditConfig):
 
     @property
     def divides_by(self) -> Std:
-        """What advantages are divided by."""
+        """The divisor of advantages."""
         return self.std
 
     @property

@@ -34,7 +34,7 @@ class GrpoCreditConfig(VisitCreditConfig):
 
     @property
     def divides_by(self) -> Std:
-        """What advantages are divided by."""
+        """The divisor of advantages."""
         return self.std
 
 

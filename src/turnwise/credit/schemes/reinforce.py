@@ -27,12 +27,12 @@ class ReinforcePlusConfig(CreditConfig):
 
     scheme: Literal["reinforce++"] = "reinforce++"
     std: Literal["batch_returns"] = "batch_returns"
-    """What advantages are divided by: the standard deviation of all returns of the batch (ddof =
+    """The divisor of advantages: the standard deviation of all returns of the batch (ddof =
     1), of one role."""
 
     @property
     def divides_by(self) -> Std:
-        """What advantages are divided by."""
+        """The divisor of advantages."""
         return self.std
 
 

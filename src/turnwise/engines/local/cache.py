@@ -23,7 +23,7 @@ LENGTH_STEP, SLOT_STEP = 64, 16
 
 @dataclass(kw_only=True, slots=True)
 class Place:
-    """Where the next forward pass writes and what it sees; shared by all layers.
+    """The cache positions that the next forward pass writes and attends to; shared by all layers.
 
     It writes at `positions_NQ` of the rows `first` to `end`, and sees their first `length`
     positions.

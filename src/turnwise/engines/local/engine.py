@@ -35,7 +35,7 @@ _PLACE = attrgetter(*(field.name for field in fields(TurnId)))
 
 
 class PolicyLike(Protocol):
-    """What the engine needs of a policy: weights in eval mode, their version, their limits."""
+    """The part of a policy that the engine uses: weights in eval mode, their version and limits."""
 
     @property
     def name(self) -> str:
@@ -44,7 +44,7 @@ class PolicyLike(Protocol):
 
     @property
     def version(self) -> int:
-        """How often its weights changed."""
+        """The number of changes of its weights."""
         ...
 
     @property

@@ -19,7 +19,7 @@ from turnwise.kernels.probe import MaskForm
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MaskRule:
-    """How a model is shown which cached positions a token may see.
+    """The rule that tells a model which cached positions a token may attend to.
 
     `form` says what is passed: one mask that looks back without end, one with a sliding window, or
     one of each by the names that transformers gives to types of layers. `blind` shows a token

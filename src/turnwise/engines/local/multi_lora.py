@@ -26,7 +26,7 @@ from turnwise.kernels.attention import AttentionPlan
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Turn:
-    """Whose rows are being computed: slices of the rows, and the number of each one's policy.
+    """The rows of a pass by policy: slices of the rows, and the number of the policy of each slice.
 
     `peers` are the layers of all policies, by the identity of the one that computes for them.
     """

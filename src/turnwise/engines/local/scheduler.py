@@ -40,7 +40,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Finished:
-    """What became of an entry."""
+    """The result of an entry."""
 
     entry: Entry
     result: Completion | EngineError
@@ -76,7 +76,7 @@ class RunningBatch:
 
     @property
     def free(self) -> int:
-        """How many more completions fit in."""
+        """The number of further completions that fit in."""
         return self._capacity - len(self)
 
     @property

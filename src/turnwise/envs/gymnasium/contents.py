@@ -46,7 +46,7 @@ Taken = tuple[Any, Iterable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How objects of a type are saved: `take` returns the content and the referenced objects.
+    """The way in which objects of a type are saved: `take` returns content and referenced objects.
 
     `put` restores the content of an object; None if the object is immutable.
     """

@@ -22,8 +22,8 @@ from . import kernel
 NOBODY = 65534
 """The user of programs inside, which owns nothing."""
 DEVICES = ("full", "null", "random", "urandom")
-"""What programs may read and write. Not "zero": whoever opens it for writing can map memory that is
-on no account that a limit is kept of."""
+"""The devices that programs may read and write. "zero" is not among them: a process that opens it
+for writing can map memory that no limit counts."""
 PREFIX = "turnwise-scratch-"
 """Prefix of the folders that workers make on the host; their owners hold a lock on them."""
 MOUNTED = "/turnwise/scratch"
