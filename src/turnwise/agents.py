@@ -45,8 +45,8 @@ class AgentConfig(Settings):
     </answer>`; `lines`, a line `THINK: ..` and a line `ACT: ..`; `program`, a fenced block, or the
     whole reply as a program; or `whole`, the whole reply is the action."""
     invalid_reply: InvalidRule = "end"
-    """The effect of a reply that is not an action: `end` ends the episode; `continue` asks the agent
-    again with the same observation. The env is not stepped, the turn has the reward component
+    """The effect of a reply that is not an action: `end` ends the episode; `continue` asks the
+    agent again with the same observation. The env is not stepped, the turn has the reward component
     `invalid` = 1 and counts against the cap on turns (`max_turns`). A full context always ends the
     episode."""
     temperature: float = Field(default=1.0, gt=0)

@@ -222,9 +222,7 @@ class _Played:
             self.longest = max(self.longest, number)
             state = step.state
             if step.terminated and step.truncated:
-                cure = (
-                    "let one of them be True: truncated is for an episode that would have continued"
-                )
+                cure = "let one be True: truncated is for an episode that would have continued"
                 fail(env, "step returns terminated and truncated, both True", cure, "step")
             if step.terminated or step.truncated:
                 self.calls.check_end(state, role, action)
@@ -262,8 +260,7 @@ class _Played:
         return (
             f"No episode of baseline {names} came to an end: all were cut at max_turns, {turns}. "
             "Rewards at the end of an episode are then never given; let step return terminated = "
-            "True where an "
-            "episode is over, or truncated = True where its time is up",
+            "True where an episode is over, or truncated = True where its time is up",
         )
 
     def answer(self, baseline: str, state: Any, role: str, choices: np.random.Generator) -> str:
