@@ -295,7 +295,7 @@ def test_a_run_whose_first_replies_all_fail_stops_and_quotes_them(tmp_path):
     with pytest.raises(TrainingError) as caught:
         tw.train(model, env=Walk, settings=FAST, run=tmp_path / "run")
     said = str(caught.value)
-    assert "16 of 16 replies of the first iteration are no action" in said
+    assert "16 of 16 replies of the first iteration are not actions" in said
     assert said.count("The model said") == 2
     assert "raise agents.player.max_tokens = 4" in said
     (file,) = (tmp_path / "run" / "episodes").iterdir()
@@ -311,7 +311,7 @@ def test_a_warm_up_or_a_model_made_on_the_spot_may_begin_badly(tmp_path):
     assert load_recipe(str(outcome.run / "recipe.toml")).trainer.stop_if_failed == "auto"
     report = (outcome.run / "report.md").read_text()
     assert "of the episodes failed at the end, more than half since iteration 1" in report
-    with pytest.raises(TrainingError, match="replies of the first iteration are no action"):
+    with pytest.raises(TrainingError, match="replies of the first iteration are not actions"):
         strict = {**fast, "trainer.stop_if_failed": 0.9}
         tw.train(PolicyConfig(nano=TINY), env=Walk, settings=strict, run=tmp_path / "b")
 

@@ -126,6 +126,6 @@ def test_tools_need_the_whole_history():
         "policies": {"main": {"model": "nano"}},
         "credit": {"scheme": "grpo", "rewards": {"right": 1.0}},
     }
-    with pytest.raises(ConfigError, match="would hide what the tools of env 'treasure' told: set"):
+    with pytest.raises(ConfigError, match="would hide the results of the tools of env"):
         make_recipe(data)
     make_recipe(data, {"agents.player.history": "full"})

@@ -84,7 +84,7 @@ def changed_recipe(
     fixed = [key for key in keys if not _may_change(key)]
     if fixed:
         raise ConfigError(
-            f"{fixed[0]} cannot change in a run that goes on, which was built on it: leave it out, "
+            f"{fixed[0]} cannot change in a resumed run, which was built on it: leave it out, "
             f"or begin a new run with `turnwise train {folder.recipe} --set {fixed[0]}=...`"
         )
     if recipe.trainer.iterations < change.iterations:

@@ -36,7 +36,9 @@ class Along(StrEnum):
 
 Workloads = Annotated[
     list[str] | None,
-    typer.Option("--workload", help="What to time; repeatable. `turnwise bench workloads` lists."),
+    typer.Option(
+        "--workload", help="The workloads to time; repeatable. `turnwise bench workloads` lists."
+    ),
 ]
 Threads = Annotated[int, typer.Option(min=1, help="Threads of each trainer.")]
 OwnThreads = Annotated[
@@ -151,7 +153,7 @@ def roofline(
 @bench.command()
 def growth(
     along: Annotated[
-        list[Along] | None, typer.Option(help="What grows; repeatable; all by default.")
+        list[Along] | None, typer.Option(help="The quantities to vary; repeatable; all by default.")
     ] = None,
     model: Annotated[str, typer.Option(help="The model: a nano preset.")] = "nano",
     steps: Annotated[int, typer.Option(min=1, help="Timed steps of each size.")] = 5,

@@ -18,7 +18,7 @@ from turnwise.errors import ConfigError, DataError
 from turnwise.sandbox import Job, Limits, Sandbox
 from turnwise.settings import parse
 
-sandbox = typer.Typer(help="Run programs that a model wrote, and see what keeps them in.")
+sandbox = typer.Typer(help="Run programs that a model wrote, and describe their isolation.")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Backend = Annotated[

@@ -81,7 +81,8 @@ class RemoteEngine:
             httpx.URL(config.base_url)
         except httpx.InvalidURL as error:
             raise ConfigError(
-                f"policies.{policy}.base_url = {config.base_url!r} is no address ({error}): give "
+                f"policies.{policy}.base_url = {config.base_url!r} is not an address ({error}): "
+                "give "
                 "one such as https://api.openai.com/v1"
             ) from error
 
@@ -253,7 +254,7 @@ def completion_of(told: bytes) -> Completion:
     try:
         content.encode("utf-8")
     except UnicodeEncodeError as error:  # JSON can spell halves of characters
-        raise _Attempt("answered with text that is no Unicode (a lone surrogate)") from error
+        raise _Attempt("answered with text that is not Unicode (a lone surrogate)") from error
     cut = first.get("finish_reason") == "length"
     reason: FinishReason = "length" if cut else "stop"
     return Completion(

@@ -224,7 +224,7 @@ def _try(model: Model, layout: Layout, form: MaskForm, probe: Probe) -> tuple[Te
     leaked = _difference(scorer, model, [_leaky(batch) for batch in tries], probe)
     leak = size_of(leaked, low_precision=low)
     if off >= POWER * leak:
-        return difference, f", which proves nothing: a mask that shows siblings adds {leak:.0e}"
+        return difference, f", inconclusive: a wrong mask that shows siblings adds {leak:.0e}"
     alone = _difference(scorer, model, rows, probe)
     noise = max(size_of(alone, low_precision=low), LEAST_NOISE)
     if off > NOISE * noise:

@@ -71,7 +71,7 @@ def _check_agents(recipe: Recipe, env: Env[Any]) -> None:
     for role, agent in recipe.agents.items():
         if agent.policy not in recipe.policies:
             raise ValueError(
-                f"agents.{role}.policy = {agent.policy!r} is none of the policies "
+                f"agents.{role}.policy = {agent.policy!r} is not one of the policies "
                 f"{sorted(recipe.policies)}"
             )
         if agent.role != role:
@@ -80,8 +80,8 @@ def _check_agents(recipe: Recipe, env: Env[Any]) -> None:
             )
         if isinstance(env.unwrapped, ToolEnv) and agent.history != "full":
             raise ValueError(
-                f"agents.{role}.history = {agent.history!r} would hide what the tools of env "
-                f"{env.name!r} told: set it to 'full'"
+                f"agents.{role}.history = {agent.history!r} would hide the results of the tools of "
+                f"env {env.name!r}: set it to 'full'"
             )
         if agent.invalid_reply == "continue" and computed:
             raise ValueError(

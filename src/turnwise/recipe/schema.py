@@ -324,7 +324,7 @@ def _how_to_train(env: str) -> str:
     """Return the sentence for an env that is given in place of a recipe."""
     named = env if is_import_name(env) else f"{env}:Class"
     return (
-        f"{env!r} is no recipe: to train an env, call turnwise.train('nano', env='{named}') in "
+        f"{env!r} is not a recipe: to train an env, call turnwise.train('nano', env='{named}') in "
         f'Python, or write a recipe.toml with name = "{named}" under [env]'
     )
 

@@ -59,6 +59,6 @@ def check_context(env: Env[Any], lengths: Sequence[int], agent: AgentConfig, con
     if shortest >= context:
         raise ModelError(
             f"the shortest of {len(lengths)} first prompts has {shortest} tokens, but policy "
-            f"{agent.policy!r} has a context of {context}: take one with a longer context, or "
+            f"{agent.policy!r} has a context of {context}: use one with a longer context, or "
             f"shorten agents.{agent.role}.system or what env {env.name!r} shows"
         )

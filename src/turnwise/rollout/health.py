@@ -2,7 +2,7 @@
 
 A broken episode is data, counted and left out of its group; but where the env breaks them all,
 nothing is learnt, and the user wants to know after one iteration (`Health`). The same holds of
-replies that are no action (`failed_replies`, `ReplyWatch`).
+replies that are not actions (`failed_replies`, `ReplyWatch`).
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class ReplyWatch:
         self._iteration = iteration
         return (
             f"WARNING: iteration {iteration}: {self._share:.0%} of the episodes ended in a reply "
-            f"that is no legal action. {failed_replies(episodes).examples(1)}. If it stays so, "
+            f"that is not a legal action. {failed_replies(episodes).examples(1)}. If it stays so, "
             f"nothing is learned: {self._cures}"
         )
 
@@ -165,7 +165,7 @@ class ReplyWatch:
             return ""
         return (
             f"WARNING: {self._share:.0%} of the episodes of the last iteration ended in a reply "
-            f"that is no legal action, more than half since iteration {self._iteration}: "
+            f"that is not a legal action, more than half since iteration {self._iteration}: "
             f"{self._cures}"
         )
 

@@ -37,14 +37,15 @@ def stop_if_unreadable(
         if found.share > limit:
             session.episodes.write(0, episodes)
             raise TrainingError(
-                f"{found.failed} of {found.replies} replies of the first iteration are no action. "
+                f"{found.failed} of {found.replies} replies of the first iteration are not "
+                "actions. "
                 f"{found.examples()}. {cure_of(found, agent)}; trainer.stop_if_failed = "
-                "'never' trains all the same"
+                "'never' trains nevertheless"
             )
 
 
 def cure_of(found: FailedReplies, agent: AgentConfig) -> str:
-    """Return what helps against replies that are no action."""
+    """Return what helps against replies that are not actions."""
     where = f"agents.{agent.role}"
     if 2 * found.cut > found.failed:
         return (

@@ -58,7 +58,8 @@ def make_workflow(config: WorkflowConfig) -> Workflow:
     if not isinstance(found, type):
         if not inspect.iscoroutinefunction(found):
             raise ConfigError(
-                f"workflow {name!r} is no async function: write `async def name(agents, state)`, "
+                f"workflow {name!r} is not an async function: write `async def name(agents, "
+                "state)`, "
                 "or a class with `config_class` and such a `__call__`"
             )
         if config.options:

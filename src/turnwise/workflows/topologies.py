@@ -56,7 +56,7 @@ TOPOLOGIES: dict[str, Topology] = {
         offered=True,
     ),
     "spine": Topology(
-        samples="siblings of every turn, one of which the episode goes on with",
+        samples="siblings of every turn; the episode continues with one of them",
         needs="branching = pure, copy or replay; reward_timing = dense",
         refusal=_branches_and_pays_at_once,
         offered=False,

@@ -134,7 +134,7 @@ def _cached(
             tried.append(f"{form} mask, {_said(difference)}")
         elif size_of(difference, low_precision=low) > POWER * wrong:
             tried.append(
-                f"{form} mask, {_said(difference)}, which proves nothing: a mask that hides "
+                f"{form} mask, {_said(difference)}, inconclusive: a wrong mask that hides "
                 f"the past changes only {float(changed.max()):.0e}"
             )
         elif not is_close(apart, low_precision=low):
