@@ -377,7 +377,7 @@ def test_wrong_options_say_what_to_do(monkeypatch):
             monkeypatch.setenv("NO_KEY", value)
         with pytest.raises(ConfigError, match=r"policies\.judge\.api_key_env = 'NO_KEY'"):
             RemoteEngine("judge", config(api_key_env="NO_KEY"), 0)
-    with pytest.raises(ConfigError, match=r"judge\.base_url = 'http://x:port' is no address"):
+    with pytest.raises(ConfigError, match=r"judge\.base_url = 'http://x:port' is not an address"):
         RemoteEngine("judge", config(base_url="http://x:port"), 0)
 
 

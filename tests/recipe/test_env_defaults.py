@@ -332,7 +332,7 @@ def test_failing_replies_are_told_while_the_run_goes_on_and_at_its_end(tmp_path)
     tw.train(PolicyConfig(nano=TINY), env=Walk, settings=fast, run=tmp_path / "a", progress=watcher)
     warnings = [note for note in watcher.notes if note.startswith("WARNING")]
     assert len(warnings) == 2
-    assert "iteration 1: 100% of the episodes ended in a reply that is no legal" in warnings[0]
+    assert "iteration 1: 100% of the episodes ended in a reply that is not a legal" in warnings[0]
     assert "The model said" in warnings[0]
     assert "100% of the episodes of the last iteration" in warnings[1]
 

@@ -191,7 +191,7 @@ WRONG = {
     "a number for a table": ("optimizer=3", "optimizer = 3"),
     "too small": ("optimizer.lr=0", "greater than 0"),
     "an unknown role": ("agents.referee.max_tokens=3", "has the roles"),
-    "an unknown policy": ("agents.player.policy=other", "none of the policies"),
+    "an unknown policy": ("agents.player.policy=other", "is not one of the policies"),
     "two policies": ("policies.other.model=nano", "plays no role"),
     "no rewards": ("credit.rewards=none", "every return would be 0"),
     "more mini-batches than groups": ("trainer.minibatches=99", "lower minibatches"),

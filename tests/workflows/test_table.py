@@ -118,7 +118,7 @@ def test_a_function_of_a_file_plays(named):
     [
         ("Asks", {"question": 2}, "did you mean 'questions'"),
         ("plain", {"questions": 2}, "takes no options"),
-        ("blocking", {}, "no async function"),
+        ("blocking", {}, "is not an async function"),
         ("NoOptions", {}, "has no `config_class`"),
         ("Asked", {}, "did you mean"),
     ],
