@@ -42,7 +42,7 @@ REPLACEMENTS: dict[str, Callable[[], None]] = {
     "linear layers": _without_linear,
     "freed memory": _without_memory,
 }
-"""What each worker undoes before it makes its model."""
+"""The function that undoes a replacement in a worker, before its model is made."""
 
 
 def measure(workload: Workload, names: list[str], steps: int, threads: int | None) -> None:

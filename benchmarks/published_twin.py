@@ -42,7 +42,7 @@ LEAN = (
     "episodes.keep=0",
     "metrics.sinks=[]",
 )
-"""What makes a run cheap and changes none of its weights: it is judged below."""
+"""The settings that make a run cheap and change none of its weights."""
 REPAIRS = {
     "prompt": ("env.options.prompt=plain",),
     "examples": ("env.options.examples=right",),

@@ -1,4 +1,4 @@
-"""What an agent is shown, and what it is taught to reply."""
+"""The prompts of an agent, and the replies that demonstrations teach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `import turnwise` offers, and that it costs nothing until it is used."""
+"""The names of `import turnwise`, which costs nothing until a name is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program can see of the rules in AGENTS.md; ruff and pyright see to the rest."""
+"""The rules of AGENTS.md that a program can check; ruff and pyright check others."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a prompt may be, and what tells two of them apart."""
+"""The forms of a prompt, and the identity of two prompts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the stages of a run with adapters hand to one another."""
+"""The weights that the stages of a run with adapters pass on."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""What a person sees of a run where there is no terminal: lines of curve and facts."""
+"""The progress of a run without a terminal: lines with a curve and values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step computes, counted: the benchmark that cannot be noisy.
+"""The operations of a step, counted: a benchmark without noise.
 
 Each distinct token is computed once when sampled and once when trained. Seconds are measured by
 `turnwise bench`; here it is tokens, passes, query-key pairs and bytes of keys and values.

@@ -72,7 +72,7 @@ def random_batch(rng):
 
 EVERY_STD = ("batch_returns", "batch_advantages", "group", "none")
 STD = {"reinforce++": ("batch_returns",), "grpo": EVERY_STD, "gigpo": EVERY_STD}
-"""What the schemes that divide by a standard deviation may divide by."""
+"""The divisors of the schemes that divide by a standard deviation."""
 
 
 def random_config(rng, name):
@@ -145,7 +145,7 @@ class Reference:
         return own - mean(returns)
 
     def divisor(self, group, batch, advantages):
-        """What `std` says, of three lists of numbers, of which it takes one."""
+        """The standard deviation that the option `std` names, of one of three lists of numbers."""
         if self.config.divides_by == "none":
             return 1.0
         chosen = {"group": group, "batch_returns": batch, "batch_advantages": advantages}

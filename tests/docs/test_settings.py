@@ -1,4 +1,4 @@
-"""What the documents tell to write is accepted as it stands."""
+"""The settings in the documents are accepted as they stand."""
 
 from __future__ import annotations
 

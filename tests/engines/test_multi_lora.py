@@ -49,7 +49,7 @@ def workload(tools, names, visits=4, each=3, **options):
 
 
 def alone(policies, asked, tools):
-    """What each policy says in an engine of its own, and all engines' counts."""
+    """The completions of each policy in an engine of its own, and all engines' counts."""
     said, counted = {}, {}
     for name, policy in policies.items():
         engine = LocalEngine({name: policy}, EngineConfig(), 0)

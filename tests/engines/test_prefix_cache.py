@@ -1,4 +1,4 @@
-"""What the store remembers, against a dictionary of all beginnings."""
+"""The prefix store, compared with a dictionary of all prefixes."""
 
 import torch
 from hypothesis import given, settings

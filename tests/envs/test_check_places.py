@@ -1,4 +1,4 @@
-"""What `check_env` says of one problem, of both ends, of no end, and where a method is."""
+"""The errors of `check_env` for a single problem, both ends at once and no end, with places."""
 
 from __future__ import annotations
 

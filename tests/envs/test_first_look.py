@@ -1,4 +1,4 @@
-"""What is wrong with a user's env is said before anything is made for its training."""
+"""Faults of a user's env are reported before anything is made for its training."""
 
 from __future__ import annotations
 

@@ -445,7 +445,7 @@ def task(seed):
 
 
 def alone(kind, seed):
-    """What gymnasium itself shows of an episode in a new env."""
+    """The observations of an episode that gymnasium itself plays in a new env."""
     env = kind()
     seen, _ = env.reset(seed=seed)
     shown = [np.array(seen)]

@@ -1,4 +1,4 @@
-"""What a model is told of a tool is what transformers would make of it; hints check the calls."""
+"""The schema of a tool equals the one that transformers makes; type hints check the calls."""
 
 from __future__ import annotations
 

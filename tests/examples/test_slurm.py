@@ -137,7 +137,7 @@ STUBS = {
         f"trap 'kill -KILL $$' USR1; {PLAY}", "USR1", 137, False,
     ),
 }  # fmt: skip
-"""What turnwise does, the signal that the job gets, the job's exit code, whether it is requeued."""
+"""The command, the signal that the job gets, the job's exit code, whether it is requeued."""
 
 
 @pytest.mark.parametrize("case", STUBS)

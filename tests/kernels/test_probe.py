@@ -1,4 +1,4 @@
-"""What measurements at load share: how far rows reach, what is close, the model's own numbers."""
+"""The common part of measurements at load: length of rows, tolerances, the model's own numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is sampled is distributed as the policy says, through runner, seat, engine and sampler."""
+"""Sampled actions have the policy's distribution, through runner, agent, engine and sampler."""
 
 from collections import Counter
 

@@ -321,7 +321,7 @@ def test_a_layer_that_is_never_called_or_returns_more_gets_no_adapter(load):
 
 @pytest.mark.parametrize("name", ["falcon_h1", "granitemoehybrid"])
 def test_small_recurrences_do_not_hide_that_siblings_see_each_other(name):
-    """What they add to the logits is below rounding at first, and wrong when it has grown."""
+    """The adapters' part of the logits is below rounding at first, and wrong when it has grown."""
     torch.manual_seed(0)
     model = hf.AutoModelForCausalLM.from_config(FAMILIES[name]()).eval()
     with torch.no_grad():

@@ -313,7 +313,7 @@ REFUSED = {
     "xlm": "padded batch",
     "prophetnet": "padded batch|whole sequences side by side",
 }
-"""What is no causal decoder, and a part of the sentence that says so."""
+"""Models that are not causal decoders, and a part of the error."""
 CHEAP = (
     "gpt2", "opt", "falcon", "phi", "phi3-longrope", "llama-dynamic", "glm4_moe", "gemma2",
     "gemma3n_text", "recurrent_gemma", "llama4_text", "cohere", "granite", "mamba", "falcon_h1",

@@ -1,4 +1,4 @@
-"""What programs must return, and what does not pass: values, types, ends that are not reached."""
+"""The judging of programs: values, types, and programs that do not end."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ TASK = Task(id="t", env="guided", seed=0, data={})
 
 @dataclass(frozen=True)
 class Said:
-    """What was said so far: advice and answers in turn."""
+    """The messages so far: advice and answers in turn."""
 
     words: tuple[str, ...] = ()
 

@@ -1,4 +1,4 @@
-"""What is said of scores on few problems: in the report, in the terminal and in eval.json."""
+"""The errors of scores on few problems: in the report, in the terminal and in eval.json."""
 
 from __future__ import annotations
 

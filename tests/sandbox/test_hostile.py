@@ -47,7 +47,7 @@ def SEEN(path):
 
 @pytest.fixture(scope="module")
 def host():
-    """What programs are after: a file anybody may write, a server, a token in the environment."""
+    """The targets of programs: a file that anybody may write, a server, a token in the environment."""
     with (
         tempfile.TemporaryDirectory(prefix="host-", dir="/var/tmp") as name,
         socket.create_server(("127.0.0.1", 0)) as server,
@@ -155,7 +155,7 @@ OUT_OF_SIGHT = {
     "remove everything": "not on a machine that is somebody's",
     "write everywhere": "not on a machine that is somebody's",
 }
-"""What only a file system and a name of their own keep from programs."""
+"""The effects that only a file system and a name of their own prevent."""
 
 
 def name_of(entry):

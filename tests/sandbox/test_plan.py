@@ -34,7 +34,7 @@ def test_each_program_has_its_own_limits_whatever_the_one_before_had(isolated):
 
 
 def test_a_child_copies_few_pages_before_its_program_begins(isolated):
-    """What a program costs is mostly these; load does not change their number."""
+    """Most of a program's cost is copied pages; load does not change their number."""
     program = "import resource\nresult = resource.getrusage(resource.RUSAGE_SELF).ru_minflt"
     copied = [isolated.run(program).value for _ in range(20)]
     assert min(copied) < 450

@@ -1,4 +1,4 @@
-"""What the garbage collector looks at while a run goes on."""
+"""The objects that the garbage collector visits during a run."""
 
 from __future__ import annotations
 

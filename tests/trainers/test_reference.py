@@ -1,4 +1,4 @@
-"""What a run really trains on, recomputed from its episodes by other code (docs/math.md 2 to 4).
+"""The training rows of a run, recomputed from its episodes by other code (docs/math.md 2 to 4).
 
 One iteration of the loop is played. Every number of its batch is then computed again: the KL by a
 forward pass for each turn, returns, advantages, weights and the loss by loops over the episodes.

@@ -71,7 +71,7 @@ def test_no_map_is_on_two_sides(make_session, name, overrides):
 
 
 def test_the_sources_are_those_that_the_phases_use(make_session, make_recipe):
-    """What is checked above is what warm-up shows, what is played, and what is validated."""
+    """The checks above hold for the warm-up, for training and for validation."""
     recipe = make_recipe()
     session = make_session(recipe)
     assert rows_for(session, session.learners["main"], "demonstrations").sources[0].tasks is (

@@ -14,7 +14,7 @@ from turnwise.settings import Settings
 WORDS = ("ay", "bo")
 TEAM = {("ay", "ay"): 1.0, ("ay", "bo"): 0.0, ("bo", "ay"): 0.25, ("bo", "bo"): 2.0}
 OWN = 0.5
-"""What the scout alone earns for saying `bo`."""
+"""The scout's own reward for saying `bo`."""
 
 
 @dataclass(frozen=True)
