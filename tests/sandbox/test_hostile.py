@@ -47,7 +47,7 @@ def SEEN(path):
 
 @pytest.fixture(scope="module")
 def host():
-    """The targets of programs: a file that anybody may write, a server, a token in the environment."""
+    """The targets of programs: a file that anybody may write, a server, a token in the env."""
     with (
         tempfile.TemporaryDirectory(prefix="host-", dir="/var/tmp") as name,
         socket.create_server(("127.0.0.1", 0)) as server,
