@@ -11,6 +11,7 @@ from turnwise.kernels.probe import (
     LOW_MEAN,
     LOW_TAIL,
     TOLERANCE,
+    affordable_tokens,
     is_close,
     is_low_precision,
     mask_forms,
@@ -28,6 +29,14 @@ SIZES = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
 }
+
+
+def test_rows_of_large_models_are_as_long_as_seconds_allow(monkeypatch):
+    model = MistralForCausalLM(MistralConfig(**SIZES))
+    assert affordable_tokens(model, 4096) == 4096
+    monkeypatch.setattr(model, "num_parameters", lambda: 600_000_000)
+    assert affordable_tokens(model, 4096) == 333
+    assert affordable_tokens(model, 100) == 100
 
 
 @pytest.mark.parametrize(

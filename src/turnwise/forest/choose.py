@@ -28,6 +28,7 @@ from turnwise.kernels.probe import (
     REFUSALS,
     MaskForm,
     Reach,
+    affordable_tokens,
     first_words,
     is_close,
     is_low_precision,
@@ -116,7 +117,9 @@ def make_probe(model: Model, config: ForestConfig, seed: int, tokens: int = 0) -
     longest = longest_sequence(base.config.get_text_config())
     limit = config.probe_tokens if longest is None else min(config.probe_tokens, longest)
     matter = reachable_lengths(fields, MOST_TOKENS if longest is None else longest)
-    length = min(limit, max(48, tokens, max(matter.values(), default=0) + 32))
+    length = min(
+        limit, max(48, affordable_tokens(model, tokens), max(matter.values(), default=0) + 32)
+    )
     reach = reach_of(matter, length - 1, option="forest.probe_tokens")
     samples = _probe_samples(base.config.get_text_config().vocab_size, length, seed)
     whole = ForestConfig(

@@ -28,6 +28,8 @@ TOLERANCE = 1e-3
 """Largest difference of a log-probability, in nats, between two ways in float32."""
 LOW_MEAN, LOW_TAIL = 2e-2, 0.2
 """The same for bfloat16 and float16: mean and 99th percentile."""
+CPU_WORK, WORK = 2e11, 5e12
+"""Most parameters times tokens of a measured row, on CPUs and elsewhere: about a second a row."""
 POWER = 0.05
 """A right mask may differ by at most this share of what a wrong mask changes."""
 REFUSALS = (
@@ -95,6 +97,16 @@ def mask_forms(config: Mapping[str, Any]) -> tuple[MaskForm, ...]:
     if sliding_window(config) is not None:
         forms.append("windowed")
     return (*forms, "full")
+
+
+def affordable_tokens(model: Model, tokens: int) -> int:
+    """Return `tokens`, or fewer if a row of so many would take seconds with a model of this size.
+
+    The bound depends on the size and the device, and never on a measured time.
+    """
+    base = base_of(model)
+    work = CPU_WORK if base.device.type == "cpu" else WORK
+    return min(tokens, int(work / max(1, base.num_parameters())))
 
 
 def random_tokens(rng: np.random.Generator, vocabulary: int, shape: Any) -> np.ndarray:

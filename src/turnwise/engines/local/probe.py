@@ -32,6 +32,7 @@ from turnwise.kernels.probe import (
     POWER,
     REFUSALS,
     Reach,
+    affordable_tokens,
     first_words,
     is_close,
     is_low_precision,
@@ -150,7 +151,7 @@ def _make_probe(
 ) -> EngineProbe:
     """Draw rows of `tokens` and longer than what the model's layers look back.
 
-    They are shorter if `config.probe_tokens` or the context is.
+    They are shorter if `config.probe_tokens` or the context is, or if `tokens` would take seconds.
 
     Two share half of their prompts, so that remembered prompts are measured too.
     """
@@ -158,7 +159,11 @@ def _make_probe(
     fields = base.config.get_text_config().to_dict()
     matter = reachable_lengths(fields, context)
     farthest = max(matter.values(), default=0)
-    length = min(max(SHORT, tokens, farthest + STEPS + 8), config.probe_tokens, context)
+    length = min(
+        max(SHORT, affordable_tokens(model, tokens), farthest + STEPS + 8),
+        config.probe_tokens,
+        context,
+    )
     vocab = int(fields["vocab_size"])
     rng = generator(seed, "engine probe")
     steps = min(STEPS, length - 3)
