@@ -157,16 +157,24 @@ def test_a_healthy_run_has_no_warnings():
     ],
 )
 def test_each_sickness_is_one_warning_with_its_number(change, words):
-    found = find_warnings(played(**change), scores())
+    found = find_warnings(played(**change), scores(score=0.5))
     assert len(found) == 1
     assert found[0].startswith(words)
+
+
+def test_a_solved_task_needs_no_exploration():
+    levels = {"random": 0.1, "optimal": 1.0}
+    certain = played(**{"policy/entropy": 0.0, "credit/mixed_share": 0.0})
+    assert find_warnings(certain, scores(score=0.99, stderr=0.01, baselines=levels)) == []
+    found = find_warnings(certain, scores(score=0.5, stderr=0.01, baselines=levels))
+    assert [sentence[:11] for sentence in found] == ["The entropy", "At the end "]
 
 
 def test_the_entropy_of_each_policy_is_judged():
     """The mean over policies stays high while one of them hardly explores."""
     own = {"hands/optim/lr": 1e-3, "eyes/optim/lr": 1e-3}
     own |= {"hands/policy/entropy": 0.001, "eyes/policy/entropy": 0.9, "policy/entropy": 0.45}
-    (found,) = find_warnings(played(**own), scores())
+    (found,) = find_warnings(played(**own), scores(score=0.5))
     assert found.startswith("The entropy of policy 'hands' collapsed: 0.001 nats")
 
 

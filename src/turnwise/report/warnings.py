@@ -42,8 +42,7 @@ def find_warnings(records: Sequence[Record], scores: RunScores | None) -> list[s
         _below_random(scores),
         _no_better_than_baselines(scores),
         _non_finite(records),
-        *_entropy_gone(records),
-        _few_mixed(records),
+        *([] if _solved(scores) else [*_entropy_gone(records), _few_mixed(records)]),
         _many(records, metric_names.CUT, MANY_CUT, "completions were cut at the token limit",
               "raise agents.<role>.max_tokens or teach shorter answers"),
         _some_failed(records),
@@ -69,7 +68,7 @@ def _no_better_than_baselines(scores: RunScores | None) -> str:
         return ""
     optimum = scores.baselines.get(metric_names.OPTIMUM, float("inf"))
     rivals = {name: level for name, level in scores.baselines.items() if level < optimum}
-    if not rivals or (metric_names.OPTIMUM in scores.baselines and _reached(scores)):
+    if not rivals or _solved(scores):
         return ""
     name, level = max(rivals.items(), key=lambda item: item[1])
     lead = scores.lead_over(name)
@@ -179,6 +178,13 @@ def _reached(scores: RunScores) -> bool:
     """Whether the optimum is within two standard errors."""
     lead = scores.lead_over(metric_names.OPTIMUM)
     return lead.difference + 2 * lead.stderr >= 0
+
+
+def _solved(scores: RunScores | None) -> bool:
+    """Whether the score reached the optimum: no exploration is needed any more."""
+    if scores is None or metric_names.OPTIMUM not in scores.baselines:
+        return False
+    return _reached(scores)
 
 
 def _non_finite(records: Sequence[Record]) -> str:

@@ -167,12 +167,12 @@ def _make_probe(
     vocab = int(fields["vocab_size"])
     rng = generator(seed, "engine probe")
     steps = min(STEPS, length - 3)
-    tokens = random_tokens(rng, vocab, (3, length))
+    rows = random_tokens(rng, vocab, (3, length))
     half = (length - steps) // 2
-    tokens[1, :half] = tokens[0, :half]
-    prompts = [tuple(row[: length - steps].tolist()) for row in tokens]
+    rows[1, :half] = rows[0, :half]
+    prompts = [tuple(row[: length - steps].tolist()) for row in rows]
     prompts[2] = prompts[2][: max(half, 1)]
-    replies = tokens[:, length - steps :]
+    replies = rows[:, length - steps :]
     expected = [
         _own_logprobs(model, prompt, reply)
         for prompt, reply in zip(prompts, replies.tolist(), strict=True)
