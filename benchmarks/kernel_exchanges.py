@@ -77,7 +77,7 @@ def measure(workload: Workload, names: list[str], steps: int, threads: int | Non
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workload", nargs="+", default=["nano-short", "small"])
     parser.add_argument("--lora", action="store_true", help="train adapters")
     parser.add_argument("--without", nargs="+", default=list(REPLACEMENTS), choices=REPLACEMENTS)
