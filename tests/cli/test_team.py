@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import tomllib
 
 import pytest
+import tomli_w
 from typer.testing import CliRunner
 
 from turnwise.app import run_scores
@@ -91,3 +93,16 @@ def test_watching_a_run_needs_an_env_of_its_roles(turnwise, team_run):
     assert result.exit_code == 2, result.output
     assert "env 'frozen-lake' has the roles ['player'], and run" in result.stderr
     assert "plays ['digger', 'scout']: give the env of the run, 'relay'" in result.stderr
+
+
+def test_a_remote_policy_of_a_run_is_no_source_of_weights(
+    turnwise, is_one_sentence, team_run, tmp_path
+):
+    run = tmp_path / "run"
+    shutil.copytree(team_run, run)
+    recipe = tomllib.loads((run / "recipe.toml").read_text())
+    endpoint = {"kind": "remote", "base_url": "http://127.0.0.1:1/v1", "model": "x"}
+    recipe["policies"]["scout"] = endpoint
+    (run / "recipe.toml").write_text(tomli_w.dumps(recipe))
+    result = turnwise("eval", team_run, "--policy", f"scout={run}:scout")
+    is_one_sentence(result, f"policy '{run}:scout' is remote and has no weights: name its endpoint")

@@ -88,6 +88,11 @@ def policy_source(place: str) -> Source:
     recipe = load_recipe(str(folder.recipe))
     chosen = best_checkpoint(folder, recipe)
     recipe = without_adapters(recipe) if chosen.phase == PRETRAIN else recipe
+    if name in recipe.remote:
+        raise ConfigError(
+            f"policy '{path}:{name}' is remote and has no weights: name its endpoint in a recipe, "
+            'under [policies.NAME] with kind = "remote"'
+        )
     if name and name not in recipe.weights:
         raise unknown_name("policy", place, [f"{path}:{each}" for each in recipe.weights])
     if not name and len(recipe.weights) > 1:
