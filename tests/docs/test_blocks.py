@@ -52,6 +52,9 @@ def test_toml_is_a_recipe_or_a_part_of_one(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.jsonl").write_text('{"prompt": "Say yes."}\n')
     (tmp_path / "my_rewards.py").write_text("def brief(completions):\n    return completions\n")
+    if block.page.name == "envs.md":
+        file = next(each for each in in_language("python") if each.page == block.page)
+        (tmp_path / "guide.py").write_text(file.text)
     given = tomllib.loads(block.text)
     presets = given.pop("presets", {})
     if "name" not in given:
