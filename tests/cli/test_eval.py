@@ -87,6 +87,7 @@ def test_an_env_of_ones_own_has_baselines_too(turnwise, tmp_path, monkeypatch):
         (("frozen-lake", "--model", "player={run}k"), "did you mean '{run}'"),
         (("frozen-lake", "--policy", "player={run}"), "is a recipe: give --model"),
         (("{run}", "--model", "player={run}"), "is a folder: give a recipe such as"),
+        (("{run}", "--policy", "player={run}/models/main"), "not of a run: give RUN:POLICY"),
         (("{run}", "--policy", "player={run}k"), "there is no run folder at '{run}k'"),
         (("{run}", "--policy", "player={run}", "--model", "player=x"), "give one of them"),
     ],

@@ -42,6 +42,14 @@ SETS = {
         "policies.main={kind='remote', model='x'}",
         "'policies.main.base_url' is missing (The endpoint's address up to `/chat/completions`",
     ),
+    "an endpoint without a protocol": (
+        "policies.main={kind='remote', model='x', base_url='host/v1'}",
+        "policies.main.base_url: 'host/v1' must begin with http:// or https://",
+    ),
+    "an endpoint with too much": (
+        "policies.main={kind='remote', model='x', base_url='http://host/v1/chat/completions'}",
+        "leave /chat/completions out, which is added to it",
+    ),
     "a misspelt sink": ("metrics.sinks=['tensorbord']", "did you mean 'tensorboard'"),
     "no time for the env": ("env.timeout=0", "env.timeout = 0: input should be greater than 0"),
     "a reward that is not there": ("credit.rewards={gaol=1.0}", "did you mean 'goal'"),
