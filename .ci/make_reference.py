@@ -4,7 +4,8 @@
     python .ci/make_reference.py --check    # exit with 1 if it is out of date
 
 The classes are walked from `Recipe`, so a new section or option appears by itself. A table that may
-be one of several classes (a discriminated union) is listed by kind. Imports no torch.
+be one of several classes (a discriminated union) has its default kind, then the options of each
+kind. Imports no torch.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pydantic_core import PydanticUndefined
 
 from turnwise.envs import ENVS, find_env
 from turnwise.recipe.schema import Recipe
+from turnwise.settings import Choice
 
 TARGET = Path(__file__).parents[1] / "docs" / "reference.md"
 COMMAND = "make reference"
@@ -44,10 +46,23 @@ method comes from. `{COMMAND}` generates this page from the config classes. Do n
 
 A recipe is a TOML file with one table for each section below. One option is overridden by
 `turnwise train RECIPE --set trainer.group_size=16`, or in Python by
-`settings={{"trainer.group_size": 16}}`. The default `none` means that the key is absent, and
-`--set KEY=none` removes a key. Unknown keys are errors. [Published settings](published-settings.md)
-lists the values of papers, [Mathematics](math.md) the formulas, and `turnwise recipes` the shipped
-recipes.
+`settings={{"trainer.group_size": 16}}`. A value of `--set` is read as TOML (`0.5`, `true`,
+`["warmup", "trainer"]`, `{{ rank = 8 }}`), and as plain text where it is none. The default `none`
+means that the key is absent, and `--set KEY=none` removes a key. Unknown keys are errors.
+[Published settings](published-settings.md) lists the values of papers, [Mathematics](math.md) the
+formulas, and `turnwise recipes` the shipped recipes.
+
+## Presets
+
+A recipe may have tables of values that replace its own. `--set preset=NAME` applies one, before all
+other values of `--set`:
+
+```toml
+[presets.adapters]
+without = ["warmup"]                              # keys that are taken out first, dotted paths
+policies.main = {{ lora = {{ rank = 8 }} }}
+optimizer.lr = 1e-3
+```
 """
 
 
@@ -56,13 +71,17 @@ Classes = tuple[type[BaseModel], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A table of the recipe: its key, its classes, and what the recipe puts there by default."""
+    """A table of the recipe: its key, its classes, and what the recipe puts there by default.
+
+    `choice` is the key by which the recipe chooses one of several classes.
+    """
 
     key: str
     classes: Classes
     text: str
     default: Any = None
     many: bool = False
+    choice: Choice | None = None
 
     @property
     def title(self) -> str:
@@ -139,14 +158,18 @@ def section_parts(section: Section, homes: Mapping[Classes, Section]) -> Iterato
 def kind_parts(section: Section, homes: Mapping[Classes, Section]) -> Iterator[str]:
     """Yield the options that all classes of a section share, then those of each class."""
     shared = shared_fields(section.classes)
-    kinds = kind_field(section.classes)
-    yield bullets(section.classes[0], shared, section.key, section.default)
-    for each in section.classes:
-        kind = each.model_fields[kinds].default if kinds else each.__name__
-        chosen = f"{section.title} with `{kinds or 'class'} = {toml(kind)}`"
+    choice = section.choice
+    assert choice is not None, f"{section.key} has several classes and no key that chooses one"
+    kinds = [each.model_fields[choice.by].default for each in section.classes]
+    names = " or ".join(f"`{toml(kind)}`" for kind in kinds)
+    head = f"- `{choice.by}`: {names}, default `{toml(choice.default)}`.\n"
+    head += "  Decides which of the options below the table has.\n"
+    yield head + bullets(section.classes[0], shared, section.key, section.default)
+    for each, kind in zip(section.classes, kinds, strict=True):
+        chosen = f"{section.title} with `{choice.by} = {toml(kind)}`"
         yield f"{'#' * (depth_of(section.key) + 1)} {chosen}\n"
         yield described(each)
-        own = {k: v for k, v in fields_of(each).items() if k not in shared and k != kinds}
+        own = {k: v for k, v in fields_of(each).items() if k not in shared and k != choice.by}
         yield bullets(each, own, section.key, section.default)
         for inner in below(each, section.key):
             if inner.key.rsplit(".", 1)[-1] in own:
@@ -178,15 +201,12 @@ def facts(field: FieldInfo) -> tuple[str, str, str]:
     return type_words(field), default_words(field), field.description or ""
 
 
-def kind_field(classes: Iterable[type[BaseModel]]) -> str:
-    """Return the field by whose one literal value the classes are told apart, or nothing."""
-    first, *others = classes
-    for name, field in first.model_fields.items():
-        values = get_args(field.annotation)
-        one = get_origin(field.annotation) is Literal and len(values) == 1
-        if one and all(name in each.model_fields for each in others):
-            return name
-    return ""
+def choice_in(annotation: Any) -> Choice | None:
+    """Return the choice that an annotation or one of its parts declares."""
+    if isinstance(annotation, Choice):
+        return annotation
+    found = (choice_in(each) for each in get_args(annotation) if each is not annotation)
+    return next((each for each in found if each is not None), None)
 
 
 def below(model: type[BaseModel], key: str) -> Iterator[Section]:
@@ -202,6 +222,7 @@ def below(model: type[BaseModel], key: str) -> Iterator[Section]:
             text=field.description or "",
             default=None if shape else default_of(field),
             many=shape == "list",
+            choice=choice_in(Annotated[(field.annotation, *field.metadata, None)]),
         )
 
 
@@ -244,11 +265,9 @@ def bullets(
     for name, field in fields.items():
         keys = [k for k in inner if k.removeprefix(f"{key}.").split(".")[0] == name]
         if keys:
-            needed = (
-                "a table"
-                if default_of(field) is not None or field.is_required()
-                else "none or a table"
-            )
+            needed = "a table, required" if field.is_required() else "a table"
+            if not field.is_required() and default_of(field) is None:
+                needed = "none or a table"
             lines.append(f"- `{name}`: {needed}, {link(keys[0])}.")
             continue
         given = getattr(default, name, None) if isinstance(default, model) else None

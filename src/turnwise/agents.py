@@ -29,7 +29,7 @@ class AgentConfig(Settings):
     """The prompts, history, reply format and sampling of one role."""
 
     role: str = "player"
-    """The environment's name of the role."""
+    """The env's name of the role. Leave it out in a recipe, where the section names the role."""
     policy: str = "main"
     """Which policy answers for it."""
     system: str = ""

@@ -83,8 +83,14 @@ class Interrupted(KeyboardInterrupt):
         self.run = run
 
 
-def unknown_name(kind: str, given: str, known: Iterable[str]) -> UnknownNameError:
+def unknown_name(kind: str, given: str, known: Iterable[str], other: str = "") -> UnknownNameError:
     """Build the error for a misspelt name, with the nearest known one as the cure.
+
+    Args:
+        kind: what the name is of.
+        given: the name.
+        known: all names.
+        other: what may be given in place of a name, such as a file.
 
     Example:
         >>> str(unknown_name("recipe", "frozen-lak", ["frozen-lake", "rows"]))
@@ -95,4 +101,7 @@ def unknown_name(kind: str, given: str, known: Iterable[str]) -> UnknownNameErro
     found = difflib.get_close_matches(given.lower(), lower, n=1, cutoff=0.5)
     nearest = [lower[name] for name in found]
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-    return UnknownNameError(f"unknown {kind} {given!r}: {hint}Known: {', '.join(names) or 'none'}")
+    listed = ", ".join(names) or "none"
+    return UnknownNameError(
+        f"unknown {kind} {given!r}: {hint}Known: {listed}{f', or {other}' if other else ''}"
+    )

@@ -89,16 +89,41 @@ def _sentence(
         name, where = problem["input"].get(found[0].by), ".".join([*path, found[0].by])
         return str(unknown_name(where, str(name), found[1])), ""
     if problem["type"] == "missing":
-        return f"{key!r} is missing", ""
+        return f"{key!r} is missing{_what_to_add(model, path)}", ""
     if problem["type"] == "json_invalid":
         return "a value is not UTF-8 text: write it as such", ""
     if problem["type"] == "model_type":
         given = f"{key} = {problem['input']!r}: "
         return given, f"expected a table, {_example(model, path, problem)}"
+    if problem["type"] in ("list_type", "tuple_type"):
+        return f"{key} = {problem['input']!r}: ", f"expected an array{_as_array(problem['input'])}"
     message = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "value_error":
         return f"{key}: {message}" if key else message, ""
     return f"{key} = {problem['input']!r}: ", f"{message[0].lower()}{message[1:]}"
+
+
+def _what_to_add(model: type[BaseModel], path: Sequence[str]) -> str:
+    """Return the table, or the meaning of the option, that a recipe lacks."""
+    *section, name = path
+    for part in section:
+        model = _below(model, part)
+    members = [m.model_fields for m in _members(model) if issubclass(m, BaseModel)]
+    field = next(m[name] for m in members if name in m and m[name].is_required())
+    kinds = _members(field.annotation)
+    if any(get_origin(kind) in (dict, Mapping) for kind in kinds):
+        return f", add [{'.'.join(path)}.NAME]"
+    if any(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in kinds):
+        return f", add [{'.'.join(path)}]"
+    return f" ({' '.join(field.description.split()).rstrip('.')})" if field.description else ""
+
+
+def _as_array(given: Any) -> str:
+    """Return how words that were given as one text are written as an array."""
+    if not isinstance(given, str):
+        return " in brackets"
+    words = [word.strip(" '\"") for word in given.strip(" []").split(",")]
+    return f", such as {json.dumps(words)}" if all(words) else " in brackets"
 
 
 def _path(model: Any, place: Sequence[Any]) -> list[str]:

@@ -11,7 +11,7 @@ FILES = {
     "a TOML error": (b"name = \n", "recipe 'x.toml' is not valid TOML: Invalid value (at line 1"),
     "a table twice": (b"[env]\n[env]\n", "is not valid TOML: Cannot declare ('env',) twice"),
     "no text": (b"name = '\xff'\n", "recipe 'x.toml' cannot be read (it is not UTF-8)"),
-    "nothing": (b"", "'env' is missing; 'policies' is missing; 'credit' is missing"),
+    "nothing": (b"", "'policies' is missing, add [policies.NAME]; 'credit' is"),
     "presets that are no tables": (b"presets = 3\n", "write presets as tables: [presets.NAME]"),
     "a preset that is no table": (b"[presets]\nfast = 3\n", "write presets as tables"),
     "an import that is not there": (
@@ -33,6 +33,23 @@ SETS = {
     "a misspelt env": ("env.name=frozen-laek", "did you mean 'frozen-lake'"),
     "a misspelt option": ("env.options.sise=5", "env 'frozen-lake': unknown key 'sise', did you"),
     "a misspelt workflow": ("workflow=turn", "did you mean 'turns'"),
+    "a word for an array": ("metrics.sinks=wandb", 'expected an array, such as ["wandb"]'),
+    "words without quotes": ("stages=[warmup, trainer]", 'such as ["warmup", "trainer"]'),
+    "a number for an array": ("optimizer.betas=0.9", "expected an array in brackets"),
+    "a preset that is not there": ("preset=smokey", "did you mean 'smoke'? Known: fast, smoke"),
+    "a misspelt policy": ("policies.mian.lr=1", "plays no role: did you mean policies.main?"),
+    "an endpoint without its address": (
+        "policies.main={kind='remote', model='x'}",
+        "'policies.main.base_url' is missing (The endpoint's address up to `/chat/completions`",
+    ),
+    "an endpoint without a protocol": (
+        "policies.main={kind='remote', model='x', base_url='host/v1'}",
+        "policies.main.base_url: 'host/v1' must begin with http:// or https://",
+    ),
+    "an endpoint with too much": (
+        "policies.main={kind='remote', model='x', base_url='http://host/v1/chat/completions'}",
+        "leave /chat/completions out, which is added to it",
+    ),
     "a misspelt sink": ("metrics.sinks=['tensorbord']", "did you mean 'tensorboard'"),
     "no time for the env": ("env.timeout=0", "env.timeout = 0: input should be greater than 0"),
     "a reward that is not there": ("credit.rewards={gaol=1.0}", "did you mean 'goal'"),
@@ -99,3 +116,11 @@ def test_a_recipe_that_is_a_folder(turnwise, is_one_sentence, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.toml").mkdir()
     is_one_sentence(turnwise("train", "x.toml"), "no recipe file at 'x.toml'")
+
+
+def test_a_recipe_without_its_ending(turnwise, is_one_sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    is_one_sentence(turnwise("train", "mine"), "treasure, or a .toml file")
+    (tmp_path / "mine.toml").write_text("")
+    is_one_sentence(turnwise("train", "mine"), "unknown recipe 'mine': did you mean 'mine.toml'?")
+    is_one_sentence(turnwise("train", "mine.toml", "--set", "preset=x"), "has no presets: leave it")

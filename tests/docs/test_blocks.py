@@ -8,6 +8,7 @@ from importlib import resources
 
 import pytest
 
+from turnwise.recipe.overrides import with_preset
 from turnwise.recipe.schema import make_recipe, recipe_names
 
 from .conftest import BLOCK, PAGES, ROOT, in_language
@@ -51,10 +52,16 @@ def test_toml_is_a_recipe_or_a_part_of_one(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.jsonl").write_text('{"prompt": "Say yes."}\n')
     (tmp_path / "my_rewards.py").write_text("def brief(completions):\n    return completions\n")
+    if block.page.name == "envs.md":
+        file = next(each for each in in_language("python") if each.page == block.page)
+        (tmp_path / "guide.py").write_text(file.text)
     given = tomllib.loads(block.text)
+    presets = given.pop("presets", {})
     if "name" not in given:
         given = overlaid(shipped(given.get("env", {}).get("name", "frozen-lake")), given)
     assert make_recipe(given).name
+    for name, preset in presets.items():
+        assert make_recipe(with_preset(given, preset, name)) != make_recipe(given)
 
 
 def test_the_readme_is_short():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import Annotated, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from turnwise.settings import Settings
+from turnwise.settings import Settings, one_of
 
 from .conftest import GENERATOR, ROOT, load_generator
 
@@ -51,7 +51,7 @@ class Sequence(Settings):
     """Other sizes."""
 
 
-Loss = Annotated[Clipped | Sequence, Field(discriminator="kind")]
+Loss: Any = one_of({"clipped": Clipped, "sequence": Sequence}, default="clipped")
 
 
 class Config(Settings):
@@ -72,6 +72,8 @@ KINDS = """\
 
 The loss.
 
+- `kind`: `"clipped"` or `"sequence"`, default `"clipped"`.
+  Decides which of the options below the table has.
 - `weight`: float, default `1.0`.
   The weight of the term ([arXiv:1707.06347](https://arxiv.org/abs/1707.06347)).
 
@@ -96,3 +98,18 @@ def test_a_table_of_several_classes_is_listed_by_kind():
     assert "## `[[stages]]`\n\nOne after another.\n\nThe options are those of [`[loss]`]" in text
     assert "## `[models.<name>]`\n\nName -> sizes.\n\nSizes of a model.\n\n- `layers`: int" in text
     assert "[`[models.<name>]`](#modelsname), with other defaults: `layers = 3`." in text
+
+
+def test_the_default_kind_of_every_table_is_named():
+    """Of a section, of the tables of a free key, and of a list; and what a recipe must have."""
+    generator = load_generator()
+    page = generator.make_reference()
+    for section, default in {
+        "policies.<name>": 'kind`: `"weights"` or `"remote"`, default `"weights"',
+        "credit": 'default `"grpo"',
+        "loss": 'default `"clipped"',
+    }.items():
+        part = page.split(f"## `[{section}]`\n", 1)[1].split("\n#", 1)[0]
+        assert default in part, section
+    assert "- `policies`: a table, required," in page
+    assert "- `loss`: a table, [" in page

@@ -64,6 +64,15 @@ def own(tmp_path):
     return f"{tmp_path / 'own.py'}:"
 
 
+def test_an_env_made_by_its_class_has_its_default_options(own):
+    kind = type(make_env(f"{own}Guess"))
+    assert kind().config.rounds == 1
+    assert kind({"rounds": 3}).config.rounds == 3
+    assert check_env(kind()).longest == 1
+    with pytest.raises(ConfigError, match="env Guess: unknown key 'round', did you mean 'rounds'"):
+        kind({"round": 3})
+
+
 def test_an_env_of_ones_own_is_found_by_file_and_keeps_the_contract(own):
     env = make_env(f"{own}Guess", rounds=2)
     report = check_env(env)

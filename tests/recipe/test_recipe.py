@@ -191,7 +191,10 @@ WRONG = {
     "a number for a table": ("optimizer=3", "optimizer = 3"),
     "too small": ("optimizer.lr=0", "greater than 0"),
     "an unknown role": ("agents.referee.max_tokens=3", "has the roles"),
-    "an unknown policy": ("agents.player.policy=other", "is not one of the policies"),
+    "an unknown policy": (
+        "agents.player.policy=mian",
+        "agents.player.policy: unknown policy 'mian': did you mean 'main'",
+    ),
     "two policies": ("policies.other.model=nano", "plays no role"),
     "no rewards": ("credit.rewards=none", "every return would be 0"),
     "more mini-batches than groups": ("trainer.minibatches=99", "lower minibatches"),
@@ -389,3 +392,30 @@ def test_scores_that_are_computed_do_not_go_with_another_try():
             load_recipe("frozen-lake", over)
     asked = load_recipe("frozen-lake", ["agents.player.invalid_reply=continue"])
     assert asked.agents["player"].invalid_reply == "continue"
+
+
+def test_files_of_code_are_looked_for_beside_the_recipe_first(tmp_path, monkeypatch):
+    """Data files are, too; what is not there is looked for in the working directory."""
+    home, here = tmp_path / "home", tmp_path / "here"
+    for folder, names in ((home, ("order", "judge")), (here, ("order", "other"))):
+        folder.mkdir()
+        for name in names:
+            text = f"async def {name}(agents, state): ...\ndef say(completions): ...\n"
+            (folder / f"{name}.py").write_text(text)
+    (home / "rows.jsonl").write_text('{"prompt": "a"}\n')
+    (home / "mine.toml").write_text(
+        'name = "mine"\nworkflow = "order.py:order"\npolicies.main = {}\n'
+        "credit.rewards = { say = 1.0 }\n[env]\nname = 'rows'\n"
+        "options = { path = 'rows.jsonl', reward = ['judge.py:say'] }\n"
+    )
+    monkeypatch.chdir(here)
+    recipe = load_recipe("../home/mine.toml")
+    assert recipe.workflow.kind == f"{home / 'order.py'}:order"
+    assert recipe.env.options["reward"] == [f"{home / 'judge.py'}:say"]
+    other = load_recipe("../home/mine.toml", ["workflow=other.py:other"])
+    assert other.workflow.kind == "other.py:other"
+    (home / "order.py").unlink()
+    assert load_recipe("../home/mine.toml").workflow.kind == "order.py:order"
+    monkeypatch.chdir(home)
+    (home / "order.py").write_text("async def order(agents, state): ...\n")
+    assert load_recipe("mine.toml").env.options["reward"] == ["judge.py:say"]

@@ -16,6 +16,7 @@ from typing import Any
 from turnwise.app.loading import Loaded, load_models, load_run
 from turnwise.envs import BaselineScore, error_unit, score_baselines, score_span
 from turnwise.envs.base import Env
+from turnwise.errors import ConfigError
 from turnwise.evaluation import evaluate, exact_measures, swap_thoughts
 from turnwise.policies import kept_threads
 from turnwise.recipe.schema import Recipe, load_recipe
@@ -32,8 +33,17 @@ def play_run(run: str | Path, env: Env[Any], task: Task, *, seed: int = 0) -> Ep
     It plays as it is tested: greedily, or by draws at the training temperature.
 
     The slips of turn t are those of `world_generator(seed, "evaluation", 0, 0, t, None)`.
+
+    Raises:
+        ConfigError: if the env has other roles than the run.
     """
     with closing(load_run(run, seed=seed)) as loaded:
+        own = loaded.recipe.agents
+        if set(own) != set(env.roles):
+            raise ConfigError(
+                f"env {env.name!r} has the roles {sorted(env.roles)}, and run '{run}' plays "
+                f"{sorted(own)}: give the env of the run, {loaded.recipe.env.name!r}"
+            )
         loaded.use_checkpoint()
         greedy = loaded.decoding == "greedy"
         (episode,) = evaluate(loaded.judge(env), [task], greedy=greedy).episodes

@@ -84,10 +84,20 @@ def policy_source(place: str) -> Source:
     if not path.is_dir() and ":" in place:
         before, _, name = place.rpartition(":")
         path = Path(before)
+    if (path / "config.json").is_file() or (path / "adapter_config.json").is_file():
+        raise ConfigError(
+            f"'{path}' is the directory of a model or an adapter, not of a run: give RUN:POLICY, "
+            "or evaluate the run's recipe.toml with --model ROLE=PATH for each role"
+        )
     folder = Run.open(path)
     recipe = load_recipe(str(folder.recipe))
     chosen = best_checkpoint(folder, recipe)
     recipe = without_adapters(recipe) if chosen.phase == PRETRAIN else recipe
+    if name in recipe.remote:
+        raise ConfigError(
+            f"policy '{path}:{name}' is remote and has no weights: name its endpoint in a recipe, "
+            'under [policies.NAME] with kind = "remote"'
+        )
     if name and name not in recipe.weights:
         raise unknown_name("policy", place, [f"{path}:{each}" for each in recipe.weights])
     if not name and len(recipe.weights) > 1:

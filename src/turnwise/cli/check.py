@@ -28,7 +28,9 @@ def check_name(name: str, *, recipe: bool, timeout: float, sets: Sequence[str]) 
     if recipe or name.endswith(".toml") or (name in recipe_names() and not env_like):
         return _check_recipe(load_recipe(name, sets, problems.print), timeout)
     if not env_like:
-        raise unknown_name("env or recipe", name, {*ENVS, *recipe_names()})
+        raise unknown_name(
+            "env or recipe", name, {*ENVS, *recipe_names()}, "file.py:Class or a .toml file"
+        )
     try:
         env = env_with(name, sets, timeout=timeout)
     except ConfigError as error:

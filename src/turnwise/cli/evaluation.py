@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 
 def baselines_of(env: str, *, tasks: int, seed: int, sets: Sequence[str]) -> BaselineScores:
     """Return the scores of an env's baselines."""
+    if Path(env).is_dir():
+        raise ConfigError(
+            f"--baselines takes an env, but '{env}' is a folder: leave --baselines out, as a run "
+            "is scored beside its baselines"
+        )
+    if env.endswith(".toml") or (env in recipe_names() and env not in ENVS):
+        name = load_recipe(env, (), lambda text: None).env.name
+        raise ConfigError(
+            f"--baselines takes an env, but '{env}' is a recipe: give its env, {name!r}, and the "
+            "env's options by --set"
+        )
     made = make_guarded(env, options_of(sets), IMPORTING)
     return evaluate_baselines(made, tasks=tasks, seed=seed)
 

@@ -64,7 +64,7 @@ def _play_by_hand(env: Env[Any], task: Task, baseline: str | None, seed: int) ->
     while total < env.turn_cap():
         seat = env.acting(state)[0]
         observation = env.observe(state, seat)
-        say(env.render(state) if len(env.seats) == 1 else f"{seat}: {observation.text}")
+        say(_shown(env, state, seat))
         rng = generator(seed, "play", total)
         if baseline is not None:
             action = env.baselines()[baseline](state, rng)
@@ -89,6 +89,13 @@ def _play_by_hand(env: Env[Any], task: Task, baseline: str | None, seed: int) ->
             return
     say(env.render(state))
     say(f"cut after {total} steps, the env's max_turns, score {env.score(state):g}")
+
+
+def _shown(env: Env[Any], state: Any, seat: str) -> str:
+    """Return what is printed before a turn: a picture, or in a team what the seat alone sees."""
+    if len(env.seats) == 1:
+        return env.render(state)
+    return f"{seat} sees: {env.observe(state, seat).text}"
 
 
 def _ask(observation: Observation) -> str | None:
@@ -126,12 +133,13 @@ def _watch_policy(env: Env[Any], task: Task, run: Path, seed: int) -> None:
     episode = play_run(run, env, task, seed=seed)
     state, steps = env.reset(task), 0
     for turn in sorted(episode.turns, key=lambda turn: turn.order):
-        say(env.render(state))
+        if turn.phase == "act":
+            say(_shown(env, state, turn.id.role))
         say(turn.text if len(env.seats) == 1 else f"{turn.id.role}: {turn.text}")
-        if turn.phase == "ask":
-            continue
+        if turn.error is not None:
+            say(f"no action: {turn.error.message}")
         if turn.action is None:
-            break
+            continue  # a question, or a reply after which the agent may be asked again
         noise = world_generator(seed, "evaluation", 0, 0, steps, None)
         state, steps = env.step(state, turn.id.role, turn.action, noise).state, steps + 1
     say(env.render(state))

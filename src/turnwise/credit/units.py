@@ -103,8 +103,8 @@ def state_units(
         for turn, value in zip(trajectory.turns, values, strict=True):
             if turn.state_key is None:
                 raise TrainingError(
-                    f"turn {turn.id} has no state key, by which gigpo groups turns: record one "
-                    "for every turn, or use grpo"
+                    f"turn {turn.id} has no state key, by which gigpo groups turns, as the "
+                    "workflow asked a question: set credit.scheme = 'grpo', or do not use `ask`"
                 )
             units.append(_turn_unit(trajectory.role, turn, float(value)))
     return units

@@ -41,8 +41,11 @@ class RemoteConfig(Settings):
     @classmethod
     def _is_http(cls, value: str) -> str:
         if not value.startswith(("http://", "https://")):
-            raise ValueError("must begin with http:// or https://")
-        return value.rstrip("/")
+            raise ValueError(f"{value!r} must begin with http:// or https://")
+        address, path = value.rstrip("/"), "/chat/completions"
+        if address.endswith(path):
+            raise ValueError(f"{value!r}: leave {path} out, which is added to it")
+        return address
 
     @field_validator("api_key_env")
     @classmethod

@@ -72,7 +72,7 @@ def find_env(name: str, timeout: float = IMPORTING) -> type[Env[Any]]:
         if name.endswith(".py"):
             raise ConfigError(_missing_class_message(name))
         if name not in ENVS:
-            raise unknown_name("env", name, ENVS)
+            raise unknown_name("env", name, ENVS, "file.py:Class for an env of your own")
         return ENVS[name]
     found = call_env(None, "__init__", timeout, load_object, name)
     cure = gymnasium_cure(found)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 import numpy as np
 
 from turnwise.errors import EnvError
-from turnwise.settings import Settings
+from turnwise.settings import Settings, parse
 from turnwise.types import Episode, Level, Media, Message, Split, Task
 
 RewardTiming = Literal["dense", "terminal"]
@@ -31,8 +31,8 @@ MAX_TURNS = 100
 class Observation:
     """The observation of one role: the text, the legal actions, and the true description.
 
-    `legal` is empty where any text may be an answer (a number, a program): there `step` says what
-    is one, by raising `IllegalActionError`, and the env overrides `random_action`.
+    `legal_actions` is empty where any text may be an answer (a number, a program): there `step`
+    says what is one, by raising `IllegalActionError`, and the env overrides `random_action`.
     `description` is a true, checkable description of what matters in `text`, in the env's own
     words and free of any advice. Warm-up teaches a model to write it; empty where there is none.
     `messages` say the same as `text` where that is not one message of the user's: a conversation
@@ -124,18 +124,24 @@ class Exact(Generic[S]):
 class Env(ABC, Generic[S]):
     """One world: states, observations, actions and rewards.
 
-    Attributes: `name`; `roles`, which an instance may set by its options; `components`, reward
-    component -> level; `reward_timing`; `branching`; `scored_by`; `config_class`, the options;
-    `files`, those of them that name a file; `blocking`, whether `step` waits for something outside,
-    a program or a server: then steps of several episodes are made side by side on threads, and must
-    bear it; `runs_programs`, whether it runs programs in `turnwise.sandbox`: then no run begins
-    where that cannot be; `max_turns`, the most turns of an episode, all roles' together: one that
-    gets there is truncated. None is `MAX_TURNS`; declare it where episodes may be longer. The level
-    of a component says whom it
-    rewards: "process" one turn of one role, "agent" the result of one role, "team" the common
-    result of all roles. Instances hold the options, and no episode: all of an episode is in `S`.
-    Adapters, which learn their timing and
-    branching from what they adapt, set these two on the instance.
+    Attributes:
+        name: the env's name.
+        config_class: the options, a class derived from `Settings`. Instances hold the options as
+            `config`, and no episode: all of an episode is in `S`.
+        roles: the roles; an instance may set them by its options.
+        components: reward component -> level, which says whom it rewards: "process" one turn of one
+            role, "agent" the result of one role, "team" the common result of all roles.
+        reward_timing: "dense" where rewards come at every step, "terminal" where at the end only.
+        branching: the way back to an earlier state: "pure" where any state can be stepped again,
+            else "copy", "replay" or "none". Adapters set it, and `reward_timing`, on the instance.
+        scored_by: "score" where `score` is the success, "return" where the sum of rewards is.
+        files: the options that name a file.
+        blocking: whether `step` waits for something outside, a program or a server: then steps of
+            several episodes are made side by side on threads, and must bear it.
+        runs_programs: whether it runs programs in `turnwise.sandbox`: then no run begins where that
+            cannot be.
+        max_turns: the most turns of an episode, all roles' together: one that gets there is
+            truncated. None is `MAX_TURNS`; declare it where episodes may be longer.
 
     `reset`, `observe`, `step` and `score` must be written. The rest has defaults that are right for
     an env whose tasks differ by their seed, whose text shows all of the state and whose answers are
@@ -156,6 +162,16 @@ class Env(ABC, Generic[S]):
     config: Any = None
 
     def __init__(self, config: Any = None) -> None:
+        """Hold the options: `config`, a mapping of them, or their defaults if it is None.
+
+        Raises:
+            ConfigError: if an option is unknown, wrong or missing.
+        """
+        kind: Any = self.config_class  # an env may declare anything; `check_env` says what is wrong
+        if isinstance(kind, type) and issubclass(kind, Settings) and kind is not Settings:
+            given = {} if config is None else config
+            if isinstance(given, Mapping):
+                config = parse(kind, given, f"env {type(self).__name__}")
         self.config = config
 
     def generate(self, rng: np.random.Generator) -> dict[str, Any]:

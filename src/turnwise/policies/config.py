@@ -56,8 +56,8 @@ class PolicyConfig(Settings):
     kind: Literal["weights"] = "weights"
     """The source of the policy's replies: `weights` on this machine, or a `remote` endpoint."""
     model: str = "nano"
-    """A model directory, a saved adapter's directory, a hub name, or "pico", "nano", "micro",
-    "small"."""
+    """A model directory (from the working directory), a saved adapter's directory, a hub name, or
+    "pico", "nano", "micro", "small"."""
     lora: LoraSettings | None = None
     """An adapter to train instead of the full weights."""
     trainable: bool = True

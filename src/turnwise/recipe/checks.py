@@ -5,6 +5,7 @@ Provides `check_recipe`.
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -71,8 +72,7 @@ def _check_agents(recipe: Recipe, env: Env[Any]) -> None:
     for role, agent in recipe.agents.items():
         if agent.policy not in recipe.policies:
             raise ValueError(
-                f"agents.{role}.policy = {agent.policy!r} is not one of the policies "
-                f"{sorted(recipe.policies)}"
+                f"agents.{role}.policy: {unknown_name('policy', agent.policy, recipe.policies)}"
             )
         if agent.role != role:
             raise ValueError(
@@ -100,8 +100,11 @@ def _check_policies(recipe: Recipe) -> None:
                 "digits, '_' and '-' only"
             )
         if name not in used:
+            near = difflib.get_close_matches(name, used, n=1)
+            mean = f"did you mean policies.{near[0]}? Otherwise " if near else ""
             raise ValueError(
-                f"policies.{name} plays no role: name it in agents.<role>.policy, or leave it out"
+                f"policies.{name} plays no role: {mean}name it in agents.<role>.policy, or leave "
+                "it out"
             )
     for name, policy in recipe.weights.items():
         formats = {a.reply for a in recipe.agents.values() if a.policy == name}

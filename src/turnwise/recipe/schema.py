@@ -6,7 +6,6 @@ work before anything is built.
 
 from __future__ import annotations
 
-import re
 import tomllib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -41,11 +40,6 @@ from turnwise.trainers.config import GrpoConfig, SftConfig, SftMixConfig
 from turnwise.trainers.table import AnyTrainer
 from turnwise.utils.user_code import is_import_name
 from turnwise.workflows import WorkflowConfig
-
-_POLICY_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-SPANS = ("think", "answer", "action")
-"""The spans that renderers find in a completion (`render.find_spans`)."""
-
 
 Stage = Literal["pretrain", "warmup", "trainer"]
 STAGES: tuple[Stage, ...] = ("pretrain", "warmup", "trainer")
@@ -228,6 +222,11 @@ def load_recipe(
     mapping = isinstance(overrides, Mapping)
     pairs = list(overrides.items()) if mapping else [parse_override(each) for each in overrides]
     for _, preset in (pair for pair in pairs if pair[0] == "preset"):
+        if not presets:
+            raise ConfigError(
+                f"preset = {preset!r}: recipe {name_or_path!r} has no presets: leave it out, or "
+                f"add [presets.{preset}]"
+            )
         if preset not in presets:
             raise unknown_name("preset", str(preset), presets)
         data = with_preset(data, presets[preset], str(preset))
@@ -310,7 +309,10 @@ def _read(name_or_path: str) -> dict[str, Any]:
         if is_import_name(name_or_path) or name_or_path.endswith(".py"):
             raise ConfigError(_how_to_train(name_or_path))
         if name_or_path not in recipe_names():
-            raise unknown_name("recipe", name_or_path, recipe_names())
+            beside = f"{name_or_path}.toml"
+            if Path(beside).is_file():
+                raise ConfigError(f"unknown recipe {name_or_path!r}: did you mean {beside!r}?")
+            raise unknown_name("recipe", name_or_path, recipe_names(), "a .toml file")
         file = resources.files("turnwise") / "recipes" / f"{name_or_path}.toml"
         text = file.read_text(encoding="utf-8")
     try:
@@ -330,7 +332,10 @@ def _how_to_train(env: str) -> str:
 
 
 def _find_files(data: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return a recipe whose data files are looked for beside it first."""
+    """Return a recipe whose files of data and of code are looked for beside it first."""
+    if folder.resolve() != Path.cwd():  # the names of a recipe in the working directory stay
+        code = {"env", "workflow"} & data.keys()
+        data = {**data, **{key: _find_code(data[key], folder) for key in code}}
     env = data.get("env")
     if not isinstance(env, dict) or not isinstance(env.get("name"), str):
         return data  # parsing says what is wrong
@@ -347,3 +352,16 @@ def _find_files(data: dict[str, Any], folder: Path) -> dict[str, Any]:
             if isinstance(given, str) and (folder / given).is_file():
                 options[name] = str((folder / given).resolve())
     return data
+
+
+def _find_code(given: Any, folder: Path) -> Any:
+    """Return a value in which each "file.py:name" whose file is in `folder` has its whole path."""
+    if isinstance(given, Mapping):
+        return {key: _find_code(each, folder) for key, each in given.items()}
+    if isinstance(given, list):
+        return [_find_code(each, folder) for each in given]
+    if not isinstance(given, str) or not is_import_name(given):
+        return given
+    source, _, name = given.rpartition(":")
+    file = folder / source
+    return f"{file.resolve()}:{name}" if source.endswith(".py") and file.is_file() else given

@@ -62,9 +62,10 @@ def load_object(name: str) -> Any:
     """Return the object called `name`.
 
     Args:
-        name: "file.py:Name", a path from the working directory or an absolute one; or
-            "package.module:Name", as Python imports it. A file may import its neighbours at the
-            top; inside functions only those that were imported at the top too.
+        name: "file.py:Name", a path from the working directory or an absolute one (a recipe's are
+            looked for beside it first, `recipe.schema`); or "package.module:Name", as Python
+            imports it. A file may import its neighbours at the top; inside functions only those
+            that were imported at the top too.
 
     Raises:
         ConfigError: if the name has another form, or the file, the module or the object is not
@@ -176,7 +177,10 @@ def _module_of(source: str, name: str) -> ModuleType:
 @lru_cache
 def _module_of_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise ConfigError(f"no file at '{path}': give a .py file that exists")
+        raise ConfigError(
+            f"no file at '{path}': give a .py file that exists; a relative path begins in the "
+            "working directory, in a recipe also in the recipe's folder"
+        )
     for loaded in map(sys.modules.get, ("__main__", path.stem)):
         own = vars(loaded).get("__file__") if loaded else None
         if loaded is not None and own is not None and Path(own).resolve() == path:
