@@ -72,7 +72,9 @@ def test_a_recipe_that_was_edited_to_another_team_is_refused(run, change):
     assert edited.policies != recipe.policies
     (run / "recipe.toml").write_text(edited.to_toml())
     before = sorted(path.name for path in (run / "checkpoints").iterdir())
-    with pytest.raises(RunError, match=r"holds the trained policies digger, scout, but '.*' trains"):
+    with pytest.raises(
+        RunError, match=r"holds the trained policies digger, scout, but '.*' trains"
+    ):
         lifecycle.resume(run)
     assert sorted(path.name for path in (run / "checkpoints").iterdir()) == before
 
