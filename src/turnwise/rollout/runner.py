@@ -18,6 +18,7 @@ from turnwise.credit.returns import mix_rewards
 from turnwise.engines.loop import SteppedEngine, run
 from turnwise.envs.base import BatchRewards, Env, Step
 from turnwise.errors import (
+    EndpointError,
     EngineError,
     RewardError,
     SandboxError,
@@ -173,7 +174,8 @@ class Runner:
         except EpisodeOver as over:
             error = over.failure
         except (EngineError, SandboxError) as cause:
-            error, retry = Failure(kind="engine", message=str(cause)), True
+            error = Failure(kind="engine", message=str(cause))
+            retry = not isinstance(cause, EndpointError)  # which has been tried again already
         except StuckEnvError:  # every further episode would wait as long
             raise
         except asyncio.CancelledError as cause:
