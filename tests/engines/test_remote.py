@@ -8,6 +8,7 @@ import re
 import socket
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -453,11 +454,12 @@ def test_a_request_that_is_given_up_is_cancelled(server, engine, tools):
     assert run(main(), here) == 0
 
 
-def test_the_failures_of_a_server_are_one_cause(server, engine, ask):
+def test_the_failures_of_a_server_are_one_cause(server, engine, tools):
     here = engine(server(says(b"{")).url, retries=0)
+    one = tools.request((), prompt=ASKED)
     said = set()
-    for turn in (0, 1):
+    for request in (one, replace(one, id=replace(one.id, turn=7))):
         with pytest.raises(EndpointError) as caught:
-            ask(here, turn=turn)
+            run(here.generate(request), here)
         said.add(str(caught.value))
     assert len(said) == 1
