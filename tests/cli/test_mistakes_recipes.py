@@ -32,6 +32,10 @@ SETS = {
     "a misspelt section": ("trainr.iterations=3", "unknown key 'trainr', did you mean 'trainer'"),
     "a misspelt env": ("env.name=frozen-laek", "did you mean 'frozen-lake'"),
     "a misspelt option": ("env.options.sise=5", "env 'frozen-lake': unknown key 'sise', did you"),
+    "a key of no kind of policy": (
+        "policies.main.zzz=3",
+        "gradient_checkpointing, kind, lora, lr,",
+    ),
     "a misspelt workflow": ("workflow=turn", "did you mean 'turns'"),
     "a misspelt sink": ("metrics.sinks=['tensorbord']", "did you mean 'tensorboard'"),
     "no time for the env": ("env.timeout=0", "env.timeout = 0: input should be greater than 0"),

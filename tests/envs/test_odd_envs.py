@@ -89,6 +89,21 @@ def test_a_declaration_that_cannot_be_set_says_so():
         env.max_turns = 3
 
 
+@pytest.mark.parametrize("name", ["a\nb", "a\0", "\u202e", " ", ""])
+def test_roles_and_seats_have_names_of_one_line(name):
+    class Roles(Pair):
+        roles = (name, "two")
+
+    class Seats(Pair):
+        @property
+        def seats(self):
+            return {name: "one", "two": "two"}
+
+    for kind, said in ((Roles, r"Roles: roles = .*on one line"), (Seats, "Seats: seats = ")):
+        with pytest.raises(EnvError, match=said):
+            check_env(kind())
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_the_one_seat_of_a_role_that_acts_is_found(seed):
     state, seat = first_turn(Crowd(), TASK, "one", np.random.default_rng(seed))
