@@ -59,6 +59,10 @@ class EngineError(TurnwiseError, RuntimeError):
     """Sampling failed, or sampler and trainer disagree beyond tolerance."""
 
 
+class EndpointError(EngineError):
+    """A server refused a request, or did not answer it in all attempts: more would be in vain."""
+
+
 class SandboxError(TurnwiseError, RuntimeError):
     """Programs cannot be isolated here, or the sandbox itself failed."""
 

@@ -228,7 +228,7 @@ def _cure(
     near = difflib.get_close_matches(last, beside, n=1, cutoff=0.5)
     if near:
         return f"did you mean {'.'.join([*path[:-1], near[0]])!r}?"
-    return f"known: {', '.join(sorted(beside)) or 'none'}"
+    return f"known: {', '.join(sorted(set(beside))) or 'none'}"
 
 
 def _value(data: Any, path: Sequence[str]) -> Any:

@@ -32,6 +32,10 @@ SETS = {
     "a misspelt section": ("trainr.iterations=3", "unknown key 'trainr', did you mean 'trainer'"),
     "a misspelt env": ("env.name=frozen-laek", "did you mean 'frozen-lake'"),
     "a misspelt option": ("env.options.sise=5", "env 'frozen-lake': unknown key 'sise', did you"),
+    "a key of no kind of policy": (
+        "policies.main.zzz=3",
+        "gradient_checkpointing, kind, lora, lr,",
+    ),
     "a misspelt workflow": ("workflow=turn", "did you mean 'turns'"),
     "a word for an array": ("metrics.sinks=wandb", 'expected an array, such as ["wandb"]'),
     "words without quotes": ("stages=[warmup, trainer]", 'such as ["warmup", "trainer"]'),

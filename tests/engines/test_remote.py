@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,7 +28,8 @@ from turnwise.engines import (
     run,
 )
 from turnwise.engines.remote import pause_of
-from turnwise.errors import ConfigError, EngineError
+from turnwise.errors import ConfigError, EndpointError, EngineError
+from turnwise.settings import parse
 from turnwise.types import Media, Message, Prompt
 
 ASKED = Prompt(messages=(Message(role="user", content="2+2?"),))
@@ -377,8 +380,69 @@ def test_wrong_options_say_what_to_do(monkeypatch):
             monkeypatch.setenv("NO_KEY", value)
         with pytest.raises(ConfigError, match=r"policies\.judge\.api_key_env = 'NO_KEY'"):
             RemoteEngine("judge", config(api_key_env="NO_KEY"), 0)
-    with pytest.raises(ConfigError, match=r"judge\.base_url = 'http://x:port' is not an address"):
-        RemoteEngine("judge", config(base_url="http://x:port"), 0)
+    with pytest.raises(ConfigError, match=r"judge\.base_url = 'http://é\.\.com' is not an address"):
+        RemoteEngine("judge", config(base_url="http://é..com"), 0)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        (
+            "base_url",
+            "http://",
+            "is not an address of a server: give one such as https://api.openai",
+        ),
+        ("base_url", "http://x:port/v1", "is not an address (Port could not be cast"),
+        ("base_url", "http://x:99999/v1", "is not an address (Port out of range"),
+        ("base_url", "http://x y/v1", "is not an address of a server"),
+        ("base_url", "http://me:s3cret@x/v1", "holds a name or a password: leave it out and use"),
+        ("base_url", "http://x/v1?key=s3cret", "a key by api_key_env"),
+        ("base_url", "http://x/v1/chat/completions/", "which is added: leave that part out"),
+        ("api_key_env", "hf_s3cretABCDEFGHIJKLMNOPQ", "the name of an environment variable"),
+    ],
+)
+def test_a_wrong_address_is_refused_before_a_run_and_no_key_is_repeated(option, value, said):
+    given = {"base_url": "http://x/v1", "model": "m", option: value}
+    with pytest.raises(ConfigError, match=re.escape(said)) as caught:
+        parse(RemoteConfig, given, "the judge")
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_key_that_a_server_repeats_is_seen_nowhere(server, engine, ask, monkeypatch):
+    key = "sk-0123456789abcdefghij"
+    monkeypatch.setenv("SOME_KEY", key)
+
+    def odd_line(handler):
+        handler.wfile.write(f"no HTTP {key}\r\n\r\n".encode())
+        handler.close_connection = True
+
+    answers = (says((key * 100).encode(), 400), says({"error": key}), odd_line)
+    for answer in answers:
+        with pytest.raises(EndpointError) as caught:
+            ask(engine(server(answer).url, api_key_env="SOME_KEY", retries=0))
+        assert "***" in str(caught.value)
+        assert key[:6] not in str(caught.value)
+    here = engine(server(says(content(f"<{key}>"))).url, api_key_env="SOME_KEY")
+    assert ask(here).text == "<***>"
+
+
+def test_what_a_server_says_of_an_error_with_status_200_is_quoted(server, engine, ask):
+    here = engine(server(says({"error": {"message": "no such model"}})).url, retries=0)
+    with pytest.raises(EndpointError, match="no such model"):
+        ask(here)
+
+
+def test_the_cookies_of_a_server_are_not_kept(server, engine, ask):
+    there = server(says(FOUR, Set_Cookie="a=b; Path=/"))
+    here = engine(there.url)
+    for _ in range(2):
+        ask(here)
+    assert "Cookie" not in there.asked[1].headers
+
+
+def test_a_name_that_no_resolver_takes_is_an_error(engine, ask):
+    with pytest.raises(EndpointError, match="could not be reached"):
+        ask(engine(f"http://{'a' * 70}.com/v1", retries=0))
 
 
 def test_a_request_that_is_given_up_is_cancelled(server, engine, tools):
@@ -392,3 +456,14 @@ def test_a_request_that_is_given_up_is_cancelled(server, engine, tools):
         return asyncio.get_running_loop().outside
 
     assert run(main(), here) == 0
+
+
+def test_the_failures_of_a_server_are_one_cause(server, engine, tools):
+    here = engine(server(says(b"{")).url, retries=0)
+    one = tools.request((), prompt=ASKED)
+    said = set()
+    for request in (one, replace(one, id=replace(one.id, turn=7))):
+        with pytest.raises(EndpointError) as caught:
+            run(here.generate(request), here)
+        said.add(str(caught.value))
+    assert len(said) == 1

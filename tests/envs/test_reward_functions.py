@@ -135,6 +135,7 @@ def test_arrays_and_scalars_are_numbers(values):
         (None, "'lambda' returned NoneType"),
         ("ab", "'lambda' returned str"),
         (["1", 2.0], "'lambda' returned '1' for completion 0: return a finite number, or None"),
+        ([10**400, 2.0], "for completion 0: return a finite number, or None"),
         ([1.0, float("nan")], "'lambda' returned nan for completion 1"),
         ([1.0, [2.0]], r"'lambda' returned \[2.0\] for completion 1"),
     ],

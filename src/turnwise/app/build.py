@@ -29,6 +29,7 @@ from turnwise.rollout import Runner, check_context, expected_tokens, first_promp
 from turnwise.rollout.agent import RendererLike
 from turnwise.rollout.random_play import random_conversation, random_game
 from turnwise.rollout.runner import NoiseRule
+from turnwise.rollout.user_workflow import try_workflow
 from turnwise.runs import (
     Checkpoints,
     EpisodeLog,
@@ -91,6 +92,9 @@ def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) 
     training, warmup = recipe.env.make("training"), recipe.env.make("warmup")
     open_sandbox(training, recipe.sandbox)
     recipe.env.look("training", recipe.seed)
+    tasks = GeneratedTasks(training, "train", recipe.seed)
+    own = generator(recipe.seed, "workflow")
+    try_workflow(make_workflow(recipe.workflow), training, tasks.task(0), own)
     policies = make_policies(recipe, folder, progress.note)
     judged = recipe.env.make("evaluation")
     tasks = GeneratedTasks(training, "train", recipe.seed)

@@ -36,12 +36,13 @@ MAY_CHANGE = (
     "policies.*.attention",
     "policies.*.device",
     "policies.*.gradient_checkpointing",
+    "policies.*.lr",
     "sandbox",
     "trainer",
 )
 """Settings that take effect from the next iteration on. The rest decided what is behind the run."""
-OF_TRAINING = ("credit", "forest", "loss", "optimizer", "trainer")
-"""Sections of those that change nothing in a run that trains no further."""
+OF_TRAINING = ("credit", "forest", "loss", "optimizer", "policies.*.lr", "trainer")
+"""Those of them that change nothing in a run that trains no further."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,7 +82,7 @@ def changed_recipe(
     keys = tuple(differences(before.model_dump(), recipe.model_dump()))
     latest = Checkpoints(folder.checkpoints, keep=recipe.checkpoint.keep).latest().checkpoint
     change = Change(before=before, recipe=recipe, keys=keys, latest=latest)
-    fixed = [key for key in keys if not _may_change(key)]
+    fixed = [key for key in keys if not _is_among(key, MAY_CHANGE)]
     if fixed:
         raise ConfigError(
             f"{fixed[0]} cannot change in a resumed run, which was built on it: leave it out, "
@@ -92,7 +93,7 @@ def changed_recipe(
             f"trainer.iterations = {recipe.trainer.iterations}, but the run has finished "
             f"{change.iterations} already: give more"
         )
-    idle = [key for key in keys if key.split(".")[0] in OF_TRAINING]
+    idle = [key for key in keys if _is_among(key, OF_TRAINING)]
     if idle and change.iterations and recipe.trainer.iterations == change.iterations:
         raise ConfigError(
             f"{idle[0]} would change nothing, as the run has finished its {change.iterations} "
@@ -143,9 +144,10 @@ def differences(own: Mapping[str, Any], given: Mapping[str, Any], where: str = "
     return found
 
 
-def _may_change(key: str) -> bool:
+def _is_among(key: str, patterns: Sequence[str]) -> bool:
+    """Whether a dotted key is one of `patterns` or below one; `*` stands for any name."""
     parts = key.split(".")
-    for allowed in (pattern.split(".") for pattern in MAY_CHANGE):
+    for allowed in (pattern.split(".") for pattern in patterns):
         start = parts[: len(allowed)]
         if len(start) == len(allowed) and all(
             a in ("*", p) for a, p in zip(allowed, start, strict=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 
 from turnwise.engines import RemoteConfig, close_engine
-from turnwise.errors import ModelError
+from turnwise.errors import ModelError, RunError
 from turnwise.policies import PolicyConfig
 from turnwise.policies.folders import replaced_folder
 from turnwise.recipe.schema import Recipe
@@ -79,10 +79,19 @@ def make_base(
 
 @frozen()
 def run_stages(session: Session, recipe: Recipe, plan: Plan, *, resumed: bool) -> bool:
-    """Go through the stages that are left; return False if the run was asked to stop."""
+    """Go through the stages that are left; return False if the run was asked to stop.
+
+    Raises:
+        RunError: if the latest checkpoint is of a stage that the recipe does not have any more.
+    """
     goes_on = resumed or recipe.pretrains
     back = resume(session, based_on=PRETRAIN) if goes_on else None
     left = [name for name in recipe.stages if name in STAGES]
+    if back is not None and STAGE_OF.get(back.phase) not in left:
+        raise RunError(
+            f"checkpoint '{back.folder}' was made in the stage {back.phase!r}, which is none of "
+            f"stages = {list(recipe.stages)}: restore the recipe '{session.run.recipe}' as it was"
+        )
     for name in left[left.index(STAGE_OF[back.phase]) if back else 0 :]:
         if not STAGES[name](session, recipe, plan, back):
             return False

@@ -16,11 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 
 from turnwise.engines.base import Completion, Request
 from turnwise.engines.remote_config import RemoteConfig
-from turnwise.errors import ConfigError, EngineError, MissingDependencyError
+from turnwise.errors import ConfigError, EndpointError, EngineError, MissingDependencyError
 from turnwise.seeding import generator
 from turnwise.types import FinishReason
 
@@ -67,7 +68,7 @@ class RemoteEngine:
 
     Raises:
         ConfigError: if the environment variable that `api_key_env` names is not set, or
-            `base_url` is no address.
+            `base_url` is not an address.
         MissingDependencyError: if httpx is not installed.
     """
 
@@ -93,7 +94,8 @@ class RemoteEngine:
         growing pauses; a pause that the server asks for (Retry-After) is kept, up to a minute.
 
         Raises:
-            EngineError: if no attempt brings a reply, or the server refuses for good.
+            EndpointError: if no attempt brings a reply, or the server refuses for good.
+            EngineError: if the request is not one of text.
         """
         body, opened = self._body(request), self._opened()
         pause = FIRST_PAUSE
@@ -104,8 +106,8 @@ class RemoteEngine:
                     return await self._attempt(opened.client, body)
             except _Attempt as failed:
                 if attempt == self.config.retries:
-                    raise EngineError(
-                        f"policy {self.policy!r}, turn {request.id}: {self._url} {failed}; tried "
+                    raise EndpointError(
+                        f"policy {self.policy!r}: {self._url} {failed}; tried "
                         f"{attempt + 1} times. Expected a chat completion: check that the server "
                         "runs and how much it is asked (max_concurrent, timeout, retries)"
                     ) from failed
@@ -176,6 +178,7 @@ class RemoteEngine:
                 headers["authorization"] = f"Bearer {self._key}"
             client = httpx.AsyncClient(
                 headers=headers,
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # none are kept
                 timeout=None,  # an attempt is timed as a whole
                 limits=httpx.Limits(max_connections=most, max_keepalive_connections=most),
             )
@@ -187,7 +190,7 @@ class RemoteEngine:
 
         Raises:
             _Attempt: if another attempt may go better.
-            EngineError: if the server refuses for good.
+            EndpointError: if the server refuses for good.
         """
         httpx = _httpx()
         try:
@@ -199,36 +202,44 @@ class RemoteEngine:
                 status, headers = reply.status_code, reply.headers
         except TimeoutError as late:
             raise _Attempt(f"did not answer within {self.config.timeout:g} s") from late
-        except (httpx.TransportError, httpx.StreamError) as lost:
-            raise _Attempt(f"could not be reached ({type(lost).__name__}: {lost})") from lost
+        except (
+            httpx.HTTPError,
+            httpx.InvalidURL,
+            httpx.StreamError,
+            OSError,
+            UnicodeError,
+        ) as lost:
+            said = self._masked(str(lost).encode(errors="replace")).decode()[: 2 * QUOTED]
+            raise _Attempt(f"could not be reached ({type(lost).__name__}: {said})") from lost
         if status == 200:
             return completion_of(told)
-        said = f"answered with status {status}: {self._quoted(told)}"
+        said = f"answered with status {status}: {_quoted(told)}"
         if status in AGAIN or status >= 500:
             raise _Attempt(said, pause_of(headers))
         cure = CURES.get(status, "check base_url, model and the options of sampling")
-        raise EngineError(
+        raise EndpointError(
             f"policy {self.policy!r}: {self._url} {said}. Expected status 200: {cure}"
         )
 
     async def _read(self, reply: httpx.Response) -> bytes:
-        """Return a reply's body, bounded while it is read; it must not be compressed."""
+        """Return a reply's body without the key, bounded while it is read.
+
+        It must not be compressed.
+        """
         most = self.config.max_reply_bytes
         coding = reply.headers.get("content-encoding", "identity")
         if coding != "identity":
-            raise _Attempt(f"answered in the encoding {coding[:QUOTED]!r}, which was not asked for")
+            raise _Attempt(f"answered in the encoding {coding[:20]!r}, which was not asked for")
         told = bytearray()
         async for piece in reply.aiter_raw():
             told += piece
             if len(told) > most:
                 raise _Attempt(f"answered with more than max_reply_bytes = {most} bytes")
-        return bytes(told)
+        return self._masked(bytes(told))
 
-    def _quoted(self, told: bytes) -> str:
-        """Return the beginning of a server's words, without the key."""
-        text = told[: 4 * QUOTED].decode("utf-8", "replace")
-        text = text.replace(self._key, "***") if self._key else text
-        return repr(text[:QUOTED])
+    def _masked(self, told: bytes) -> bytes:
+        """Return a server's words without the key, which it may repeat."""
+        return told.replace(self._key.encode(), b"***") if self._key else told
 
 
 def completion_of(told: bytes) -> Completion:
@@ -250,7 +261,10 @@ def completion_of(told: bytes) -> Completion:
     message = first.get("message") if isinstance(first, dict) else None
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(first, dict) or not isinstance(content, str):
-        raise _Attempt('answered with JSON that has no text at choices[0]["message"]["content"]')
+        raise _Attempt(
+            'answered with JSON that has no text at choices[0]["message"]["content"]: '
+            f"{_quoted(told)}"
+        )
     try:
         content.encode("utf-8")
     except UnicodeEncodeError as error:  # JSON can spell halves of characters
@@ -260,6 +274,11 @@ def completion_of(told: bytes) -> Completion:
     return Completion(
         token_ids=(), logprobs=(), finish_reason=reason, policy_version=0, text=content
     )
+
+
+def _quoted(told: bytes) -> str:
+    """Return the beginning of a server's words."""
+    return repr(told[: 4 * QUOTED].decode("utf-8", "replace")[:QUOTED])
 
 
 def pause_of(headers: Mapping[str, str]) -> float | None:

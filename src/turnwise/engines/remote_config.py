@@ -5,11 +5,17 @@ A key is given by the name of an environment variable: recipes are shared with r
 
 from __future__ import annotations
 
+import re
 from typing import Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
 from turnwise.settings import Settings
+
+_SUCH = "give one such as https://api.openai.com/v1"
+_KEY = re.compile(r"(?=.*[a-z])(?=.*\d)\w{20,}$")
+"""A key that could be a name: long, with small letters and digits, such as `hf_...`."""
 
 
 class RemoteConfig(Settings):
@@ -39,18 +45,29 @@ class RemoteConfig(Settings):
 
     @field_validator("base_url")
     @classmethod
-    def _is_http(cls, value: str) -> str:
+    def _is_an_address(cls, value: str) -> str:
+        """Refuse what is not an address of a server; the value is not repeated, it may hold a key."""
         if not value.startswith(("http://", "https://")):
-            raise ValueError(f"{value!r} must begin with http:// or https://")
-        address, path = value.rstrip("/"), "/chat/completions"
-        if address.endswith(path):
-            raise ValueError(f"{value!r}: leave {path} out, which is added to it")
-        return address
+            raise ValueError("must begin with http:// or https://")
+        try:
+            parts = urlsplit(value)
+            known, port = bool(parts.hostname), parts.port
+        except ValueError as error:
+            raise ValueError(f"is not an address ({error}): {_SUCH}") from None
+        if "@" in parts.netloc:
+            raise ValueError("holds a name or a password: leave it out and use api_key_env")
+        if parts.query or parts.fragment or "?" in value or "#" in value:
+            raise ValueError("ends in `?` or `#`: give the address alone, a key by api_key_env")
+        if not known or port == 0 or not value.isprintable() or " " in value:
+            raise ValueError(f"is not an address of a server: {_SUCH}")
+        if parts.path.rstrip("/").endswith("/chat/completions"):
+            raise ValueError("ends in /chat/completions, which is added: leave that part out")
+        return value.rstrip("/")
 
     @field_validator("api_key_env")
     @classmethod
     def _is_a_name(cls, value: str) -> str:
-        if value and not value.isidentifier():
+        if value and (not value.isidentifier() or _KEY.match(value)):
             raise ValueError(
                 "must be the name of an environment variable, such as OPENAI_API_KEY, not the key"
             )

@@ -20,10 +20,10 @@ import numpy as np
 
 from turnwise.envs.base import Baseline, BatchRewards, Env, Exact, Observation, Step
 from turnwise.envs.checks.declarations import ATTRIBUTES, place_of_method, properties_of
-from turnwise.envs.measures import expected_measures
+from turnwise.envs.measures import expected_measures, is_finite
 from turnwise.envs.timeout import Alarm, Overrun
 from turnwise.envs.user_calls import CURE, call_env, overran, place_of, still_inside
-from turnwise.errors import BrokenEnvError, SlowEnvError, StuckEnvError
+from turnwise.errors import BrokenEnvError, ConfigError, SlowEnvError, StuckEnvError
 from turnwise.types import Episode, Split, Task
 
 WINDOW = 1000
@@ -146,7 +146,7 @@ class GuardedEnv(Env[Any]):
                 known = ", ".join(self.components) or "none"
                 what = f"rewards only of its declared components ({known})"
                 self._wrong("step", {name: value}, what)
-            if not isinstance(value, int | float) or not math.isfinite(value):
+            if not is_finite(value):
                 self._wrong("step", {name: value}, "rewards that are finite floats")
         return step
 
@@ -256,7 +256,8 @@ class GuardedEnv(Env[Any]):
 
     def _wrong(self, method: str, value: Any, expected: str) -> NoReturn:
         """Say what a method returned instead of what it should, and where it is written."""
-        given = " ".join(repr(value).split())
+        said = call_env(self._env, "__repr__", self.timeout, repr, value)
+        given = " ".join(said.split())
         given = given if len(given) <= 80 else f"{given[:77]}..."
         kind = type(self._env)
         place = place_of_method(kind, method.partition("(")[0])
@@ -275,7 +276,14 @@ def _declared(name: str) -> property:
         return getattr(guard._env, name)
 
     def write(guard: GuardedEnv, value: Any) -> None:
-        setattr(guard._env, name, value)
+        try:
+            setattr(guard._env, name, value)
+        except AttributeError as cause:
+            kind = type(guard._env).__name__
+            raise ConfigError(
+                f"{kind}.{name} cannot be set to {value!r} ({cause}): leave env.{name} out, or let "
+                f"{kind} set it"
+            ) from cause
 
     return property(read, write)
 

@@ -92,6 +92,18 @@ def mean_measures(
     return found
 
 
+def is_finite(value: Any) -> bool:
+    """Whether a value is a number that a float can hold.
+
+    Example:
+        >>> is_finite(2), is_finite(float("inf")), is_finite(10**400), is_finite("2")
+        (True, False, False, False)
+    """
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def _is_number(value: Any) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(value)
+    return is_finite(value) and not isinstance(value, bool)

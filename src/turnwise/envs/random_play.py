@@ -38,11 +38,13 @@ def first_turn(env: Env[Any], task: Task, role: str, rng: np.random.Generator) -
 
     Where the role has several seats, one is drawn, as they may see different things. All seats play
     uniformly random actions until its turn. Where such a game ends first, it is played again, at
-    most `ATTEMPTS` times.
+    most `ATTEMPTS` times. If none of the drawn seats had a turn, it is the last turn of another
+    seat of the role.
 
     Raises:
         EnvError: if `role` never had a turn.
     """
+    met: tuple[Any, str] | None = None
     own = [seat for seat, its_role in env.seats.items() if its_role == role]
     for _ in range(ATTEMPTS):
         mine = own[rng.integers(len(own))] if len(own) > 1 else "".join(own)
@@ -51,6 +53,7 @@ def first_turn(env: Env[Any], task: Task, role: str, rng: np.random.Generator) -
             seat = env.acting(state)[0]
             if seat == mine:
                 return state, seat
+            met = (state, seat) if seat in own else met
             try:
                 step = env.step(state, seat, env.random_action(state, seat, rng), rng)
             except IllegalActionError:
@@ -58,6 +61,8 @@ def first_turn(env: Env[Any], task: Task, role: str, rng: np.random.Generator) -
             if step.terminated or step.truncated:
                 break
             state = step.state
+    if met is not None:
+        return met
     raise EnvError(
         f"{env.name}: role {role!r} had no turn in {ATTEMPTS} games of random actions: see that "
         "acting(state) returns its seats, or leave the role out"

@@ -29,7 +29,9 @@ OWN_FILES = ("user_calls.py", "guard.py", "timeout.py")
 LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 
 
-def call_env(env: Any, method: str, timeout: float, call: Callable[..., T], *args: Any) -> T:
+def call_env(
+    env: Any, method: str, timeout: float, call: Callable[..., T], *args: Any, title: str = ""
+) -> T:
     """Return `call(*args)`, a call of the method `method` of `env`.
 
     Args:
@@ -38,38 +40,43 @@ def call_env(env: Any, method: str, timeout: float, call: Callable[..., T], *arg
         timeout: the time limit in seconds.
         call: the function to call.
         *args: the arguments of the call.
+        title: what is called, where it is no env's.
 
     Raises:
         BrokenEnvError: if the call raises any error but turnwise's own.
         SlowEnvError: if the call takes longer than `timeout` seconds.
     """
     try:
-        return within(timeout, call, *args, stuck=partial(still_inside, env, method))
+        return within(timeout, call, *args, stuck=partial(still_inside, env, method, title=title))
     except TurnwiseError:  # an illegal action, or an error that already has its message
         raise
     except Overrun as cause:
-        raise overran(env, method, timeout, place_of(cause.__traceback__, env)) from None
+        place = place_of(cause.__traceback__, env)
+        raise overran(env, method, timeout, place, title=title) from None
     except (Exception, SystemExit) as cause:
         said = " ".join(str(cause).split())[:LONGEST]
         what = f"{type(cause).__name__}: {said}" if said else type(cause).__name__
+        named = title or title_of(env, method)
         raise BrokenEnvError(
-            f"{title_of(env, method)} raised {what} ({place_of(cause.__traceback__, env)}): {CURE}"
+            f"{named} raised {what} ({place_of(cause.__traceback__, env)}): {CURE}"
         ) from cause
 
 
-def overran(env: Any, method: str, timeout: float, place: str) -> SlowEnvError:
+def overran(env: Any, method: str, timeout: float, place: str, *, title: str = "") -> SlowEnvError:
     """Return the error for a call that exceeded its time limit."""
-    title = title_of(env, method)
+    title = title or title_of(env, method)
     return SlowEnvError(
         f"{title} did not return within {timeout:g} s ({place}): {CURE}, or raise env.timeout"
     )
 
 
-def still_inside(env: Any, method: str, seconds: float, frame: FrameType | None) -> None:
+def still_inside(
+    env: Any, method: str, seconds: float, frame: FrameType | None, *, title: str = ""
+) -> None:
     """Report a call that has taken `seconds` and cannot be interrupted."""
     frames = [] if frame is None else [(f, number) for f, number in walk_stack(frame)]
     place = _chosen([(f.f_code.co_filename, number) for f, number in reversed(frames)], env)
-    report(f"{title_of(env, method)} has not returned for {seconds:.0f} s ({place})", CURE)
+    report(f"{title or title_of(env, method)} has not returned for {seconds:.0f} s ({place})", CURE)
 
 
 def title_of(env: Any, method: str) -> str:

@@ -20,9 +20,10 @@ from turnwise.agents import (
 )
 from turnwise.engines.base import Completion, Engine, Request
 from turnwise.envs.base import Env, Observation, Step
-from turnwise.errors import BrokenEnvError, EnvError, IllegalActionError
+from turnwise.errors import EnvError, IllegalActionError
 from turnwise.formats import Reply, ReplyFormat, reply_rewards
 from turnwise.rollout.env_step import step_env
+from turnwise.rollout.failures import GOES_ON, check_question, env_failure, no_seat
 from turnwise.seeding import world_generator
 from turnwise.types import (
     EpisodeId,
@@ -102,7 +103,7 @@ class EpisodeCounter:
     """
 
     def __init__(self) -> None:
-        self.calls = self.turns = self.steps = self.round = 0
+        self.calls = self.turns = self.steps = self.round = self.asked = 0
         self._acted: set[str] = set()
 
     def next_call(self) -> int:
@@ -113,6 +114,7 @@ class EpisodeCounter:
     def next_turn(self) -> int:
         """Return the number of the next turn, counted from 1."""
         self.turns += 1
+        self.asked = 0
         return self.turns
 
     def next_step(self) -> int:
@@ -163,7 +165,12 @@ class RolloutAgent:
 
         With `invalid_reply = "continue"` a reply that is no action is recorded too, and the agent
         is asked again, until the cap on turns truncates the episode.
+
+        Raises:
+            EnvError: if the workflow goes on after the cap on turns.
         """
+        if self._counter.turns >= self._env.turn_cap():
+            raise EnvError(GOES_ON)
         self._counter.begin_act(self._seat)
         step = None
         while step is None:
@@ -235,7 +242,13 @@ class RolloutAgent:
         return Step(state=state, rewards={}, terminated=False, truncated=True)
 
     async def ask(self, messages: Sequence[Message]) -> str:
-        """Put one question to the policy, record the turn, step nothing."""
+        """Put one question to the policy, record the turn, step nothing.
+
+        Raises:
+            EnvError: if the messages are none, or the workflow asks without end.
+        """
+        check_question(messages, self._counter.asked)
+        self._counter.asked += 1
         prompt = Prompt(messages=tuple(messages))
         prompt_ids = self._renderer.prompt_ids(prompt)
         identity, order, completion = await self._sample(prompt, prompt_ids)
@@ -343,6 +356,8 @@ class EpisodeAgents(Mapping[str, RolloutAgent]):
         self._env, self._agents = env, agents
 
     def __getitem__(self, seat: str) -> RolloutAgent:
+        if seat not in self._agents:
+            raise KeyError(no_seat(seat, self._agents))
         return self._agents[seat]
 
     def __iter__(self) -> Iterator[str]:
@@ -374,12 +389,6 @@ def action_of(
     """Return what a reply does: the calls it makes where there are tools, or else its answer."""
     calls = renderer.calls(text) if observation.tools else None
     return calls or agent.reply_format.parse(text, observation.legal_actions)
-
-
-def env_failure(cause: Exception) -> Failure:
-    """Return the failure of an env that raised; one under guard has said all in one sentence."""
-    said = str(cause) if isinstance(cause, BrokenEnvError) else f"{type(cause).__name__}: {cause}"
-    return Failure(kind="env", message=said)
 
 
 def _failure_of(completion: Completion, parsed: Failure) -> Failure:

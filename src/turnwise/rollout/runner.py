@@ -18,6 +18,7 @@ from turnwise.credit.returns import mix_rewards
 from turnwise.engines.loop import SteppedEngine, run
 from turnwise.envs.base import BatchRewards, Env, Step
 from turnwise.errors import (
+    EndpointError,
     EngineError,
     RewardError,
     SandboxError,
@@ -32,8 +33,8 @@ from turnwise.rollout.agent import (
     EpisodeOver,
     RendererLike,
     RolloutAgent,
-    env_failure,
 )
+from turnwise.rollout.user_workflow import call_workflow, is_cancelled, workflow_failure
 from turnwise.types import Episode, EpisodeId, Failure, Stream, Task, TaskVisit
 from turnwise.workflows.base import Workflow
 
@@ -168,16 +169,21 @@ class Runner:
         score, retry = 0.0, False
         measures: Mapping[str, float] = {}
         try:
-            step = await self._workflow(agents, self.env.reset(task))
+            step = await call_workflow(self._workflow, agents, self.env.reset(task), self.env)
             score, measures = self.env.score(step.state), self.env.measures(step.state)
         except EpisodeOver as over:
             error = over.failure
         except (EngineError, SandboxError) as cause:
-            error, retry = Failure(kind="engine", message=str(cause)), True
+            error = Failure(kind="engine", message=str(cause))
+            retry = not isinstance(cause, EndpointError)  # which has been tried again already
         except StuckEnvError:  # every further episode would wait as long
             raise
-        except Exception as cause:  # the one boundary: an env or workflow that raises is data
-            error = env_failure(cause)
+        except asyncio.CancelledError as cause:
+            if is_cancelled():
+                raise
+            error = workflow_failure(cause, self.env)
+        except (Exception, SystemExit) as cause:  # the one boundary: what is raised is data
+            error = workflow_failure(cause, self.env)
             retry = self.env.blocking and not isinstance(cause, SlowEnvError)
         episode = Episode(
             id=identity,

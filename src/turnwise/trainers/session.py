@@ -16,10 +16,11 @@ from turnwise.agents import AgentConfig
 from turnwise.curriculum import UniformCurriculum
 from turnwise.engines.loop import SteppedEngine
 from turnwise.envs.base import Env
+from turnwise.errors import RunError
 from turnwise.policies import Policy
 from turnwise.rollout import Health, Runner
 from turnwise.runs import Checkpoints, EpisodeLog, MetricsLog, Run, StopSignal
-from turnwise.runs.checkpoints import optimizer_file, policy_folder
+from turnwise.runs.checkpoints import Checkpoint, optimizer_file, policy_folder
 from turnwise.runs.metric_names import TRAIN
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers.learner import Learner
@@ -154,11 +155,16 @@ def resume(session: Session, *, based_on: str = "") -> Resumed | None:
     Logs are cut to the checkpoint, newer checkpoints and episodes are deleted: what follows is
     written again, to the same numbers. `based_on` is a finished phase whose weights the session's
     policies were made from: at its checkpoint, too, a session begins anew, with the counts so far.
+
+    Raises:
+        RunError: if the checkpoint holds other policies than the session trains.
     """
     latest = session.checkpoints.latest()
     if latest.note:
         session.progress.note(latest.note)
     checkpoint = latest.checkpoint
+    if checkpoint is not None and checkpoint.phase != based_on:
+        _check_team(session, checkpoint)
     session.checkpoints.discard_after(checkpoint)
     if checkpoint is None:
         session.metrics.truncate_to(0)
@@ -186,6 +192,17 @@ def resume(session: Session, *, based_on: str = "") -> Resumed | None:
         folder=checkpoint.path,
         meta=checkpoint.meta,
     )
+
+
+def _check_team(session: Session, checkpoint: Checkpoint) -> None:
+    """Refuse a checkpoint of another team: a recipe that was edited after it was written."""
+    saved, trained = sorted(checkpoint.meta["policy_versions"]), sorted(session.learners)
+    if saved != trained:
+        raise RunError(
+            f"checkpoint '{checkpoint.path}' holds the trained policies {', '.join(saved)}, but "
+            f"'{session.run.recipe}' trains {', '.join(trained)}: restore the recipe as it was, or "
+            f"begin a new run with `turnwise train {session.run.recipe}`"
+        )
 
 
 def peak_megabytes() -> float:

@@ -11,6 +11,8 @@ from typing import Any
 
 from pydantic import Field
 
+from turnwise.envs import IMPORTING
+from turnwise.envs.user_calls import call_env
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.settings import Settings, parse
 from turnwise.utils.user_code import is_import_name, load_object
@@ -43,6 +45,7 @@ def make_workflow(config: WorkflowConfig) -> Workflow:
     Raises:
         UnknownNameError: if no workflow has this name.
         ConfigError: if the object in the file is no workflow, or an option is wrong.
+        BrokenEnvError: if importing the file or making the workflow raises or takes too long.
 
     Example:
         >>> make_workflow(WorkflowConfig(kind="turns")).__name__
@@ -50,7 +53,8 @@ def make_workflow(config: WorkflowConfig) -> Workflow:
     """
     name = config.kind
     if is_import_name(name):
-        found = load_object(name)
+        title = f"importing the workflow {name!r}"
+        found = call_env(None, "__init__", IMPORTING, load_object, name, title=title)
     elif name in WORKFLOWS:
         found = WORKFLOWS[name]
     else:
@@ -67,9 +71,10 @@ def make_workflow(config: WorkflowConfig) -> Workflow:
                 f"workflow {name!r} takes no options, got {', '.join(config.options)}: leave them "
                 "out, or write it as a class with `config_class`"
             )
+        _check_arguments(name, found, "agents", "state")
         return found
-    options = vars(found).get("config_class")
-    called = vars(found).get("__call__")
+    options = inspect.getattr_static(found, "config_class", None)
+    called = inspect.getattr_static(found, "__call__", None)
     if not (isinstance(options, type) and issubclass(options, Settings)):
         raise ConfigError(
             f"workflow {name!r} has no `config_class`: set it to a class derived from "
@@ -77,4 +82,20 @@ def make_workflow(config: WorkflowConfig) -> Workflow:
         )
     if not inspect.iscoroutinefunction(called):
         raise ConfigError(f"workflow {name!r} needs `async def __call__(self, agents, state)`")
-    return found(parse(options, config.options, f"workflow {name!r}"))
+    _check_arguments(name, called, "self", "agents", "state")
+    given = parse(options, config.options, f"workflow {name!r}")
+    return call_env(
+        None, "__init__", IMPORTING, found, given, title=f"making the workflow {name!r}"
+    )
+
+
+def _check_arguments(name: str, function: Any, *arguments: str) -> None:
+    """Refuse a workflow that cannot be called with the agents and the first state."""
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*arguments)
+    except TypeError as problem:
+        raise ConfigError(
+            f"workflow {name!r}: {function.__name__}{signature} cannot be called ({problem}): "
+            f"write async def {function.__name__}({', '.join(arguments)})"
+        ) from None

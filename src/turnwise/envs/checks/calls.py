@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 from turnwise.envs.base import Env, Observation, Step
 from turnwise.envs.checks.declarations import fail
 from turnwise.envs.checks.snapshots import Snapshot
-from turnwise.envs.measures import expected_measures
+from turnwise.envs.measures import expected_measures, is_finite
 from turnwise.envs.user_calls import call_env
 from turnwise.errors import BrokenEnvError, EnvError, IllegalActionError, SlowEnvError
 from turnwise.seeding import generator
@@ -269,7 +268,7 @@ class Calls:
                 declared = ", ".join(names) or "none"
                 what = f"reward {component!r} is not a declared component ({declared})"
                 fail(env, what, "declare it in components, with its level", "step")
-            if not isinstance(value, int | float) or not math.isfinite(value):
+            if not is_finite(value):
                 fail(env, f"reward {component!r} is {value!r:.80}", "return a finite float", "step")
 
     def check_end(self, state: Any, role: str, action: str) -> None:

@@ -135,11 +135,17 @@ def check_names(env: Env[Any] | type[Env[Any]]) -> None:
     if not isinstance(env.name, str) or not env.name.strip():
         fail(env, f"name = {env.name!r}", "give it a short name such as 'frozen-lake'")
     roles = env.roles
-    names = isinstance(roles, tuple) and all(isinstance(r, str) and r.strip() for r in roles)
+    names = isinstance(roles, tuple) and all(_is_name(role) for role in roles)
     if not names or not roles or len(set(roles)) != len(roles):
-        fail(env, f"roles = {roles!r}", "give a tuple of different role names, as in ('player',)")
+        cure = "give a tuple of different role names on one line, as in ('player',)"
+        fail(env, f"roles = {roles!r:.80}", cure)
     _check_seats(env)
     _check_components(env)
+
+
+def _is_name(given: Any) -> bool:
+    """Whether a role or a seat can be named so: in one line of a recipe and of a report."""
+    return isinstance(given, str) and bool(given.strip()) and given.isprintable()
 
 
 def _check_seats(env: Env[Any] | type[Env[Any]]) -> None:
@@ -148,7 +154,7 @@ def _check_seats(env: Env[Any] | type[Env[Any]]) -> None:
         return
     seats: Any = env.seats
     cure = "give a dict of seat -> role in which every role occurs, as in {'ant-1': 'ant'}"
-    named = isinstance(seats, Mapping) and all(isinstance(s, str) and s.strip() for s in seats)
+    named = isinstance(seats, Mapping) and all(_is_name(seat) for seat in seats)
     if not named or set(seats.values()) != set(env.roles):
         fail(env, f"seats = {seats!r:.80}", cure, "seats")
 

@@ -204,7 +204,10 @@ def _number(name: str, place: int, value: Any) -> float | None:
         return None
     number = math.nan
     if hasattr(value, "__float__"):  # scalars of numpy and torch have it, text has not
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:  # a whole number that no float holds
+            number = math.inf
     if not math.isfinite(number):
         raise RewardError(
             f"reward function {name!r} returned {value!r} for completion {place}: return a finite "

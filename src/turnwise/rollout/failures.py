@@ -1,0 +1,56 @@
+"""What is said of episodes that an env or a workflow broke, and checks of a workflow's calls.
+
+Provides `env_failure`, `check_question`, `no_seat` and `GOES_ON`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from turnwise.envs.user_calls import LONGEST
+from turnwise.errors import BrokenEnvError, EnvError
+from turnwise.types import Failure, Message
+
+MOST_ASKED = 1000
+"""The most questions (`ask`) of an episode between two of its turns."""
+GOES_ON = (
+    "the workflow lets an agent act after the cap on turns has cut the episode: return the step "
+    "whose `truncated` is true"
+)
+
+
+def no_seat(given: str, known: Iterable[str]) -> str:
+    """Return the message for a seat that is none of `known`."""
+    return f"no seat {given!r}, known: {', '.join(known)}"
+
+
+def check_question(messages: Sequence[Message], asked: int) -> None:
+    """Raise unless a question is a sequence of messages, and not one of too many.
+
+    Args:
+        messages: the question.
+        asked: how many were asked since the last turn.
+
+    Raises:
+        EnvError: if it is something else, such as text, or the workflow asks without end.
+    """
+    if asked >= MOST_ASKED:
+        raise EnvError(
+            f"the workflow asked {MOST_ASKED} questions and let no agent act between them: end "
+            "its loop"
+        )
+    whole = isinstance(messages, Sequence) and all(isinstance(one, Message) for one in messages)
+    if not whole or not messages:
+        raise EnvError(
+            f"the workflow asks {messages!r:.80}, expected messages: write ask([Message("
+            "role='user', content=...)]), of turnwise.types"
+        )
+
+
+def env_failure(cause: BaseException) -> Failure:
+    """Return the failure of an env that raised; one under guard has said all in one sentence."""
+    if isinstance(cause, BrokenEnvError):
+        return Failure(kind="env", message=str(cause))
+    said = " ".join(str(cause).split())[:LONGEST]
+    kind = type(cause).__name__
+    return Failure(kind="env", message=f"{kind}: {said}" if said else kind)
