@@ -46,7 +46,7 @@ class RemoteConfig(Settings):
     @field_validator("base_url")
     @classmethod
     def _is_an_address(cls, value: str) -> str:
-        """Refuse what is not an address of a server; the value is not repeated, it may hold a key."""
+        """Refuse other texts than addresses; the value, which may hold a key, is not repeated."""
         if not value.startswith(("http://", "https://")):
             raise ValueError("must begin with http:// or https://")
         try:
