@@ -216,9 +216,7 @@ def test_siblings_that_were_not_chosen_enter_nothing():
         branch = replace(
             chosen, id=replace(chosen.id, branch=1), chosen=False, rewards={"own": 9.0, "both": 9.0}
         )
-        with_siblings.append(
-            replace(one, trajectories=(replace(first, siblings=(branch,)), *rest))
-        )
+        with_siblings.append(replace(one, trajectories=(replace(first, siblings=(branch,)), *rest)))
     for scheme in ("rloo", "reinforce", "grpo"):
         config = make_credit(scheme=scheme, rewards=REWARDS)
         plain = assign_advantages(batch, config, team={"both"})
