@@ -389,3 +389,24 @@ def test_scores_that_are_computed_do_not_go_with_another_try():
             load_recipe("frozen-lake", over)
     asked = load_recipe("frozen-lake", ["agents.player.invalid_reply=continue"])
     assert asked.agents["player"].invalid_reply == "continue"
+
+
+def test_roles_of_one_policy_reply_in_one_format_where_spans_are_rehearsed():
+    """Spans name the parts of one format; policies of their own may have different ones."""
+    formats = ["agents.scout.reply=lines", "agents.digger.reply=tags"]
+    with pytest.raises(ConfigError, match=r"roles of policy 'main' reply as lines and tags"):
+        load_recipe("relay", formats)
+    load_recipe("relay", [*formats, "sft_mix.spans=none"])
+    apart = load_recipe("relay", ["preset=models", *formats])
+    assert apart.sft_mix.spans
+    assert {role: agent.reply for role, agent in apart.agents.items()} == {
+        "scout": "lines",
+        "digger": "tags",
+    }
+
+
+def test_one_of_several_policies_may_be_frozen_but_not_all():
+    frozen = ["preset=models", "policies.scout.trainable=false"]
+    assert load_recipe("relay", frozen).policies["digger"].trainable
+    with pytest.raises(ConfigError, match="nothing would be trained"):
+        load_recipe("relay", [*frozen, "policies.digger.trainable=false"])
