@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnwise.app.stages import without_adapters
 from turnwise.credit.schemes import SCHEMES
 from turnwise.envs import ENVS
 from turnwise.errors import ConfigError, UnknownNameError
@@ -410,3 +411,26 @@ def test_one_of_several_policies_may_be_frozen_but_not_all():
     assert load_recipe("relay", frozen).policies["digger"].trainable
     with pytest.raises(ConfigError, match="nothing would be trained"):
         load_recipe("relay", [*frozen, "policies.digger.trainable=false"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "base"),
+    [
+        ((), "scout"),
+        (("policies.digger.lr=1e-4",), "scout"),
+        (("policies.digger.lora.rank=4",), "scout"),
+        (("policies.digger.nano.hidden=64",), "digger"),
+        (("policies.digger.lora=none", "pretrain=none"), "digger"),
+        (("policies.digger.trainable=false",), "digger"),
+    ],
+)
+def test_adapters_stand_on_one_base_where_their_models_are_the_same(overrides, base):
+    recipe = load_recipe("relay", ["preset=lora", *overrides])
+    assert (recipe.base_of("scout"), recipe.base_of("digger")) == ("scout", base)
+    whole = without_adapters(recipe)
+    assert list(whole.policies) == list(dict.fromkeys(("scout", base)))
+    assert all(policy.lora is None for policy in whole.weights.values())
+    assert {role: agent.policy for role, agent in whole.agents.items()} == {
+        "scout": "scout",
+        "digger": base,
+    }
