@@ -101,6 +101,21 @@ def test_prompts_and_tasks_are_stored_once_and_longer_prompts_as_suffixes(tmp_pa
     ]
 
 
+def test_equal_prompts_of_two_policies_are_decoded_by_their_own(tmp_path):
+    one, other = turn(0, 0, (1, 2), (7,)), replace(turn(0, 1, (1, 2), (8,)), policy="other")
+    other = replace(other, id=replace(other.id, role="digger", turn=0))
+    trajectories = tuple(
+        Trajectory(role=each.id.role, seat=each.id.role, turns=(each,)) for each in (one, other)
+    )
+    played = replace(episode(0), trajectories=trajectories)
+    EpisodeLog(tmp_path, decode=lambda policy, ids: f"{policy}:{ids}").write(4, [played])
+    file = episode_file(tmp_path, 4)
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    texts = [line["text"] for line in lines if line["kind"] == "prompt"]
+    assert texts == ["main:(1, 2)", "other:(1, 2)"]
+    assert read_episodes(file).episodes == (played,)
+
+
 json_values = st.recursive(
     st.none()
     | st.booleans()
