@@ -85,7 +85,7 @@ def test_a_step_that_did_not_return_in_time_is_not_waited_for_again(make_runner,
 
         def step(self, state, role, action, noise):
             made.append(1)
-            time.sleep(0.5)
+            time.sleep(0.3)
 
     env = guarded(Hangs(FrozenLakeConfig(map=("SFF", "FHF", "FFG"))), timeout=0.05)
     (episode,) = make_runner(env, says(["DOWN"])).play()
