@@ -14,6 +14,7 @@ from turnwise.app.loading import load_models, load_run
 from turnwise.app.sources import policy_source
 from turnwise.errors import ConfigError, ModelError, RunError, UnknownNameError
 from turnwise.recipe.schema import load_recipe
+from turnwise.runs.checkpoints import Checkpoints
 
 TEAM = '''
 from dataclasses import dataclass, replace
@@ -200,6 +201,22 @@ def test_a_frozen_policy_of_a_run_plays_with_the_weights_of_its_model(pair, tmp_
     eyes, hands = (policy_source(f"{frozen}:{name}") for name in ("eyes", "hands"))
     assert eyes.weights is None
     assert hands.weights is not None and hands.weights.name == "hands"
+
+
+def test_the_best_checkpoint_plays_and_as_it_validated(pair, tmp_path):
+    run = shutil.copytree(pair, tmp_path / "validated")
+    checkpoints = Checkpoints(run / "checkpoints", keep=5)
+    weights = checkpoints.latest().checkpoint.path / "policies"
+
+    def write(folder):
+        shutil.copytree(weights, folder / "policies")
+
+    for step, score in ((1, 0.9), (2, 0.1)):
+        way = {"decoding": "greedy" if step == 1 else "sampled"}
+        checkpoints.save("train", step, write, way, score=score)
+    found = policy_source(f"{run}:hands")
+    assert found.weights.parents[1].name.endswith("-train-1")
+    assert found.decoding == "greedy"
 
 
 def test_a_moved_run_plays(pair, tmp_path):
