@@ -130,6 +130,25 @@ def test_a_runs_own_policies_score_the_same_however_they_are_given(pair):
     assert (own.checkpoint, models.checkpoint) == ("warmup 60", "")
 
 
+def test_scores_measures_and_the_start_are_played_in_one_way(pair):
+    """Nothing was trained after the start, so that it scores as the policies do."""
+    greedy, sampled = (
+        tw.evaluate_run(pair, tasks=16, overrides=[f"evaluation.decoding={way}"])
+        for way in ("greedy", "sampled")
+    )
+    assert (greedy.decoding, sampled.decoding) == ("greedy", "sampled")
+    assert greedy.score == greedy.score_greedy == sampled.score_greedy
+    assert sampled.score == sampled.score_sampled == greedy.score_sampled
+    assert greedy.score != sampled.score, "else nothing could be mistaken"
+    assert greedy.measures["agreed"] != sampled.measures["agreed"]
+    for found in (greedy, sampled):
+        assert found.baselines["warmup"] == found.score
+        assert found.paired["warmup"].difference == 0.0
+        assert found.paired["random"].difference == pytest.approx(
+            found.score - found.baselines["random"]
+        )
+
+
 def test_another_runs_policy_plays_one_role(pair, single):
     loaded = load_run(pair, policies={"digger": str(single)})
     assert set(loaded.policies) == {"eyes", f"{single}:both"}
