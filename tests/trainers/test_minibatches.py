@@ -7,6 +7,7 @@ import pytest
 
 from turnwise.credit import assign_advantages, make_credit
 from turnwise.rollout import samples_from_episodes
+from turnwise.trainers.grpo import mixed_visits
 from turnwise.trainers.minibatches import minibatches, parts_of
 from turnwise.types import Episode, EpisodeId, Sampling, Task, Trajectory, Turn, TurnId
 
@@ -79,3 +80,18 @@ def test_seats_of_a_visit_may_be_in_different_mini_batches():
     for batch in dealt:
         assert len({(rows[r].turns[0].episode.visit, rows[r].turns[0].role) for r in batch}) == 1
         assert {rows[r].turns[0].episode.member for r in batch} == {0, 1}
+
+
+def test_rehearsed_rows_make_no_mini_batch_of_their_own():
+    """Where groups are fewer than mini-batches, each group is one step, and no row is another."""
+    group = (0, "scout 0/0/t")
+    assert minibatches([group, group, None, None, None], 4, np.random.default_rng(0)) == [
+        [0, 1, 2, 3, 4]
+    ]
+
+
+def test_a_visit_of_one_episode_is_not_mixed():
+    """Nothing was compared in it, so that dynamic sampling goes on."""
+    episodes = [episode(0, 1, SEATS), *(episode(1, member, SEATS) for member in range(2))]
+    credit = assign_advantages(episodes, make_credit(scheme="rloo", rewards={"own": 1.0}))
+    assert mixed_visits(credit) == [1]
