@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 import turnwise as tw
 from turnwise.app import lifecycle
 from turnwise.app.loading import load_models, load_run
+from turnwise.app.sources import policy_source
 from turnwise.errors import ConfigError, ModelError, RunError, UnknownNameError
 from turnwise.recipe.schema import load_recipe
+from turnwise.runs.checkpoints import Checkpoints
 
 TEAM = '''
 from dataclasses import dataclass, replace
@@ -127,6 +130,25 @@ def test_a_runs_own_policies_score_the_same_however_they_are_given(pair):
     assert (own.checkpoint, models.checkpoint) == ("warmup 60", "")
 
 
+def test_scores_measures_and_the_start_are_played_in_one_way(pair):
+    """Nothing was trained after the start, so that it scores as the policies do."""
+    greedy, sampled = (
+        tw.evaluate_run(pair, tasks=16, overrides=[f"evaluation.decoding={way}"])
+        for way in ("greedy", "sampled")
+    )
+    assert (greedy.decoding, sampled.decoding) == ("greedy", "sampled")
+    assert greedy.score == greedy.score_greedy == sampled.score_greedy
+    assert sampled.score == sampled.score_sampled == greedy.score_sampled
+    assert greedy.score != sampled.score, "else nothing could be mistaken"
+    assert greedy.measures["agreed"] != sampled.measures["agreed"]
+    for found in (greedy, sampled):
+        assert found.baselines["warmup"] == found.score
+        assert found.paired["warmup"].difference == 0.0
+        assert found.paired["random"].difference == pytest.approx(
+            found.score - found.baselines["random"]
+        )
+
+
 def test_another_runs_policy_plays_one_role(pair, single):
     loaded = load_run(pair, policies={"digger": str(single)})
     assert set(loaded.policies) == {"eyes", f"{single}:both"}
@@ -156,6 +178,64 @@ def test_a_saved_model_plays_beside_a_run(pair, single):
     )
     assert set(loaded.policies) == {f"model {model}", f"{pair}:hands"}
     assert loaded.players == {"scout": f"model {model}", "digger": f"{pair}:hands"}
+
+
+def test_one_model_that_is_held_otherwise_is_another_policy(pair, single):
+    model = str(single / "models" / "both")
+    recipe = load_recipe(str(pair / "recipe.toml"), ["policies.hands.context=96"])
+    loaded = load_models(recipe, {"scout": model, "digger": model})
+    played = {role: agent.policy for role, agent in loaded.recipe.agents.items()}
+    assert played == {"scout": f"model {model}", "digger": f"model {model} as digger"}
+    assert loaded.policies[played["digger"]].context == 96
+    assert loaded.policies[played["scout"]].context != 96
+
+
+def test_policies_that_validated_in_different_ways_are_sampled(pair):
+    name, checkpoint = f"{pair}:hands", policy_source(f"{pair}:hands").weights.parents[1]
+    rule = ["evaluation.decoding=validated"]
+    loaded = load_run(pair, overrides=rule, policies={"digger": name})
+    assert loaded.checkpoint.path == checkpoint
+    greedy = {name: replace(loaded.sources[name], decoding="greedy")}
+    own = {"checkpoint": replace(loaded.checkpoint, meta={"decoding": "greedy"})}
+    assert loaded.decoding == "sampled", "nothing was validated"
+    assert replace(loaded, sources=greedy).decoding == "sampled"
+    assert replace(loaded, **own).decoding == "sampled"
+    assert replace(loaded, sources=greedy, **own).decoding == "greedy"
+
+
+def test_weights_that_come_into_use_are_a_new_version(pair):
+    """By their version the engine knows that what it has remembered belongs to others."""
+    loaded = load_run(pair, policies={"digger": f"{pair}:hands"})
+    other = loaded.policies[f"{pair}:hands"].version
+    for version in (1, 2):
+        assert loaded.use_start() if version == 2 else not loaded.use_checkpoint()
+        assert loaded.policies["eyes"].version == version
+        assert loaded.policies[f"{pair}:hands"].version == other
+
+
+def test_a_frozen_policy_of_a_run_plays_with_the_weights_of_its_model(pair, tmp_path):
+    frozen = shutil.copytree(pair, tmp_path / "frozen")
+    recipe = load_recipe(str(frozen / "recipe.toml"), ["policies.eyes.trainable=false"])
+    (frozen / "recipe.toml").write_text(recipe.to_toml())
+    eyes, hands = (policy_source(f"{frozen}:{name}") for name in ("eyes", "hands"))
+    assert eyes.weights is None
+    assert hands.weights is not None and hands.weights.name == "hands"
+
+
+def test_the_best_checkpoint_plays_and_as_it_validated(pair, tmp_path):
+    run = shutil.copytree(pair, tmp_path / "validated")
+    checkpoints = Checkpoints(run / "checkpoints", keep=5)
+    weights = checkpoints.latest().checkpoint.path / "policies"
+
+    def write(folder):
+        shutil.copytree(weights, folder / "policies")
+
+    for step, score in ((1, 0.9), (2, 0.1)):
+        way = {"decoding": "greedy" if step == 1 else "sampled"}
+        checkpoints.save("train", step, write, way, score=score)
+    found = policy_source(f"{run}:hands")
+    assert found.weights.parents[1].name.endswith("-train-1")
+    assert found.decoding == "greedy"
 
 
 def test_a_moved_run_plays(pair, tmp_path):

@@ -48,11 +48,11 @@ SETS = {
     ),
     "an endpoint without a protocol": (
         "policies.main={kind='remote', model='x', base_url='host/v1'}",
-        "policies.main.base_url: 'host/v1' must begin with http:// or https://",
+        "policies.main.base_url: must begin with http:// or https://",
     ),
     "an endpoint with too much": (
         "policies.main={kind='remote', model='x', base_url='http://host/v1/chat/completions'}",
-        "leave /chat/completions out, which is added to it",
+        "ends in /chat/completions, which is added: leave that part out",
     ),
     "a misspelt sink": ("metrics.sinks=['tensorbord']", "did you mean 'tensorboard'"),
     "no time for the env": ("env.timeout=0", "env.timeout = 0: input should be greater than 0"),
@@ -76,7 +76,7 @@ SETS = {
     "a misspelt table": ("policy.main.model=pico", "unknown key 'policy', did you mean 'policies'"),
     "a place of TRL's": ("output_dir=x", "which is the run folder: --run DIR"),
     "a ratio of TRL's": ("warmup_ratio=0.1", "which is optimizer.warmup_steps"),
-    "a name of TRL's without a like": ("top_p=0.9", "'top_p', not offered: what is sampled is"),
+    "a name of TRL's without a like": ("top_p=0.9", "'top_p', not offered: the sampled tokens are"),
     "a seed that torch does not take": (f"seed={2**64}", "input should be less than 9223372036854"),
     "a name above the root": ("name=../../x", "'../../x' can begin no folder's name"),
     "an empty name": ("name=", "name = '' can begin no folder's name"),

@@ -1,5 +1,7 @@
 """The invariants of groups in docs/math.md 2; each is a bug found in a published system."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,6 +104,15 @@ def test_early_solved_episodes_are_kept_and_weigh_as_one(episode):
     assert len(got) == 9
     assert got[0, 0] == pytest.approx(2 / 3)
     assert {round(value, 9) for (sample, _), value in got.items() if sample} == {-0.333333333}
+
+
+def test_an_episode_that_begins_with_a_full_context_is_compared(episode):
+    """Its reply has no tokens, which is not the same as a reply without ids of a server's."""
+    won, full = episode([1.0]), episode([0.0], sample=1)
+    empty = replace(full.turns[0], completion_ids=(), logprobs=(), finish_reason="context")
+    full = replace(full, trajectories=(replace(full.trajectories[0], turns=(empty,)),))
+    credit = assign_advantages([won, full], make_credit(scheme="rloo", rewards=REWARDS))
+    assert [spans[""] for spans in credit.advantages.values()] == [1.0, -1.0]
 
 
 @pytest.mark.parametrize("kind", ["engine", "env"])

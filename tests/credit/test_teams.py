@@ -6,12 +6,15 @@ the hearer's with one logit for each word: `d log pi(a) / d logit = a - p`.
 """
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from turnwise.credit import assign_advantages, make_credit
 from turnwise.credit.returns import team_shares
+from turnwise.errors import TrainingError
+from turnwise.rollout import rollout_metrics, samples_from_episodes
 from turnwise.trainers.grpo import of_mixed_groups
 from turnwise.types import Episode, EpisodeId, Sampling, Task, Trajectory, Turn, TurnId
 
@@ -164,3 +167,82 @@ def test_only_groups_that_hold_a_difference_are_trained():
     assert {turn.role for turn in kept.advantages} == {"speaker"}
     assert {turn.role for turn in kept.counted} == {"speaker"}
     assert all(kept.advantages[turn] == credit.advantages[turn] for turn in kept.advantages)
+
+
+def ants(member, first, second, state=None):
+    """Return an episode of two seats of the role `ant`, each with one turn and its reward."""
+    turns = [
+        replace(turn(f"ant-{i}", 0, i - 1, {"own": own}, member), state_key=state)
+        for i, own in ((1, first), (2, second))
+    ]
+    return episode({one.id.role: ("ant", [one]) for one in turns}, member)
+
+
+def by_seat(credit):
+    """Return (seat, member) -> advantage of a batch whose seats have one turn each."""
+    return {(t.role, t.episode.member): spans[""] for t, spans in credit.advantages.items()}
+
+
+def test_seats_of_one_role_gain_the_teams_reward_each():
+    told, earned = turn("ant-1", 0, 0, {}), turn("ant-2", 0, 1, {"both": 2.0})
+    shown = episode({"ant-1": ("ant", [told]), "ant-2": ("ant", [earned])})
+    assert team_shares(shown, {"both": 1.0}, {"both"}) == {told.id: 2.0}
+    config = make_credit(scheme="reinforce", rewards=REWARDS)
+    found = by_seat(assign_advantages([shown], config, team={"both"}))
+    assert found == {("ant-1", 0): 2.0, ("ant-2", 0): 2.0}
+
+
+def test_a_turn_filed_under_another_seat_is_refused():
+    stray = episode({"ant-2": ("ant", [turn("ant-1", 0, 0, {})])})
+    with pytest.raises(TrainingError, match="is filed under episode 0/0/t/0, seat 'ant-2'"):
+        assign_advantages([stray], make_credit(scheme="reinforce", rewards=REWARDS))
+
+
+def test_groups_of_two_seats_have_different_names_and_batches_have_the_roles():
+    batch = [ants(0, 1.0, 0.0), ants(1, 0.0, 0.0)]
+    by_visit = assign_advantages(batch, make_credit(scheme="rloo", rewards=REWARDS)).groups
+    assert {str(group.key) for group in by_visit} == {"ant-1 0/0/t", "ant-2 0/0/t"}
+    (whole,) = assign_advantages(batch, make_credit(scheme="reinforce", rewards=REWARDS)).groups
+    assert str(whole.key) == "ant batch"
+
+
+def test_a_batch_is_compared_over_all_seats_of_a_role():
+    found = assign_advantages(
+        [ants(0, 3.0, 1.0), ants(1, 1.0, 3.0)],
+        make_credit(scheme="reinforce++", rewards=REWARDS),
+    )
+    one = 1 / np.std([3.0, 1.0, 1.0, 3.0], ddof=1)
+    expected = {("ant-1", 0): one, ("ant-2", 0): -one, ("ant-1", 1): -one, ("ant-2", 1): one}
+    assert by_seat(found) == pytest.approx(expected)
+
+
+def test_turns_of_a_state_are_compared_over_the_seats_of_other_episodes():
+    found = assign_advantages(
+        [ants(0, 6.0, 2.0, state="nest"), ants(1, 0.0, 1.0, state="nest")],
+        make_credit(scheme="gigpo", rewards=REWARDS),
+    )
+    assert by_seat(found) == {
+        ("ant-1", 0): 3.0 + 6.0 - 0.5,
+        ("ant-2", 0): 0.5 + 2.0 - 0.5,
+        ("ant-1", 1): -3.0 + 0.0 - 4.0,
+        ("ant-2", 1): -0.5 + 1.0 - 4.0,
+    }
+
+
+def test_siblings_that_were_not_chosen_enter_nothing():
+    batch = [ants(0, 1.0, 0.0), ants(1, 0.0, 2.0)]
+    with_siblings = []
+    for one in batch:
+        first, *rest = one.trajectories
+        chosen = first.turns[0]
+        branch = replace(
+            chosen, id=replace(chosen.id, branch=1), chosen=False, rewards={"own": 9.0, "both": 9.0}
+        )
+        with_siblings.append(replace(one, trajectories=(replace(first, siblings=(branch,)), *rest)))
+    for scheme in ("rloo", "reinforce", "grpo"):
+        config = make_credit(scheme=scheme, rewards=REWARDS)
+        plain = assign_advantages(batch, config, team={"both"})
+        assert assign_advantages(with_siblings, config, team={"both"}) == plain
+    rows = samples_from_episodes(with_siblings, plain.advantages)
+    assert {one for row in rows for one in row.turns} == set(plain.advantages)
+    assert rollout_metrics(with_siblings) == rollout_metrics(batch)

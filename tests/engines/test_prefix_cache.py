@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from turnwise.engines.base import PromptKey
 from turnwise.engines.local.cache import SlotCache
-from turnwise.engines.local.prefix_cache import PrefixStore, common_length
+from turnwise.engines.local.prefix_cache import PrefixStore, common_length, shared_length
 
 TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=12).map(tuple)
 
@@ -139,3 +139,9 @@ def test_other_media_share_no_entry():
     assert len(store.match(key(1, 2, media=("b",)))) == 0
     store.clear()
     assert len(store.match(key(1, media=("a",)))) == 0
+
+
+def test_prompts_with_other_media_share_no_beginning():
+    assert shared_length(key(1, 2, 3), key(1, 2, 4)) == 2
+    assert shared_length(key(1, 2, 3, media=("a",)), key(1, 2, 4, media=("a",))) == 2
+    assert shared_length(key(1, 2, 3), key(1, 2, 4, media=("a",))) == 0

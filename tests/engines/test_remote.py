@@ -27,7 +27,9 @@ from turnwise.engines import (
     remote,
     run,
 )
+from turnwise.engines.config import EngineConfig
 from turnwise.engines.remote import pause_of
+from turnwise.engines.table import ENGINES, EngineKind, make_engine
 from turnwise.errors import ConfigError, EndpointError, EngineError
 from turnwise.settings import parse
 from turnwise.types import Media, Message, Prompt
@@ -320,6 +322,26 @@ def test_a_connection_serves_later_runs_and_a_closed_engine_opens_another(server
     ask(here)
     ports = [one.port for one in there.asked]
     assert ports[0] == ports[1] != ports[2]
+
+
+def test_each_remote_policy_has_its_own_server(server, ask, monkeypatch):
+    scripted = EngineKind(EngineConfig, lambda *parts: ScriptedEngine(lambda request: (1, 2)))
+    monkeypatch.setitem(ENGINES, "local", scripted)
+    left, right = server(says(content("left"))), server(says(content("right")))
+    configs = {
+        name: RemoteConfig(base_url=there.url, model=f"{name}-model", timeout=5)
+        for name, there in (("left", left), ("right", right))
+    }
+    here = make_engine({}, configs, EngineConfig(), 0, {})
+    try:
+        said = [ask(here, policy=name).text for name in ("left", "right", "right")]
+        assert said == ["left", "right", "right"]
+        assert ask(here, policy="main").token_ids, "this policy is here"
+        asked = {one.body["model"] for one in left.asked}
+        assert asked == {"left-model"}
+        assert here.metrics()["engine/remote_calls"] == 3.0
+    finally:
+        close_engine(here)
 
 
 @pytest.mark.parametrize("deterministic", [True, False])

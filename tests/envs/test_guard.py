@@ -256,6 +256,50 @@ def test_rare_hangs_are_data():
             calls(moody)["step"]()
 
 
+def test_a_second_hang_within_the_window_is_the_last():
+    moods = iter([60, *[0] * (WINDOW - 1), 60])
+    moody = guarded(Own(step=lambda: time.sleep(next(moods)) or outcome()), timeout=0.02)
+    with pytest.raises(SlowEnvError):
+        calls(moody)["step"]()
+    for _ in range(WINDOW - 1):
+        calls(moody)["step"]()
+    with pytest.raises(StuckEnvError, match=f"again after {WINDOW} calls"):
+        calls(moody)["step"]()
+
+
+def test_an_env_that_waits_may_hang_unless_it_does_so_again_and_again():
+    """Hangs of one method count in a row: what other methods answer in between changes nothing."""
+
+    class Waits(Own):
+        blocking = True
+
+    moods = iter([60, 60, 0, 60, 60, 60])
+    env = guarded(Waits(step=lambda: time.sleep(next(moods)) or outcome()), timeout=0.02)
+    slow = SlowEnvError
+    for expected in (slow, slow, None, slow, slow, StuckEnvError):
+        env.observe(0, "player")
+        if expected is None:
+            calls(env)["step"]()
+            continue
+        with pytest.raises(slow) as caught:
+            calls(env)["step"]()
+        assert type(caught.value) is expected
+    assert "3 times in a row" in str(caught.value)
+
+
+def test_seats_act_and_not_roles():
+    class Ants(Own):
+        roles = ("ant",)
+        seats = property(lambda self: {"ant-1": "ant", "ant-2": "ant"})
+
+        def acting(self, state):
+            return self.answer("acting", ("ant-1", "ant-2"))
+
+    assert guarded(Ants(), timeout=5).acting(0) == ("ant-1", "ant-2")
+    with pytest.raises(BrokenEnvError, match="expected a tuple of seats out of ant-1, ant-2"):
+        guarded(Ants(acting=("ant",)), timeout=5).acting(0)
+
+
 def test_an_env_may_have_attributes_called_as_the_guards_were():
     env = Own()
     env.timeout, env.hangs = "mine", "too"

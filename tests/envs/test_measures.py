@@ -16,6 +16,7 @@ from turnwise.envs import (
     guarded,
     make_env,
     score_baselines,
+    standard_error,
 )
 from turnwise.envs.measures import TAKEN, expected_measures, mean_measures
 from turnwise.envs.treasure import Treasure
@@ -161,3 +162,12 @@ def test_refused_and_broken_episodes_of_baselines_have_no_measures():
     env.baselines = lambda: {"silly": lambda state, rng: "FLY"}
     (found,) = score_baselines(env, tasks, 0).values()
     assert (found.mean, found.broken, dict(found.measures)) == (0.0, 0, {})
+
+
+def test_the_error_of_a_measure_is_over_the_problems_of_the_episodes_that_have_it():
+    values = [float(n) for n in (1, 9, 2, 8, 3, 9, 4, 6, 5, 7, 1, 3)]
+    problems = [name for name in "abcdef" for _ in range(2)]
+    found = mean_measures([{}, *({"steps": v} for v in values)], ["z", *problems])["steps"]
+    assert found.stderr == standard_error(values, problems)
+    assert found.stderr != standard_error(values, ["z", *problems[:-1]])
+    assert (found.mean, found.episodes) == (sum(values) / 12, 12)

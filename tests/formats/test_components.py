@@ -19,7 +19,8 @@ from turnwise.formats import (
 @pytest.mark.parametrize("name", ["tags", "lines", "program"])
 def test_perception_is_read_through_the_format(name):
     reply_format = REPLY_FORMATS[name]
-    for thought, value in (("LEFT edge", 1.0), ("left edge", 0.0), ("LEFT", 0.0), ("", 0.0)):
+    others = ("left edge", "LEFT", "LEFT edge x", "")
+    for thought, value in (("LEFT edge", 1.0), *((other, 0.0) for other in others)):
         text = reply_format.render(thought, "DOWN")
         reply = Reply(text=text, reply_format=reply_format, description="LEFT edge", valid=True)
         assert reply_rewards(reply) == {"invalid": 0.0, "perception": value}

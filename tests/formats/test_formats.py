@@ -157,3 +157,14 @@ def test_a_program_keeps_its_indents():
 def test_an_action_that_a_format_cannot_hold_is_refused(name, action):
     with pytest.raises(ConfigError, match=f"reply = '{name}' holds"):
         REPLY_FORMATS[name].render("", action)
+
+
+def test_calls_of_tools_come_before_an_answer_that_no_marker_announces():
+    """`whole` takes all of a reply as its answer, but a call in it is what the reply does."""
+    text = "I look: [look] now"
+    found = REPLY_FORMATS["whole"].parts(text, calls=lambda said: [((8, 14), (9, 13))])
+    assert found.answer == 8
+    assert text[slice(*found.action)] == "look"
+    tagged = "[look] <answer> go </answer>"
+    kept = REPLY_FORMATS["whole"].parts(tagged, calls=lambda said: [((0, 6), (1, 5))])
+    assert tagged[slice(*kept.action)] == "go"

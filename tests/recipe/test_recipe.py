@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnwise.app.stages import without_adapters
 from turnwise.credit.schemes import SCHEMES
 from turnwise.envs import ENVS
 from turnwise.errors import ConfigError, UnknownNameError
@@ -419,3 +420,47 @@ def test_files_of_code_are_looked_for_beside_the_recipe_first(tmp_path, monkeypa
     monkeypatch.chdir(home)
     (home / "order.py").write_text("async def order(agents, state): ...\n")
     assert load_recipe("mine.toml").env.options["reward"] == ["judge.py:say"]
+
+
+def test_roles_of_one_policy_reply_in_one_format_where_spans_are_rehearsed():
+    """Spans name the parts of one format; policies of their own may have different ones."""
+    formats = ["agents.scout.reply=lines", "agents.digger.reply=tags"]
+    with pytest.raises(ConfigError, match=r"roles of policy 'main' reply as lines and tags"):
+        load_recipe("relay", formats)
+    load_recipe("relay", [*formats, "sft_mix.spans=none"])
+    apart = load_recipe("relay", ["preset=models", *formats])
+    assert apart.sft_mix.spans
+    assert {role: agent.reply for role, agent in apart.agents.items()} == {
+        "scout": "lines",
+        "digger": "tags",
+    }
+
+
+def test_one_of_several_policies_may_be_frozen_but_not_all():
+    frozen = ["preset=models", "policies.scout.trainable=false"]
+    assert load_recipe("relay", frozen).policies["digger"].trainable
+    with pytest.raises(ConfigError, match="nothing would be trained"):
+        load_recipe("relay", [*frozen, "policies.digger.trainable=false"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "base"),
+    [
+        ((), "scout"),
+        (("policies.digger.lr=1e-4",), "scout"),
+        (("policies.digger.lora.rank=4",), "scout"),
+        (("policies.digger.nano.hidden=64",), "digger"),
+        (("policies.digger.lora=none", "pretrain=none"), "digger"),
+        (("policies.digger.trainable=false",), "digger"),
+    ],
+)
+def test_adapters_stand_on_one_base_where_their_models_are_the_same(overrides, base):
+    recipe = load_recipe("relay", ["preset=lora", *overrides])
+    assert (recipe.base_of("scout"), recipe.base_of("digger")) == ("scout", base)
+    whole = without_adapters(recipe)
+    assert list(whole.policies) == list(dict.fromkeys(("scout", base)))
+    assert all(policy.lora is None for policy in whole.weights.values())
+    assert {role: agent.policy for role, agent in whole.agents.items()} == {
+        "scout": "scout",
+        "digger": base,
+    }

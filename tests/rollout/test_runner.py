@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import operator
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
 from turnwise.agents import AgentConfig
+from turnwise.credit import assign_advantages, make_credit
 from turnwise.engines import Completion, ScriptedEngine
 from turnwise.envs import FrozenLake, FrozenLakeConfig, Step
 from turnwise.envs.base import MAX_TURNS, BatchRewards
+from turnwise.envs.relay import Relay, RelayConfig
 from turnwise.errors import EngineError, RewardError
 from turnwise.rollout import Runner
-from turnwise.types import Failure, Message, TaskVisit
+from turnwise.types import Failure, Message, Task, TaskVisit
 from turnwise.workflows import turns
 
 MAP = ("SFF", "FHF", "FFG")
@@ -446,6 +449,34 @@ def test_rewards_of_a_batch_belong_to_the_last_turn_of_episodes_that_ended(
         assert episode.notes == {"read": int(number)}
     assert nobody.error.kind == "env"
     assert nobody.notes == {"read": 1}
+
+
+class JudgedTeam(Relay):
+    """A team whose rewards are found when the batch has been played."""
+
+    components: ClassVar = {"found": "team", "brief": "agent"}
+    scored_by: ClassVar = "return"
+
+    async def score_batch(self, episodes, iterations):
+        return BatchRewards(rewards=tuple({"found": 1.0, "brief": 0.25} for _ in episodes))
+
+
+def test_a_team_reward_of_a_batch_is_recorded_once_and_is_in_every_return(make_runner, renderer):
+    words = {"scout": "bim", "digger": "r0 c0"}
+    script = lambda request: renderer.completion_ids(f"<answer> {words[request.id.role]} </answer>")  # noqa: E731
+    env = JudgedTeam(RelayConfig(size=2, roles="one"))
+    weights = {"found": 1.0, "brief": 1.0}
+    runner = make_runner(env, script, weights=weights).runner
+    task = Task(id="t", env="relay", seed=0, data={"treasures": [[0, 0]]})
+    (episode,) = runner.collect([TaskVisit(iteration=0, visit=0, task=task)], "train")
+    assert episode.error is None
+    rewards = {turn.id.role: turn.rewards for turn in episode.turns}
+    assert "found" not in rewards["scout"]
+    assert (rewards["digger"]["found"], rewards["scout"]["brief"]) == (1.0, 0.25)
+    assert episode.score == 1.0 + 2 * 0.25
+    config = make_credit(scheme="reinforce", rewards=weights)
+    found = assign_advantages([episode], config, team={"found"})
+    assert [spans[""] for spans in found.advantages.values()] == [1.25, 1.25]
 
 
 class Endless(FrozenLake):

@@ -101,6 +101,35 @@ def test_prompts_and_tasks_are_stored_once_and_longer_prompts_as_suffixes(tmp_pa
     ]
 
 
+def test_equal_prompts_of_two_policies_are_decoded_by_their_own(tmp_path):
+    one, other = turn(0, 0, (1, 2), (7,)), replace(turn(0, 1, (1, 2), (8,)), policy="other")
+    other = replace(other, id=replace(other.id, role="digger", turn=0))
+    trajectories = tuple(
+        Trajectory(role=each.id.role, seat=each.id.role, turns=(each,)) for each in (one, other)
+    )
+    played = replace(episode(0), trajectories=trajectories)
+    EpisodeLog(tmp_path, decode=lambda policy, ids: f"{policy}:{ids}").write(4, [played])
+    file = episode_file(tmp_path, 4)
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    texts = [line["text"] for line in lines if line["kind"] == "prompt"]
+    assert texts == ["main:(1, 2)", "other:(1, 2)"]
+    assert read_episodes(file).episodes == (played,)
+
+
+def test_prompts_that_go_on_after_siblings_are_read_whole(tmp_path):
+    branch = replace(turn(0, 0, (1, 2), (8,)), chosen=False)
+    branch = replace(branch, id=replace(branch.id, branch=1))
+    spine = Trajectory(
+        role="scout", seat="scout", turns=(turn(0, 0, (1, 2), (7,)),), siblings=(branch, branch)
+    )
+    goes_on = Trajectory(
+        role="player", seat="player", turns=(turn(0, 1, (3,), (9,)), turn(0, 2, (3, 9, 4), (5,)))
+    )
+    played = replace(episode(0), trajectories=(spine, goes_on))
+    EpisodeLog(tmp_path).write(4, [played])
+    assert read_episodes(episode_file(tmp_path, 4)).episodes == (played,)
+
+
 json_values = st.recursive(
     st.none()
     | st.booleans()

@@ -454,6 +454,14 @@ def test_mini_batches_weigh_as_much_as_the_whole_batch_would(first_batch):
     assert one.columns["rl"].sum() == pytest.approx(1)
 
 
+def test_metrics_of_a_mini_batch_are_means_over_its_tokens(first_batch):
+    _, _, batch = first_batch("trainer.minibatches=2")
+    row = len(batch.samples[0].token_ids)
+    part = batch.part([0])
+    assert part.columns["metric"][:row].sum() == pytest.approx(1)
+    assert np.array_equal(part.columns["rl"], batch.columns["rl"]), "weights keep the batch's means"
+
+
 @pytest.mark.parametrize("kl", ["loss_k3", "reward_k1"])
 def test_the_proximal_policy_is_the_one_that_played_and_not_the_reference(
     speaking, make_session, kl
@@ -500,6 +508,21 @@ def test_every_epoch_of_every_iteration_deals_its_mini_batches_anew(first_batch,
     epochs = {frozenset(first[i : i + 2]) for i in range(0, 8, 2)}
     assert len(epochs) > 1
     assert all(sorted(one + two) == list(range(len(batch.samples))) for one, two in epochs)
+
+
+def test_updates_are_made_without_dropout(first_batch, monkeypatch):
+    session, plan, batch = first_batch()
+    learner, modes = session.learners["main"], []
+
+    def watched(policy, *arguments, rows):
+        modes.append(policy.model.training)
+        return optimise(policy, *arguments, rows=rows)
+
+    monkeypatch.setattr("turnwise.trainers.grpo.optimise", watched)
+    learner.policy.model.train()
+    update(session, plan, learner, 0, batch)
+    assert modes == [False]
+    assert not learner.policy.model.training
 
 
 RIGHT = {"engine/gap_mean": 0, "engine/gap_max": 0, "engine/gap_k3": 0, "engine/gap_p999": 0}

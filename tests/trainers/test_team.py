@@ -187,6 +187,27 @@ def test_every_policy_has_its_rate_and_its_metrics(ready):
             assert record[bare] == pytest.approx(sum(values) / 2)
 
 
+def test_an_iteration_in_which_one_policy_steps_is_not_skipped(ready):
+    """A scout that nothing has taught ends every episode, so that the digger never speaks."""
+    session, plan = ready(
+        taught("models", "warmup=none", "sft_mix=none", "credit.scheme=reinforce")
+    )
+    before = digests(session)
+    assert train_grpo(session, plan, None)
+    session.metrics.sync()
+    records = [r for r in read_metrics(session.run.metrics) if r["phase"] == "train"]
+    assert [record["train/skipped"] for record in records] == [0.0, 0.0]
+    for record in records:
+        assert record["loss/rl"] == record["scout/loss/rl"]
+        assert not any(name.startswith("digger/") for name in record)
+    after = digests(session)
+    assert after["digger"] == before["digger"] and after["scout"] != before["scout"]
+    assert {n: policy.version for n, policy in session.policies.items()} == {
+        "scout": 2,
+        "digger": 0,
+    }
+
+
 def test_one_policy_has_metrics_without_its_name(ready):
     session, plan = ready(taught("shared", "credit.scheme=reinforce"))
     assert train_grpo(session, plan, None)

@@ -18,13 +18,16 @@ import transformers as hf
 
 import turnwise.credit.assign
 from turnwise.app import build
+from turnwise.credit import make_credit
 from turnwise.credit.schemes import SCHEMES
 from turnwise.engines import ScriptedEngine
 from turnwise.forest import FlatScorer, ForestConfig
+from turnwise.losses import make_loss
 from turnwise.policies.nano import make_tokenizer
 from turnwise.recipe.schema import make_recipe
-from turnwise.trainers.batches import batches_of
+from turnwise.trainers.batches import batches_of, begin, kl_in_reward
 from turnwise.trainers.grpo import credit_of
+from turnwise.trainers.update import score_column
 from turnwise.types import Task, TaskVisit
 
 from .words import OWN, TEAM, WORDS
@@ -240,3 +243,69 @@ def test_both_roles_in_one_group_are_found(team, gradients, monkeypatch):
     mixed = replace(compare, unit=unit, key=key)
     monkeypatch.setitem(SCHEMES, "rloo", replace(SCHEMES["rloo"], compare=mixed))
     assert bias(team, gradients, "shared", "rloo")[0] > 0.01
+
+
+def shifted(policy, amount):
+    """Move all weights of a policy a little, and leave the words that it may say."""
+    with torch.no_grad():
+        for parameter in policy.model.parameters():
+            parameter += amount
+
+
+@pytest.fixture
+def with_kl(team):
+    """A session of two policies whose rewards hold the KL to references that have moved apart."""
+    session, plan = team("two policies", "rloo")
+    loss = make_loss(aggregation="constant", constant_length=LENGTH, kl="reward_k1", kl_weight=0.5)
+    plan = replace(plan, loss=loss)
+    session.save_start()
+    for learner in session.learners.values():
+        begin(session, plan, learner)
+    for amount, learner in zip((0.03, -0.02), session.learners.values(), strict=True):
+        shifted(learner.policy, amount)
+    return session, plan
+
+
+def test_the_reference_of_each_policy_is_its_own_start(with_kl):
+    session, _ = with_kl
+    for name, learner in session.learners.items():
+        assert learner.reference is not None
+        start = learner.reference.digest()
+        learner.policy.load_weights(session.run.start(name))
+        assert learner.policy.digest() == start
+    first, second = session.learners.values()
+    assert first.reference.digest() != second.reference.digest()
+
+
+def test_each_policy_pays_for_its_own_distance_to_its_own_reference(with_kl):
+    session, plan = with_kl
+    episodes = [one for group in play(session) for one in group]
+    found = kl_in_reward(session, plan, episodes)
+    assert list(found) == list(session.learners)
+    for name, each in found.items():
+        learner = session.learners[name]
+        turns = [turn for one in episodes for turn in one.turns if turn.policy == name]
+        assert set(each.penalties) == {turn.id for turn in turns}
+        for turn in turns[:4]:
+            with torch.no_grad():
+                distance = of_turn(learner.policy, turn) - of_turn(learner.reference, turn)
+            assert abs(distance) > 1e-4
+            assert each.penalties[turn.id][""] == pytest.approx(0.5 * float(distance), abs=2e-5)
+    credit = credit_of(session, plan, episodes, found)
+    batches = batches_of(session, plan, episodes, credit, found, 0)
+    assert list(batches) == list(session.learners)
+    for name, batch in batches.items():
+        assert {row.policy for row in batch.samples} == {name}
+        learner = session.learners[name]
+        own = score_column(learner.policy.model, learner.scorer, batch.samples)
+        drawn = batch.columns["sampled"] != 0
+        assert batch.columns["proximal"][drawn] == pytest.approx(own[drawn], abs=1e-6)
+
+
+def test_a_policy_without_a_signal_has_no_batch(team):
+    """The scout alone earns something, so that the digger's advantages are all 0."""
+    session, plan = team("two policies", "rloo")
+    plan = replace(plan, credit=make_credit(scheme="rloo", rewards={"own": 1.0}))
+    episodes = [one for group in play(session) for one in group]
+    credit = credit_of(session, plan, episodes)
+    assert list(batches_of(session, plan, episodes, credit, {}, 0)) == ["scout"]

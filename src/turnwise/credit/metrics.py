@@ -24,6 +24,8 @@ def credit_metrics(
 ) -> dict[str, float]:
     """Return the metrics of one batch.
 
+    `credit/episodes` counts what is compared: the episode of each seat by itself.
+
     Args:
         groups: the episode-level groups.
         advantages: each turn's advantage for the return.

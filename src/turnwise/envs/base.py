@@ -254,7 +254,8 @@ class Env(ABC, Generic[S]):
         """Find rewards for all episodes of a batch at once; None if `step` gave them all.
 
         For judges that are asked in batches or wait for a service. The rewards found are added to
-        the last turn of every role. What it raises stops the run.
+        the last turn of every seat; components of level `team` are added once, to the episode's
+        last turn. What it raises stops the run.
 
         Args:
             episodes: those that came to an end without an error, in the order of the batch.

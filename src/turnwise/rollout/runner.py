@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -133,8 +133,9 @@ class Runner:
                 f"({_line_of(cause)}): fix it; the run can go on from its last checkpoint"
             ) from cause
         if found is not None:
+            team = {name for name, level in self.env.components.items() if level == "team"}
             for number, place in enumerate(ended):
-                episodes[place] = with_batch_rewards(episodes[place], found, number)
+                episodes[place] = with_batch_rewards(episodes[place], found, number, team)
             for name, value in found.metrics.items() if stream == "train" else ():
                 self._batch_metrics.setdefault(name, []).append(value)
         if self.env.scored_by == "return":
@@ -220,18 +221,27 @@ class Runner:
         return EpisodeAgents(self.env, agents)
 
 
-def with_batch_rewards(episode: Episode, found: BatchRewards, number: int) -> Episode:
-    """Return an episode with the rewards and notes that entry `number` holds for it."""
+def with_batch_rewards(
+    episode: Episode, found: BatchRewards, number: int, team: Collection[str]
+) -> Episode:
+    """Return an episode with the rewards and notes that entry `number` holds for it.
+
+    Rewards are added to the last turn of every seat; the components in `team`, which all seats
+    share, are recorded once, on the episode's last turn.
+    """
     rewards = found.rewards[number]
     notes = found.notes[number] if found.notes else {}
     if rewards is None:
         nobody = Failure(kind="env", message="no reward function gave this completion a reward")
         return replace(episode, error=nobody, notes=notes)
+    own = {name: value for name, value in rewards.items() if name not in team}
+    end = max((turn.order for turn in episode.turns), default=0)
     trajectories = []
     for trajectory in episode.trajectories:
         turns = list(trajectory.turns)
         if turns:
-            turns[-1] = replace(turns[-1], rewards={**turns[-1].rewards, **rewards})
+            added = rewards if turns[-1].order == end else own
+            turns[-1] = replace(turns[-1], rewards={**turns[-1].rewards, **added})
         trajectories.append(replace(trajectory, turns=tuple(turns)))
     return replace(episode, trajectories=tuple(trajectories), notes=notes)
 
