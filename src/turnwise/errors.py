@@ -60,7 +60,7 @@ class EngineError(TurnwiseError, RuntimeError):
 
 
 class EndpointError(EngineError):
-    """A server refused a request, or did not answer it in all attempts: more would be in vain."""
+    """A server refused a request, or failed in all attempts: the request is not repeated."""
 
 
 class SandboxError(TurnwiseError, RuntimeError):

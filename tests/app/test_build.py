@@ -45,5 +45,5 @@ def test_adapters_stand_on_the_base_that_was_trained_for_them(tmp_path):
 def test_a_learner_has_the_roles_of_its_policy_and_frozen_policies_have_none():
     recipe = relay("models", "policies.scout.trainable=false", "warmup=none", hidden=(32, 32))
     with kept_threads():
-        learners = learners_of(recipe, make_policies(recipe, None))
+        learners = learners_of(recipe, make_policies(recipe, None), {"scout": 0, "digger": 0})
     assert {name: list(each.agents) for name, each in learners.items()} == {"digger": ["digger"]}

@@ -153,7 +153,7 @@ def test_a_finished_run_trains_further(tmp_path, judge):
     watcher = Watcher()
     with pytest.raises(ConfigError, match=r"trainer\.iterations = 1, but the run has finished 2"):
         tw.resume(first.run, {"trainer.iterations": 1})
-    with pytest.raises(ConfigError, match="seed cannot change in a run that goes on"):
+    with pytest.raises(ConfigError, match="seed cannot change in a resumed run"):
         tw.resume(first.run, {"seed": 5})
     more = tw.resume(first.run, {"trainer.iterations": 3}, progress=watcher)
     assert more.finished

@@ -69,7 +69,7 @@ def test_a_model(turnwise, is_one_sentence, sets, model, case):
 def test_a_prompt_that_fills_the_context(turnwise, is_one_sentence, sets, tmp_path, context):
     chosen = sets(*SMALL, NANO.replace("CONTEXT", str(context)))
     result = turnwise("train", "frozen-lake", *chosen, "--run", tmp_path / "run")
-    words = f"first prompts has 48 tokens, but policy 'main' has a context of {context}: take one"
+    words = f"first prompts has 48 tokens, but policy 'main' has a context of {context}: use one"
     is_one_sentence(result, words)
 
 

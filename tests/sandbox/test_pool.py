@@ -286,7 +286,7 @@ def test_wrong_options_are_refused(options, words):
 
 
 def test_a_container_needs_a_program_that_runs_it():
-    with pytest.raises(MissingDependencyError, match="'no-such-runtime' is no program"):
+    with pytest.raises(MissingDependencyError, match="'no-such-runtime' is not a program"):
         Sandbox(backend="container", runtime="no-such-runtime").start()
 
 

@@ -83,7 +83,7 @@ def read_call(text: str) -> ToolCall:
     except IllegalActionError:
         raise
     except UnicodeEncodeError:
-        _refuse("the call holds half of a surrogate pair")
+        _refuse("the call holds half a character")
     except (ValueError, RecursionError):
         _refuse(f"{_short(text)} is no JSON: write {_FORM}")
     keys = set(value) if isinstance(value, dict) else set()
