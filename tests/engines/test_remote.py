@@ -313,6 +313,32 @@ def test_only_so_many_are_under_way_at_once(server, engine, tools):
     assert 1 < most <= 3
 
 
+def test_a_server_that_never_answers_does_not_cost_every_request_its_time(server, engine, tools):
+    answers = threading.Event()
+
+    def silent(handler):
+        if not answers.wait(20):
+            return
+        says(FOUR)(handler)
+
+    there = server(silent)
+    here = engine(there.url, max_concurrent=2, retries=1, timeout=0.5)
+    asked = [tools.request((), prompt=ASKED, id=tools.turn(n)) for n in range(40)]
+
+    async def all_of_them():
+        return await asyncio.gather(*map(here.generate, asked), return_exceptions=True)
+
+    began = time.monotonic()
+    failed = run(all_of_them(), here)
+    assert time.monotonic() - began < 5, "each pair of requests would take a second: 20 in all"
+    assert all(isinstance(one, EndpointError) for one in failed)
+    assert sum("was not sent" in str(one) for one in failed) > 20
+    assert 4 <= len(there.asked) < 16
+    answers.set()
+    assert tools.ask(here, asked[:1])[0].text == "4"  # it is tried again, and found back
+    assert {one.text for one in tools.ask(here, asked)} == {"4"}
+
+
 def test_a_connection_serves_later_runs_and_a_closed_engine_opens_another(server, engine, ask):
     there = server(says(FOUR))
     here = engine(there.url)

@@ -77,6 +77,7 @@ class RemoteEngine:
         self._seed, self._key = seed, _key_of(policy, config)
         self._open: _Open | None = None
         self._calls = self._retries = 0
+        self._unanswered, self._trying = 0, False
         httpx = _httpx()
         try:
             httpx.URL(config.base_url)
@@ -91,7 +92,9 @@ class RemoteEngine:
         """Return the server's reply to the request's prompt.
 
         Attempts that time out, are refused for now or bring no readable reply are repeated with
-        growing pauses; a pause that the server asks for (Retry-After) is kept, up to a minute.
+        growing pauses; a pause that the server asks for (Retry-After) is kept, up to a minute. When
+        as many attempts in a row had no answer as `max_concurrent` requests may take, one request
+        at a time is tried once, until there is an answer; the others fail at once.
 
         Raises:
             EndpointError: if no attempt brings a reply, or the server refuses for good.
@@ -103,9 +106,9 @@ class RemoteEngine:
         for attempt in range(self.config.retries + 1):
             try:
                 async with opened.slots:
-                    return await self._attempt(opened.client, body)
+                    return await self._one_of_many(opened.client, body)
             except _Attempt as failed:
-                if attempt == self.config.retries:
+                if attempt == self.config.retries or self._unreachable:
                     raise EndpointError(
                         f"policy {self.policy!r}: {self._url} {failed}; tried "
                         f"{attempt + 1} times. Expected a chat completion: check that the server "
@@ -142,6 +145,11 @@ class RemoteEngine:
         }
         self._calls = self._retries = 0
         return found
+
+    @property
+    def _unreachable(self) -> bool:
+        """Whether so many attempts in a row had no answer that more would be in vain."""
+        return self._unanswered >= self.config.max_concurrent * (self.config.retries + 1)
 
     @property
     def _url(self) -> str:
@@ -185,6 +193,26 @@ class RemoteEngine:
             self._open = _Open(loop=loop, client=client, slots=asyncio.Semaphore(most))
         return self._open
 
+    async def _one_of_many(self, client: httpx.AsyncClient, body: bytes) -> Completion:
+        """Ask once, unless the server is unreachable and another request is trying it.
+
+        Raises:
+            _Attempt: if another attempt may go better.
+            EndpointError: if it is not asked, or refuses for good.
+        """
+        if self._unreachable:
+            if self._trying:
+                raise EndpointError(
+                    f"policy {self.policy!r}: {self._url} gave no answer {self._unanswered} times "
+                    "in a row, so this request was not sent: check that the server runs"
+                )
+            self._trying = True
+            try:
+                return await self._attempt(client, body)
+            finally:
+                self._trying = False
+        return await self._attempt(client, body)
+
     async def _attempt(self, client: httpx.AsyncClient, body: bytes) -> Completion:
         """Ask once.
 
@@ -200,7 +228,9 @@ class RemoteEngine:
             ):
                 told = await self._read(reply)
                 status, headers = reply.status_code, reply.headers
+            self._unanswered = 0
         except TimeoutError as late:
+            self._unanswered += 1
             raise _Attempt(f"did not answer within {self.config.timeout:g} s") from late
         except (
             httpx.HTTPError,
@@ -209,6 +239,7 @@ class RemoteEngine:
             OSError,
             UnicodeError,
         ) as lost:
+            self._unanswered += 1
             said = self._masked(str(lost).encode(errors="replace")).decode()[: 2 * QUOTED]
             raise _Attempt(f"could not be reached ({type(lost).__name__}: {said})") from lost
         if status == 200:
