@@ -464,3 +464,10 @@ def test_adapters_stand_on_one_base_where_their_models_are_the_same(overrides, b
         "scout": "scout",
         "digger": base,
     }
+
+
+def test_an_empty_table_over_another_is_told_to_change_nothing():
+    notes = []
+    recipe = load_recipe(LAKE, ["agents={}", "metrics={}"], notes.append)
+    assert notes == ["agents = {} changes nothing, as tables are merged; agents = none removes it"]
+    assert recipe == load_recipe(LAKE)

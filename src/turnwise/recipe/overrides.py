@@ -118,6 +118,8 @@ def compose(
     """
     merged: Data = dict(base)
     for key, value in settings:
+        if value == {} and _value_at(merged, key):
+            note(f"{key} = {{}} changes nothing, as tables are merged; {key} = none removes it")
         merged = merge(merged, nest(key, value))
     if not settings:
         return merged
