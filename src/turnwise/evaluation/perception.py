@@ -57,8 +57,8 @@ def perception_accuracy(
         renderer: of the agent's policy.
         engine: samples.
         number: tells measurements of one run apart: each has its own draws.
-        states: `first` walks a few random steps from the start; `play` draws one turn of a random
-            game.
+        states: `first` walks a few random steps from the start, or, with several seats, takes the
+            role's first turn; `play` draws one turn of a random game.
     """
 
     async def sees(place: int, task: Task) -> tuple[bool, bool]:

@@ -41,7 +41,8 @@ def random_conversation(
 
     Where there are no tools a prompt shows one state, so the past stays empty. Steps that would end
     the episode, or that the env refuses, are not taken, as in `envs.random_walk`. In between the
-    other seats act at random.
+    other seats act at random. In an env without tools and with several seats, the turn is the first
+    one of the seat.
     """
     state, seat = first_turn(env, task, agent.role, rng)
     if not env.observe(state, seat).tools:
