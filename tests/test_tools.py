@@ -58,7 +58,7 @@ def test_a_recipe_that_names_a_file_needs_the_whole_history(outcome, tmp_path):
     recipe.write_text(text.replace('history = "full"', 'history = "last_n"'))
     refused = CliRunner().invoke(app, ["train", str(recipe)])
     assert refused.exit_code == 2
-    assert "agents.player.history = 'last_n' would hide what the tools" in refused.stderr
+    assert "agents.player.history = 'last_n' would hide the results of the tools" in refused.stderr
     recipe.write_text(text)
     again = CliRunner().invoke(app, ["train", str(recipe), "--run", str(tmp_path / "again")])
     assert again.exit_code == 0, again.output
