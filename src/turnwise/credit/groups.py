@@ -92,6 +92,11 @@ class Group:
         """Whether nothing was there to compare with."""
         return len(self.units) == 1
 
+    @property
+    def mixed(self) -> bool:
+        """Whether the members' returns differ."""
+        return not self.zero_variance and not self.singleton
+
 
 KeyFunction = Callable[[Unit], GroupKey]
 

@@ -47,7 +47,7 @@ def credit_metrics(
         "credit/episodes": float(len(returns)),
         "credit/singletons": float(singletons),
         "credit/zero_variance_share": flat / count,
-        "credit/mixed_share": (len(groups) - flat - singletons) / count,
+        "credit/mixed_share": sum(group.mixed for group in groups) / count,
         "credit/excluded": float(excluded),
         "credit/advantage_abs_mean": _mean(np.abs(list(advantages.values()))),
         "credit/turns_without_signal": float(sum(value == 0 for value in advantages.values())),

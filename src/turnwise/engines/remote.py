@@ -84,8 +84,7 @@ class RemoteEngine:
         except httpx.InvalidURL as error:
             raise ConfigError(
                 f"policies.{policy}.base_url = {config.base_url!r} is not an address ({error}): "
-                "give "
-                "one such as https://api.openai.com/v1"
+                "give one such as https://api.openai.com/v1"
             ) from error
 
     async def generate(self, request: Request) -> Completion:
@@ -106,7 +105,7 @@ class RemoteEngine:
         for attempt in range(self.config.retries + 1):
             try:
                 async with opened.slots:
-                    return await self._one_of_many(opened.client, body)
+                    return await self._attempt_if_reachable(opened.client, body)
             except _Attempt as failed:
                 if attempt == self.config.retries or self._unreachable:
                     raise EndpointError(
@@ -148,7 +147,7 @@ class RemoteEngine:
 
     @property
     def _unreachable(self) -> bool:
-        """Whether so many attempts in a row had no answer that more would be in vain."""
+        """Whether so many attempts in a row had no answer that the server counts as unreachable."""
         return self._unanswered >= self.config.max_concurrent * (self.config.retries + 1)
 
     @property
@@ -193,7 +192,7 @@ class RemoteEngine:
             self._open = _Open(loop=loop, client=client, slots=asyncio.Semaphore(most))
         return self._open
 
-    async def _one_of_many(self, client: httpx.AsyncClient, body: bytes) -> Completion:
+    async def _attempt_if_reachable(self, client: httpx.AsyncClient, body: bytes) -> Completion:
         """Ask once, unless the server is unreachable and another request is trying it.
 
         Raises:

@@ -104,15 +104,14 @@ def read_merged(folder: Path) -> tuple[Merged, ...]:
         if not (path / ADAPTER_FILE).is_file() or not (path / WEIGHTS_FILE).is_file():
             raise ModelError(
                 f"adapter {folder} was trained on weights with the adapter {path} merged in, which "
-                "is "
-                f"not there: put it there, or correct its path in {note}"
+                f"is not there: put it there, or correct its path in {note}"
             )
         merged = Merged.of(path)
         if merged.digest != digest:
             raise ModelError(
                 f"adapter {folder} was trained on weights with another adapter merged in than the "
-                "one "
-                f"that is now in {path}: put the former one there, or correct the path in {note}"
+                f"one that is now in {path}: put the former one there, or correct the path in "
+                f"{note}"
             )
         found.append(merged)
     return tuple(found)

@@ -170,13 +170,13 @@ def of_mixed_groups(credit: Credit) -> Credit:
 
     A visit has a group for each role, and for each question where units are turns.
     """
-    mixed = [group for group in credit.groups if not group.zero_variance and not group.singleton]
+    mixed = (group for group in credit.groups if group.mixed)
     return credit.of({turn for group in mixed for unit in group.units for turn in unit.turns})
 
 
 def mixed_visits(credit: Credit) -> list[int]:
     """Return the visits whose episodes did not all earn the same, in order."""
-    mixed = (group for group in credit.groups if not group.zero_variance and not group.singleton)
+    mixed = (group for group in credit.groups if group.mixed)
     return sorted({unit.turns[0].episode.visit for group in mixed for unit in group.units})
 
 
