@@ -8,6 +8,7 @@ import json
 import re
 import sys
 
+import numpy as np
 import pytest
 from transformers import AutoTokenizer
 from typer.testing import CliRunner
@@ -40,12 +41,16 @@ def dialogue(tmp_path_factory):
     return model, words, [json.loads(row) for row in rows]
 
 
+def no_result(index: int, turn: int) -> str:
+    return ""
+
+
 def test_prompts_have_their_length_and_begin_with_the_same_system_message(dialogue):
     model, _, rows = dialogue
     tokenizer = AutoTokenizer.from_pretrained(model)
     # TRL gives the template the methods themselves, in the order of `getmembers`.
     names = [name for name, _ in inspect.getmembers(RandomTools, inspect.isfunction)]
-    tools = [getattr(RandomTools(None), n) for n in names if n != "reset" and n[0] != "_"]
+    tools = [getattr(RandomTools(no_result), n) for n in names if n != "reset" and n[0] != "_"]
     one, other = (
         tokenizer.apply_chat_template(row["prompt"], tools=tools, add_generation_prompt=True)[
             "input_ids"
@@ -65,12 +70,12 @@ def test_observations_have_the_lengths_that_are_counted(dialogue):
     tokenizer = AutoTokenizer.from_pretrained(model)
     env = RandomWords(words_config(DIALOGUE, words))
     tools = RandomTools(lambda index, turn: words_of(env.config, index, turn))
-    lengths = []
+    lengths, rng = [], np.random.default_rng(0)
     for index in range(DIALOGUE.prompts):
         state = env.reset(Task(id="0", env="talk", seed=0, data={"index": index}))
         tools.reset(index=index)
         for turn in range(1, DIALOGUE.turns):
-            state = env.step(state, "player", "x", None).state
+            state = env.step(state, "player", "x", rng).state
             shown = env.observe(state, "player")
             (result,) = shown.messages
             assert result.role == "tool"

@@ -48,7 +48,7 @@ class RandomTools:
 
 def tool_schemas() -> list[dict[str, Any]]:
     """Return the JSON schemas of the tools, in the order in which TRL shows them."""
-    from transformers.utils import get_json_schema
+    from transformers.utils.chat_template_utils import get_json_schema
 
     tools = RandomTools(lambda index, turn: "")
     names = [name for name, _ in inspect.getmembers(RandomTools, inspect.isfunction)]
