@@ -76,7 +76,8 @@ def step(
     against: Annotated[
         Against,
         typer.Option(
-            help="TRL tuned in every way known, as its documentation starts it, both, or nobody."
+            help="TRL tuned in every way known, as its documentation starts it (with torch's own "
+            "number of threads), both, or nobody."
         ),
     ] = Against.BOTH,
     steps: Annotated[int, typer.Option(min=1, help="Timed steps of each.")] = 7,
@@ -90,7 +91,7 @@ def step(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Time whole GRPO steps in alternation with TRL's, at equal mathematics."""
+    """Time whole GRPO steps in alternation with TRL's."""
     note = _noter(as_json)
     found: list[dict[str, Any]] = []
     with one_sentence():
