@@ -209,6 +209,20 @@ def test_a_rollout_that_keeps_keys_and_values_plays_the_same_episodes(dialogue):
 
 
 @pytest.mark.slow
+def test_both_rollouts_without_tools_compute_the_same_first_gradient():
+    pytest.importorskip("trl")
+    turns = Workload(
+        name="turns", model="pico", prompts=2, group=2, prompt_tokens=30, completion_tokens=6,
+        turns=3, observed_tokens=15, micro_rows=(4,),
+    )  # fmt: skip
+    found = compare(
+        turns, against=Against.TUNED, pairs=1, threads=1, checkpointing=False, note=lambda _: None
+    )
+    assert [result.settings["rollout"] for result in found] == [Rollout.KEPT, Rollout.ANEW]
+    assert max(result.gradient for result in found) < 1e-5
+
+
+@pytest.mark.slow
 def test_all_peers_compute_the_same_first_gradient():
     pytest.importorskip("trl")
     found = compare(
