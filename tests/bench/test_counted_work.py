@@ -10,7 +10,14 @@ from dataclasses import asdict
 import pytest
 
 from turnwise.app.build import plan_of
-from turnwise.bench.flops import Count, Shape, distinct_operations, flat_operations
+from turnwise.bench.flops import (
+    Count,
+    Shape,
+    distinct_count,
+    distinct_operations,
+    flat_count,
+    flat_operations,
+)
 from turnwise.bench.run_turnwise import open_session, recipe_of
 from turnwise.bench.step import _prompts
 from turnwise.bench.workloads import WORKLOADS, Words, Workload, count_words, make_model, make_rows
@@ -22,6 +29,10 @@ GROUPS = Workload(
 TURNS = Workload(
     name="turns", model="pico", prompts=2, group=3, prompt_tokens=30, completion_tokens=6, turns=4,
     observed_tokens=15,
+)  # fmt: skip
+DIALOGUE = Workload(
+    name="dialogue", model="pico", prompts=2, group=2, prompt_tokens=1200, completion_tokens=5,
+    turns=4, observed_tokens=20, observed_spread=15, system_tokens=1170, micro_rows=(4, 2),
 )  # fmt: skip
 KEPT = 2 * 2 * 1 * 32 * 4
 """Bytes of a token's keys and values: both, two layers of one head of 32, in float32."""
@@ -111,18 +122,31 @@ def test_in_many_turns_each_token_is_computed_once(step):
     assert computed <= nodes(TURNS) * 1.02
 
 
+def test_a_system_message_with_tools_is_computed_once_for_all_prompts(step):
+    found, counted = step(DIALOGUE), distinct_count(DIALOGUE)
+    assert 0 <= counted.update.tokens - found["forest/tokens_distinct"] <= 12
+    assert found["forest/tokens_flat"] == flat_count(DIALOGUE, cached=True).sampling.tokens
+    computed = found["engine/prefill_tokens"] + found["engine/decode_tokens"]
+    assert computed <= counted.sampling.tokens * 1.05
+    assert found["forest/attention_pairs"] <= counted.update.pairs * 1.1
+
+
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_the_count_of_operations_is_that_of_its_parts(name):
     """Without attention and logits a step's operations are tokens times weights."""
     workload = WORKLOADS[name]
     shape = Shape(linear=1.0, pair=0.0, logits=0.0)
-    own = workload.row_tokens - workload.prompt_tokens
-    tokens = workload.prompts * workload.prompt_tokens + workload.episodes * (own - 1)
+    heard = [sum(workload.heard(index)[1:]) for index in range(workload.prompts)]
+    said = workload.turns * workload.completion_tokens
+    asked = workload.prompt_tokens - workload.system_tokens
+    own = workload.group * sum(each + said - 1 for each in heard)
+    tokens = workload.system_tokens + workload.prompts * asked + own
+    whole = own + workload.episodes * workload.prompt_tokens
     assert distinct_operations(workload, shape).sampling == 2 * tokens
     assert distinct_operations(workload, shape).update == 2 * tokens * (2 if workload.lora else 3)
     assert flat_operations(workload, shape).update > distinct_operations(workload, shape).update
     cached = flat_operations(workload, shape, cached=True).sampling
-    assert cached == 2 * workload.episodes * (workload.row_tokens - 1)
+    assert cached == 2 * whole
     assert (cached == flat_operations(workload, shape).sampling) == (workload.turns == 1)
 
 

@@ -1,6 +1,7 @@
 """An env of many turns without cost: its observations are random words.
 
-Task: one prompt of a workload. Sees: the prompt, then new words in every turn.
+Task: one prompt of a workload. Sees: the prompt, then new words in every turn; with tools, as the
+result of a tool, whatever was called.
 Actions: any text; the whole reply is the answer.
 Rewards: `luck`, a number that depends on every token of the episode.
 End: after `turns` turns.
@@ -9,6 +10,7 @@ Baselines: random.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,20 +18,26 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from turnwise.bench.workloads import WORDS, Words, Workload, reward_of
+from turnwise.bench.tools import tool_schemas
+from turnwise.bench.workloads import WORDS, Words, Workload, extra, reward_of
 from turnwise.envs.base import BatchRewards, Env, Level, Observation, ScoredBy, Step
 from turnwise.seeding import generator
 from turnwise.settings import Settings
-from turnwise.types import Episode, Split, Task
+from turnwise.types import Episode, Message, Split, Task
 
 
 class RandomWordsConfig(Settings):
-    """The number of prompts and turns, and the words of each observation."""
+    """The number of prompts and turns, and the words of each observation.
+
+    Later observations have up to `spread` words more than `later_words`.
+    """
 
     prompts: int = Field(default=8, ge=1)
     turns: int = Field(default=20, ge=1)
     first_words: int = Field(default=190, ge=1)
     later_words: int = Field(default=30, ge=1)
+    spread: int = Field(default=0, ge=0)
+    tools: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,8 @@ class RandomWords(Env[RandomWordsState]):
 
     def __init__(self, config: RandomWordsConfig | None = None) -> None:
         super().__init__(config or RandomWordsConfig())
+        shown = tool_schemas() if self.config.tools else []
+        self._schemas = tuple(json.dumps(schema) for schema in shown)
 
     def tasks(self, split: Split) -> Sequence[Mapping[str, Any]]:
         """Return all prompts, in every split."""
@@ -67,7 +77,10 @@ class RandomWords(Env[RandomWordsState]):
 
     def observe(self, state: RandomWordsState, role: str) -> Observation:
         """Return the words of this turn."""
-        return Observation(text=words_of(self.config, state.index, state.turn), legal_actions=())
+        text = words_of(self.config, state.index, state.turn)
+        told = self._schemas and state.turn
+        messages = (Message(role="tool", content=text),) if told else ()
+        return Observation(text=text, legal_actions=(), messages=messages, tools=self._schemas)
 
     def step(
         self, state: RandomWordsState, role: str, action: str, noise: np.random.Generator
@@ -102,10 +115,13 @@ def words_config(workload: Workload, words: Words) -> RandomWordsConfig:
         turns=workload.turns,
         first_words=words.first,
         later_words=words.later,
+        spread=workload.observed_spread,
+        tools=bool(words.system),
     )
 
 
 def words_of(config: RandomWordsConfig, index: int, turn: int) -> str:
     """Return the words of prompt `index` in a turn."""
     rng = generator(0, "talk", index, turn)
-    return " ".join(rng.choice(WORDS, config.later_words if turn else config.first_words))
+    later = config.later_words + extra(config.spread, index, turn)
+    return " ".join(rng.choice(WORDS, later if turn else config.first_words))

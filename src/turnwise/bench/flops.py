@@ -80,70 +80,96 @@ class StepOperations:
         return self.sampling + self.update
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepCount:
+    """Tokens, pairs and rows of logits of a step: those sampled, and those of the update."""
+
+    sampling: Count
+    update: Count
+
+    def operations(self, shape: Shape, *, frozen: bool) -> StepOperations:
+        """Return the operations of the step."""
+        return StepOperations(
+            sampling=self.sampling.forward(shape), update=self.update.training(shape, frozen=frozen)
+        )
+
+
+NOTHING = Count(tokens=0, pairs=0, heads=0)
+
+
 def _run(before: int, count: int) -> Count:
     """Count `count` tokens after `before` others; each attends to all tokens before it."""
     pairs = count * before + count * (count + 1) / 2
     return Count(tokens=count, pairs=pairs, heads=0)
 
 
+def _turns(workload: Workload, index: int) -> list[tuple[int, int, int]]:
+    """Return the tokens before each turn of prompt `index`, those heard in it, those said."""
+    found, before, said = [], 0, workload.completion_tokens
+    for heard in workload.heard(index):
+        found.append((before, heard, said))
+        before += heard + said
+    return found
+
+
 def distinct_tokens(workload: Workload) -> int:
     """Return the distinct tokens of a step whose siblings diverge at their first token."""
-    return workload.prompts * workload.prompt_tokens + workload.episodes * (
-        workload.row_tokens - workload.prompt_tokens
-    )
+    asked = workload.prompt_tokens - workload.system_tokens
+    own = sum(workload.tokens_of(i) - workload.prompt_tokens for i in range(workload.prompts))
+    return workload.system_tokens + workload.prompts * asked + workload.group * own
 
 
-def distinct_operations(workload: Workload, shape: Shape) -> StepOperations:
-    """Return the operations if each distinct token is computed once.
+def distinct_count(workload: Workload) -> StepCount:
+    """Count a step that computes each distinct token once.
 
     Siblings diverge at their first token, as for an untrained model. The last token of an episode
     is not computed. In sampling and in the update, the last token of a prompt and each sampled
     token except the last give one row of logits.
     """
-    said = workload.completion_tokens
-    prompt = _run(0, workload.prompt_tokens) * workload.prompts
-    rest, before = Count(tokens=0, pairs=0, heads=0), workload.prompt_tokens
-    for turn in range(workload.turns):
-        if turn:
-            rest += _run(before, workload.observed_tokens)
-            before += workload.observed_tokens
-        last = turn == workload.turns - 1
-        rest += _run(before, said - last)
-        before += said
+    system, said = workload.system_tokens, workload.completion_tokens
+    asked = _run(system, workload.prompt_tokens - system)
+    passed = _run(0, system) + asked * workload.prompts
+    for index in range(workload.prompts):
+        (_, prompt, _), *later = _turns(workload, index)
+        episode = _run(prompt, said) + Count(tokens=-1, pairs=-workload.tokens_of(index), heads=0)
+        for before, heard, completion in later:
+            episode += _run(before, heard + completion)
+        passed += episode * workload.group
     decoded = workload.turns * (said - 1) * workload.episodes
     first = workload.prompts + (workload.turns - 1) * workload.episodes
-    passed = prompt + rest * workload.episodes
-    sampled = Count(tokens=passed.tokens, pairs=passed.pairs, heads=decoded + first)
-    trained = Count(
-        tokens=passed.tokens,
-        pairs=passed.pairs,
-        heads=workload.prompts + workload.episodes * (workload.turns * said - 1),
+    trained = workload.prompts + workload.episodes * (workload.turns * said - 1)
+    return StepCount(
+        sampling=passed + Count(tokens=0, pairs=0, heads=decoded + first),
+        update=passed + Count(tokens=0, pairs=0, heads=trained),
     )
-    return StepOperations(
-        sampling=sampled.forward(shape), update=trained.training(shape, frozen=workload.lora)
-    )
+
+
+def flat_count(workload: Workload, *, cached: bool = False) -> StepCount:
+    """Count a step in which every episode is a separate row, with its prompt and history.
+
+    In sampling each turn computes its whole history again, as each call of `generate` does, unless
+    keys and values are `cached` between turns. Padding is not counted.
+    """
+    heads = workload.turns * workload.completion_tokens
+    sampled = trained = Count(tokens=0, pairs=0, heads=heads) * workload.episodes
+    for index in range(workload.prompts):
+        turns, each = _turns(workload, index), NOTHING
+        for number, (before, heard, said) in enumerate(turns):
+            if cached:
+                last = number == len(turns) - 1
+                each += _run(before, heard) + _run(before + heard, said - last)
+            else:
+                each += _run(0, before + heard) + _run(before + heard, said - 1)
+        sampled += each * workload.group
+        trained += _run(0, workload.tokens_of(index)) * workload.group
+    return StepCount(sampling=sampled, update=trained)
+
+
+def distinct_operations(workload: Workload, shape: Shape) -> StepOperations:
+    """Return the operations of `distinct_count`."""
+    return distinct_count(workload).operations(shape, frozen=workload.lora)
 
 
 def flat_operations(workload: Workload, shape: Shape, *, cached: bool = False) -> StepOperations:
-    """Return the operations if every episode is a separate row, with its prompt and history.
-
-    In sampling each turn computes its whole history again, as each call of `generate` does, unless
-    keys and values are `cached` between turns.
-    """
-    sampled, before = Count(tokens=0, pairs=0, heads=0), 0
-    for turn in range(workload.turns):
-        heard = workload.observed_tokens if turn else workload.prompt_tokens
-        before += heard
-        if cached:
-            said = workload.completion_tokens - (turn == workload.turns - 1)
-            sampled += _run(before - heard, heard) + _run(before, said)
-        else:
-            sampled += _run(0, before) + _run(before, workload.completion_tokens - 1)
-        before += workload.completion_tokens
-    heads = workload.turns * workload.completion_tokens
-    sampled = Count(tokens=sampled.tokens, pairs=sampled.pairs, heads=heads) * workload.episodes
-    whole = _run(0, workload.row_tokens)
-    trained = Count(tokens=whole.tokens, pairs=whole.pairs, heads=heads) * workload.episodes
-    return StepOperations(
-        sampling=sampled.forward(shape), update=trained.training(shape, frozen=workload.lora)
-    )
+    """Return the operations of `flat_count`."""
+    return flat_count(workload, cached=cached).operations(shape, frozen=workload.lora)

@@ -22,7 +22,7 @@ import torch
 from turnwise.app.build import assemble, plan_of, runner_of
 from turnwise.bench.envs import words_config
 from turnwise.bench.worker import ParentExited, StepServer
-from turnwise.bench.workloads import Words, Workload
+from turnwise.bench.workloads import Words, Workload, system_message
 from turnwise.engines import LocalEngine
 from turnwise.policies import Policy
 from turnwise.recipe.schema import Recipe, make_recipe
@@ -58,7 +58,7 @@ def recipe_of(
             "name": "turnwise.bench.envs:RandomWords",
             "options": words_config(workload, words).model_dump(),
         }
-        agent["history"] = "full"
+        agent |= {"history": "full", "system": system_message(words.system)}
     return make_recipe(
         {
             "name": f"bench-{workload.name}",

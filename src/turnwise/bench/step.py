@@ -1,7 +1,7 @@
 """Time of whole training steps of turnwise and of TRL, measured in alternation.
 
 Provides `compare`, which also checks that both trainers compute the same gradient, and
-`time_workload`, which times turnwise alone.
+`time_workload`, which times turnwise alone. `peers` has the settings of TRL.
 """
 
 from __future__ import annotations
@@ -21,9 +21,17 @@ import torch
 from safetensors.torch import load_file
 
 from turnwise.bench.envs import words_config, words_of
-from turnwise.bench.flops import Shape, distinct_operations, flat_operations
+from turnwise.bench.flops import Shape, distinct_count, distinct_operations, flat_count
+from turnwise.bench.peers import Against, Peer, Rollout, describe, peers_of
 from turnwise.bench.worker import Worker
-from turnwise.bench.workloads import Words, Workload, count_words, make_model, make_rows
+from turnwise.bench.workloads import (
+    Words,
+    Workload,
+    count_words,
+    make_model,
+    make_rows,
+    system_message,
+)
 from turnwise.errors import ConfigError, RunError, TrainingError
 from turnwise.policies import default_threads
 
@@ -33,21 +41,25 @@ AGREEMENT = 1e-4
 MAX_SLOWDOWN = 3.0
 """A variant whose first step takes longer than this times the best one is not timed again."""
 PARTS = ("seconds", "sampling", "update")
+Answer = Mapping[str, Any]
+"""A worker's answer to one step: the seconds of its parts, and peak memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepResult:
-    """The measurements of one workload.
+    """The measurements of one workload beside TRL in one of its settings, `against`.
 
     `ratio` is TRL's seconds over turnwise's (`theirs` over `ours`), the median over pairs of steps;
     `low` and `high` are its quartiles. All are given for each part of the step. The ratio is
     `counted`, the ratio of required operations, times `efficiency`, the ratio of operations per
-    second. `gradient` is the relative difference of the two first gradients. `settings` are those
-    of the fastest variant of TRL among those `tried` (None: its process ended, usually for lack of
-    memory). `operations` are turnwise's per second.
+    second. `counts` are the tokens and query-key pairs of a layer that each side computes, by part
+    of the step. `gradient` is the relative difference of the two first gradients. `settings` are
+    those of the fastest variant of TRL among those `tried` (None: its process ended, usually for
+    lack of memory). `operations` are turnwise's per second.
     """
 
     work: str
+    against: str
     pairs: int
     ours: dict[str, float]
     theirs: dict[str, float]
@@ -55,10 +67,12 @@ class StepResult:
     low: dict[str, float]
     high: dict[str, float]
     counted: dict[str, float]
+    counts: dict[str, dict[str, dict[str, float]]]
     efficiency: dict[str, float]
     operations: dict[str, float]
     gradient: float
     peak_mb: dict[str, float]
+    threads: dict[str, int]
     settings: dict[str, Any]
     tried: dict[str, float | None]
     metrics: dict[str, float]
@@ -71,12 +85,13 @@ class StepResult:
 def compare(
     workload: Workload,
     *,
+    against: Against,
     pairs: int,
     threads: int | None,
     checkpointing: bool,
     note: Callable[[str], None],
-) -> StepResult:
-    """Time `pairs` steps of each trainer on one workload in alternation, after `WARM` of each.
+) -> list[StepResult]:
+    """Time `pairs` steps of turnwise in alternation with those of each peer, after `WARM` of each.
 
     Raises:
         ConfigError: if TRL is not installed.
@@ -85,54 +100,91 @@ def compare(
     """
     if find_spec("trl") is None:
         raise ConfigError("TRL is not installed: pip install 'turnwise[bench]'")
+    found: list[StepResult] = []
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
         folder = Path(scratch)
         settings = step_settings(workload, folder, threads, checkpointing)
-        threads = int(settings["threads"])
-        first = Path(settings["first"])
-        ours = stack.enter_context(_worker("run_turnwise", settings, folder, threads))
+        ours = stack.enter_context(
+            _worker("run_turnwise", settings, folder, int(settings["threads"]))
+        )
         told = ours.ask("gradients")
         note(f"{workload.name}: {told['scorer']}; {told['engine']}")
-        variant, tried = _fastest(workload, settings, folder, threads, note)
-        theirs = stack.enter_context(_worker("run_trl", {**settings, **variant}, folder, threads))
-        theirs.ask("gradients")
-        gradient = gradient_difference(first)
-        note(f"{workload.name}: first gradients differ by {gradient:.1e} of their length")
-        if not gradient <= AGREEMENT:
-            raise TrainingError(
-                f"{workload.name}: the two first gradients differ by {gradient:.1e} "
-                f"of their length, more than {AGREEMENT:.0e}: the steps are not comparable"
-            )
-        for _ in range(WARM):
-            for worker in (ours, theirs):
-                worker.ask("step")
-        a, b = [], []
-        for _ in range(pairs):
-            a.append(ours.ask("step"))
-            b.append(theirs.ask("step"))
-            note(f"{workload.name}: {a[-1]['seconds']:.3f} s, TRL {b[-1]['seconds']:.3f} s")
         shape = Shape.of(folder / "model")
-    return _result(workload, shape, a, b, gradient, dict(variant), tried)
+        tuned: Mapping[str, Any] | None = None
+        for peer in peers_of(workload, against):
+            variants = peer.variants(workload)
+            if tuned and not peer.documented:  # the rollout has no part in the update's settings
+                variants = [{**tuned, "rollout": peer.rollout}]
+            variant, tried = _fastest(workload, settings, folder, variants, note)
+            tuned = tuned if peer.documented else variant
+            with _trl_worker({**settings, **variant}, folder) as theirs:
+                theirs_told = theirs.ask("gradients")
+                gradient = gradient_difference(Path(settings["first"]))
+                _check_gradient(workload, peer, gradient, note)
+                taken = _alternate(workload, peer, ours, theirs, pairs, note)
+            counts = {"ours": int(settings["threads"]), "theirs": int(theirs_told["threads"])}
+            found.append(
+                _result(workload, peer, shape, taken, gradient, dict(variant), tried, counts)
+            )
+    return found
+
+
+def _check_gradient(
+    workload: Workload, peer: Peer, gradient: float, note: Callable[[str], None]
+) -> None:
+    """Report the difference of the two first gradients; refuse one that is not rounding.
+
+    As documented, TRL computes in bfloat16, whose rounding is larger than any limit for float32.
+    """
+    note(f"{workload.name}: {peer.name}: first gradients differ by {gradient:.1e} of their length")
+    if not peer.documented and not gradient <= AGREEMENT:
+        raise TrainingError(
+            f"{workload.name}: the two first gradients differ by {gradient:.1e} "
+            f"of their length, more than {AGREEMENT:.0e}: the steps are not comparable"
+        )
+
+
+def _alternate(
+    workload: Workload,
+    peer: Peer,
+    ours: Worker,
+    theirs: Worker,
+    pairs: int,
+    note: Callable[[str], None],
+) -> list[tuple[Answer, Answer]]:
+    """Return the answers to `pairs` steps of both trainers in turn, after untimed ones."""
+    for _ in range(WARM):
+        for worker in (ours, theirs):
+            worker.ask("step")
+    taken: list[tuple[Answer, Answer]] = []
+    for _ in range(pairs):
+        a, b = ours.ask("step"), theirs.ask("step")
+        taken.append((a, b))
+        note(f"{workload.name}: {a['seconds']:.3f} s, TRL {peer.name} {b['seconds']:.3f} s")
+    return taken
 
 
 def _fastest(
     workload: Workload,
     settings: Mapping[str, Any],
     folder: Path,
-    threads: int,
+    variants: Sequence[Mapping[str, Any]],
     note: Callable[[str], None],
 ) -> tuple[Mapping[str, Any], dict[str, float | None]]:
     """Take two steps in every variant of TRL; return the fastest, and the second time of each.
 
-    A variant whose first step takes more than `MAX_SLOWDOWN` times the best takes only that step.
+    A variant whose first step takes more than `MAX_SLOWDOWN` times the best takes only that step. A
+    single variant takes none.
     """
     tried: dict[str, float | None] = {}
+    if len(variants) == 1:
+        return variants[0], tried
     taken: list[tuple[float, Mapping[str, Any]]] = []
     failure: RunError | None = None
-    for variant in _variants(workload):
-        name = ", ".join(f"{key} {value}" for key, value in variant.items())
+    for variant in variants:
+        name = describe(variant)
         try:
-            with _worker("run_trl", {**settings, **variant}, folder, threads) as worker:
+            with _trl_worker({**settings, **variant}, folder) as worker:
                 seconds = worker.ask("step")["seconds"]
                 if not taken or seconds <= MAX_SLOWDOWN * min(taken, key=_seconds)[0]:
                     seconds = worker.ask("step")["seconds"]
@@ -214,24 +266,14 @@ def _prompts(workload: Workload, words: Words, file: Path) -> Path:
     if workload.turns == 1:
         return make_rows(workload, words, file)
     config = words_config(workload, words)
+    start = [{"role": "system", "content": system_message(words.system)}] if words.system else []
     said = [words_of(config, index, 0) for index in range(workload.prompts)]
-    rows = [{"prompt": [{"role": "user", "content": text}]} for text in said]
+    rows = [
+        {"prompt": [*start, {"role": "user", "content": text}], "index": index}
+        for index, text in enumerate(said)
+    ]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return file
-
-
-def _variants(workload: Workload) -> list[dict[str, Any]]:
-    """Return the variants of TRL: rows of a micro-batch, sampling method, allocator settings.
-
-    `keep` applies turnwise's settings of the allocator to TRL's process; a user's process would not
-    have them. With many turns, each turn computes its history again, as TRL's own loop does, or
-    keys and values are `cached`.
-    """
-    variants = [{"micro_rows": n, "continuous": False, "keep": True} for n in workload.micro_rows]
-    variants.append(variants[0] | {"keep": False})
-    if workload.turns == 1:
-        return [*variants, variants[0] | {"continuous": True}]
-    return [variant | {"cached": cached} for variant in variants for cached in (True, False)]
 
 
 def make_worker(
@@ -242,7 +284,13 @@ def make_worker(
     return _worker("run_turnwise", settings, folder, int(settings["threads"]))
 
 
-def _worker(name: str, settings: Mapping[str, Any], folder: Path, threads: int) -> Worker:
+def _trl_worker(settings: Mapping[str, Any], folder: Path) -> Worker:
+    """Return TRL's worker; as documented, torch chooses the number of threads."""
+    threads = None if settings["documented"] else int(settings["threads"])
+    return _worker("run_trl", settings, folder, threads)
+
+
+def _worker(name: str, settings: Mapping[str, Any], folder: Path, threads: int | None) -> Worker:
     place = folder / name
     place.mkdir(exist_ok=True)
     command = [sys.executable, "-m", f"turnwise.bench.{name}", json.dumps(dict(settings))]
@@ -270,36 +318,46 @@ def gradient_difference(first: Path) -> float:
 
 def _result(
     workload: Workload,
+    peer: Peer,
     shape: Shape,
-    ours: Sequence[Mapping[str, Any]],
-    theirs: Sequence[Mapping[str, Any]],
+    taken: Sequence[tuple[Answer, Answer]],
     gradient: float,
     settings: dict[str, Any],
     tried: dict[str, float | None],
+    threads: dict[str, int],
 ) -> StepResult:
-    ratios = {
-        part: sorted(t[part] / o[part] for o, t in zip(ours, theirs, strict=True)) for part in PARTS
-    }
-    quarter = (len(ours) - 1) / 4
-    needed = distinct_operations(workload, shape)
-    demanded = flat_operations(workload, shape, cached=bool(settings.get("cached")))
+    ratios = {part: sorted(b[part] / a[part] for a, b in taken) for part in PARTS}
+    quarter = (len(taken) - 1) / 4
+    cached = peer.rollout is Rollout.KEPT
+    counts = {"ours": distinct_count(workload), "theirs": flat_count(workload, cached=cached)}
+    needed, demanded = (c.operations(shape, frozen=workload.lora) for c in counts.values())
     ratio = {part: median(values) for part, values in ratios.items()}
     counted = {part: getattr(demanded, part) / getattr(needed, part) for part in PARTS}
-    seconds = {part: median(step[part] for step in ours) for part in PARTS}
+    seconds = {part: median(ours[part] for ours, _ in taken) for part in PARTS}
+    ours, theirs = taken[-1]
     return StepResult(
         work=workload.name,
-        pairs=len(ours),
+        against=peer.name,
+        pairs=len(taken),
         ours=seconds,
-        theirs={part: median(step[part] for step in theirs) for part in PARTS},
+        theirs={part: median(step[part] for _, step in taken) for part in PARTS},
         ratio=ratio,
         low={part: values[round(quarter)] for part, values in ratios.items()},
         high={part: values[round(3 * quarter)] for part, values in ratios.items()},
         counted=counted,
+        counts={
+            side: {
+                part: {"tokens": each.tokens, "pairs": each.pairs}
+                for part, each in (("sampling", count.sampling), ("update", count.update))
+            }
+            for side, count in counts.items()
+        },
         efficiency={part: ratio[part] / counted[part] for part in PARTS},
         operations={part: getattr(needed, part) / seconds[part] for part in PARTS},
         gradient=gradient,
-        peak_mb={"ours": ours[-1]["peak_mb"], "theirs": theirs[-1]["peak_mb"]},
+        peak_mb={"ours": ours["peak_mb"], "theirs": theirs["peak_mb"]},
+        threads=threads,
         settings=settings,
         tried=tried,
-        metrics=dict(ours[-1]["metrics"]),
+        metrics=dict(ours["metrics"]),
     )

@@ -23,20 +23,25 @@ LAST_LINES = 12
 
 
 class Worker:
-    """The process of one trainer; its output goes to a log in `folder`."""
+    """The process of one trainer; its output goes to a log in `folder`.
+
+    `threads` None leaves the number of threads to torch.
+    """
 
     def __init__(
         self,
         name: str,
         command: Sequence[str],
         folder: Path,
-        threads: int,
+        threads: int | None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self._log = folder / "log.txt"
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCH_NUM_THREADS")
         quiet = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+        kept = {name: value for name, value in os.environ.items() if name not in names}
+        count = {} if threads is None else dict.fromkeys(names, str(threads))
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 command,
@@ -44,10 +49,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env=os.environ
-                | quiet
-                | dict.fromkeys(names, str(threads))
-                | dict(environment or {}),
+                env=kept | quiet | count | dict(environment or {}),
             )
 
     def ask(self, command: str) -> dict[str, Any]:

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from string import ascii_lowercase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from turnwise.bench.tools import tool_schemas
+from turnwise.errors import ConfigError
 from turnwise.policies import NanoConfig, nano_preset
 from turnwise.seeding import generator
 
@@ -34,7 +36,10 @@ class Workload:
 
     `prompt_tokens` is the length of the first prompt and `completion_tokens` that of every
     completion. Each later turn adds `observed_tokens` to the history, including those of the chat
-    template. `micro_rows` are the micro-batch sizes to try with TRL; `goal` is the target ratio.
+    template, and up to `observed_spread` more, which depend on the prompt and the turn. With
+    `system_tokens`, the first prompt offers tools and begins with a system message: these are their
+    tokens, equal in all prompts, and later observations are results of tools. `micro_rows` are the
+    micro-batch sizes to try with TRL; `goal` is the target ratio.
     """
 
     name: str
@@ -45,6 +50,8 @@ class Workload:
     completion_tokens: int
     turns: int = 1
     observed_tokens: int = 0
+    observed_spread: int = 0
+    system_tokens: int = 0
     lora: bool = False
     micro_rows: Sequence[int] = ()
     goal: float | None = None
@@ -56,9 +63,23 @@ class Workload:
 
     @property
     def row_tokens(self) -> int:
-        """Tokens of one whole episode."""
-        later = (self.turns - 1) * (self.observed_tokens + self.completion_tokens)
-        return self.prompt_tokens + self.completion_tokens + later
+        """Tokens of the longest episode."""
+        return max(self.tokens_of(index) for index in range(self.prompts))
+
+    def tokens_of(self, index: int) -> int:
+        """Return the tokens of one whole episode of prompt `index`."""
+        return sum(self.heard(index)) + self.turns * self.completion_tokens
+
+    def heard(self, index: int) -> list[int]:
+        """Return the tokens between the completions: those of the prompt and the observations."""
+        later = range(1, self.turns)
+        least, spread = self.observed_tokens, self.observed_spread
+        return [self.prompt_tokens, *(least + extra(spread, index, turn) for turn in later)]
+
+
+def extra(spread: int, index: int, turn: int) -> int:
+    """Return by how much the observation of a turn exceeds the shortest one, at most `spread`."""
+    return int(generator(0, "talk length", index, turn).integers(spread + 1)) if spread else 0
 
 
 _WORKLOADS = (
@@ -112,6 +133,19 @@ _WORKLOADS = (
         turns=20,
         observed_tokens=40,
         micro_rows=(64, 16, 4),
+    ),
+    Workload(
+        name="dialogue",
+        model="nano",
+        prompts=2,
+        group=8,
+        prompt_tokens=1540,
+        completion_tokens=32,
+        turns=12,
+        observed_tokens=60,
+        observed_spread=140,
+        system_tokens=1500,
+        micro_rows=(8, 2),
     ),
     Workload(
         name="alone",
@@ -179,28 +213,54 @@ def _qwen3() -> Qwen3Config:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Words:
-    """The number of words that give the required tokens, in the first and in later messages."""
+    """The number of words that give the required tokens, in the first and in later messages.
+
+    `system` words open the system message; 0 stands for no system message and no tools.
+    """
 
     first: int
     later: int
+    system: int = 0
 
 
 def count_words(workload: Workload, model: Path) -> Words:
-    """Return the numbers of words that fill prompts and observations to their lengths."""
+    """Return the numbers of words that fill prompts and observations to their lengths.
+
+    Raises:
+        ConfigError: if the tools alone have more tokens than the system message may have.
+    """
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(model)
+    schemas = tool_schemas() if workload.system_tokens else None
 
-    def tokens(messages: list[dict[str, str]]) -> int:
-        found = tokenizer.apply_chat_template(messages, add_generation_prompt=True)
+    def tokens(messages: list[dict[str, str]], tools: list[dict[str, Any]] | None) -> int:
+        found = tokenizer.apply_chat_template(messages, tools=tools, add_generation_prompt=True)
         return len(found["input_ids"])
 
-    user, reply = ({"role": role, "content": WORDS[0]} for role in ("user", "assistant"))
-    first, later = tokens([user]), tokens([user, reply, user])
-    return Words(
-        first=workload.prompt_tokens - first + 1,
-        later=workload.observed_tokens - (later - first - 1) + 1,
+    system, user, reply, result = (
+        {"role": role, "content": WORDS[0]}
+        for role in ("system", "user", "assistant", "tool" if schemas else "user")
     )
+    asked, start = tokens([user], None), [system, user] if schemas else [user]
+    opened = tokens(start, schemas)
+    heard = tokens([*start, reply, result], schemas) - opened - 1
+    words = workload.system_tokens - (opened - asked) + 1 if schemas else 0
+    if schemas and words < 1:
+        raise ConfigError(
+            f"{workload.name}: system_tokens = {workload.system_tokens}: the schemas of the tools "
+            f"need {opened - asked}; give as many or more"
+        )
+    return Words(
+        first=workload.prompt_tokens - workload.system_tokens - asked + 1,
+        later=workload.observed_tokens - heard + 1,
+        system=words,
+    )
+
+
+def system_message(words: int) -> str:
+    """Return the words of the system message; empty for none."""
+    return " ".join(generator(0, "talk system").choice(WORDS, words))
 
 
 def make_rows(workload: Workload, words: Words, file: Path) -> Path:

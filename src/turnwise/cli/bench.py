@@ -11,19 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from turnwise.bench.peers import Against, describe
 from turnwise.cli.options import console, draw_table, one_sentence, print_json, problems, say
 
 if TYPE_CHECKING:
     from turnwise.bench.workloads import Workload
 
 bench = typer.Typer(help="Time training steps: against TRL, and against the machine.")
-
-
-class Against(StrEnum):
-    """The trainer to compare with."""
-
-    TRL = "trl"
-    NOBODY = "nobody"
 
 
 class Along(StrEnum):
@@ -58,7 +52,7 @@ def workloads(as_json: AsJson = False) -> None:
     if as_json:
         print_json([asdict(workload) for workload in WORKLOADS.values()])
         return
-    columns = ("workload", "model", "prompts x group", "prompt", "completion", "turns", "goal")
+    columns = ("workload", "model", "prompts x group", "prompt", "completion", "turns", "observed")
     rows: list[tuple[str, ...]] = []
     for workload in WORKLOADS.values():
         rows.append(
@@ -69,24 +63,35 @@ def workloads(as_json: AsJson = False) -> None:
                 str(workload.prompt_tokens),
                 str(workload.completion_tokens),
                 str(workload.turns),
+                _observed(workload),
                 "" if workload.goal is None else f"{workload.goal:g}x",
             )
         )
-    draw_table(columns, rows)
+    draw_table((*columns, "goal"), rows)
 
 
 @bench.command()
 def step(
     workloads: Workloads = None,
-    against: Annotated[Against, typer.Option(help="The trainer to compare with.")] = Against.TRL,
+    against: Annotated[
+        Against,
+        typer.Option(
+            help="TRL tuned in every way known, as its documentation starts it (with torch's own "
+            "number of threads), both, or nobody."
+        ),
+    ] = Against.BOTH,
     steps: Annotated[int, typer.Option(min=1, help="Timed steps of each.")] = 7,
     threads: OwnThreads = None,
     checkpointing: Annotated[
-        bool, typer.Option(help="Compute activations again in the backward pass, on both sides.")
+        bool,
+        typer.Option(
+            help="Compute activations again in the backward pass, on both sides. TRL as documented "
+            "always does."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Time whole GRPO steps in alternation with TRL's, at equal mathematics."""
+    """Time whole GRPO steps in alternation with TRL's."""
     note = _noter(as_json)
     found: list[dict[str, Any]] = []
     with one_sentence():
@@ -94,11 +99,16 @@ def step(
         from turnwise.bench.step import compare, time_workload
 
         for workload in chosen:
-            if against is Against.TRL:
-                result = compare(
-                    workload, pairs=steps, threads=threads, checkpointing=checkpointing, note=note
+            if against is not Against.NOBODY:
+                results = compare(
+                    workload,
+                    against=against,
+                    pairs=steps,
+                    threads=threads,
+                    checkpointing=checkpointing,
+                    note=note,
                 )
-                found.append(result.as_dict())
+                found += [result.as_dict() for result in results]
             else:
                 found.append(
                     time_workload(
@@ -111,10 +121,10 @@ def step(
                 )
     if as_json:
         print_json(found)
-    elif against is Against.TRL:
-        _draw_comparisons(found)
-    else:
+    elif against is Against.NOBODY:
         _draw_alone(found)
+    else:
+        _draw_comparisons(found)
 
 
 @bench.command()
@@ -195,6 +205,14 @@ def growth(
     draw_table(columns, rows)
 
 
+def _observed(workload: Workload) -> str:
+    """Return the tokens of an observation in words; none with one turn."""
+    least, most = workload.observed_tokens, workload.observed_tokens + workload.observed_spread
+    if workload.turns == 1:
+        return ""
+    return str(least) if least == most else f"{least} to {most}"
+
+
 def _noter(as_json: bool) -> Callable[[str], None]:
     where = problems if as_json else console
 
@@ -215,13 +233,14 @@ def _chosen(names: Sequence[str]) -> list[Workload]:
 
 
 def _draw_comparisons(found: Sequence[Mapping[str, Any]]) -> None:
-    columns = ("workload", "part", "ours, s", "TRL, s", "ratio", "quartiles", "= counted", "x rate")
+    columns = ("workload", "TRL", "part", "ours, s", "TRL, s", "ratio", "quartiles")
     rows: list[tuple[str, ...]] = []
     for result in found:
         for part in result["ratio"]:
             rows.append(
                 (
                     result["work"],
+                    result["against"],
                     "step" if part == "seconds" else part,
                     f"{result['ours'][part]:.3f}",
                     f"{result['theirs'][part]:.3f}",
@@ -231,14 +250,25 @@ def _draw_comparisons(found: Sequence[Mapping[str, Any]]) -> None:
                     f"{result['efficiency'][part]:.2f}",
                 )
             )
-    draw_table(columns, rows)
+    draw_table((*columns, "= counted", "x rate"), rows)
     for result in found:
-        peak = result["peak_mb"]
+        peak, threads, counts = result["peak_mb"], result["threads"], result["counts"]
         say(
-            f"{result['work']}: first gradients differ by {result['gradient']:.1e} of their length;"
-            f" peak memory {peak['ours']:.0f} MB, TRL's {peak['theirs']:.0f} MB; TRL with "
-            + ", ".join(f"{key} {value}" for key, value in result["settings"].items())
+            f"{result['work']}, TRL {result['against']}: {describe(result['settings'])}; threads: "
+            f"TRL's {threads['theirs']}, turnwise's {threads['ours']}; "
+            f"first gradients differ by {result['gradient']:.1e} of their length; "
+            f"peak memory: TRL's {peak['theirs']:.0f} MB, turnwise's {peak['ours']:.0f} MB"
         )
+        said = [
+            f"{_counts(counts['theirs'][part])} instead of {_counts(counts['ours'][part])} "
+            f"in {'sampling' if part == 'sampling' else 'the update'}"
+            for part in counts["ours"]
+        ]
+        say(f"  its layout computes {', '.join(said)}")
+
+
+def _counts(counts: Mapping[str, float]) -> str:
+    return f"{counts['tokens']:,.0f} tokens ({counts['pairs'] / 1e6:,.1f} million pairs)"
 
 
 def _draw_alone(found: Sequence[Mapping[str, Any]]) -> None:
