@@ -1,11 +1,11 @@
-"""Attention of rows that each decode one token, over shared prompts and over their own tokens.
+"""Attention of rows that go on by a few tokens, over shared prompts and over their own tokens.
 
 Provides `DecodePlan`. The keys and values of a prompt are stored once for all of its rows. The
 queries of these rows are multiplied with them in one matrix product, without copies.
 
-Shapes: N rows, H query heads, K key-value heads of R = H / K query heads each, D width of a head;
-G prompts of up to P tokens with up to M rows each; T tokens written by the rows, including the new
-one.
+Shapes: N rows, T new tokens of all rows, row by row; H query heads, K key-value heads of R = H / K
+query heads each, D width of a head; G prompts of up to P tokens with up to M new tokens each; Q most
+new tokens of a row, S most tokens of a row after its prompt, the new ones included.
 """
 
 from __future__ import annotations
@@ -19,24 +19,62 @@ from torch import Tensor, nn
 
 from turnwise.types import IntArray
 
-PromptKV = Callable[[int], tuple[Tensor, Tensor]]
-"""Maps a layer's index to the keys and values of the prompts, [G, K, P, D] each."""
+PromptKV = Callable[[int, Tensor], tuple[Tensor, Tensor]]
+"""Maps a layer's index and its rows' keys to the keys and values of the prompts, [G, K, P, D]."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Grouping:
+    """New tokens in groups of equal size, padded with token 0, and back.
+
+    `members` [groups x largest] are the tokens of each group and `slots` [T] the place of each token
+    among them. Both are None where the tokens have that order already.
+    """
+
+    groups: int
+    members: Tensor | None
+    slots: Tensor | None
+
+    @classmethod
+    def of(cls, group_of: IntArray, groups: int, device: torch.device) -> Grouping:
+        """Return the grouping of tokens that belong to the groups `group_of` [T]."""
+        sizes = np.bincount(group_of, minlength=groups)
+        largest = int(sizes.max())
+        order = np.argsort(group_of, kind="stable")
+        rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        slots = np.empty(len(order), dtype=np.int64)
+        slots[order] = group_of[order] * largest + rank
+        if len(order) == groups * largest and bool((slots == np.arange(len(order))).all()):
+            return cls(groups=groups, members=None, slots=None)
+        members = np.zeros(groups * largest, dtype=np.int64)
+        members[slots] = np.arange(len(order))
+        both = torch.from_numpy(members).to(device), torch.from_numpy(slots).to(device)
+        return cls(groups=groups, members=both[0], slots=both[1])
+
+    def gather(self, values: Tensor) -> Tensor:
+        """Return [T, K, R, ...] as one matrix a group, [groups, K, members x R, ...]."""
+        grouped = values if self.members is None else values[self.members]
+        return grouped.unflatten(0, (self.groups, -1)).transpose(1, 2).flatten(2, 3)
+
+    def scatter(self, grouped: Tensor, repeats: int) -> Tensor:
+        """Return [groups, K, members x R, ...] as [T, K, R, ...]."""
+        values = grouped.unflatten(2, (-1, repeats)).transpose(1, 2).flatten(0, 1)
+        return values if self.slots is None else values[self.slots]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class DecodePlan:
-    """Attention of one decoding step of N rows.
+    """Attention of one pass over T new tokens of N rows.
 
-    `members` [G, M] are the rows of each prompt, padded with row 0. `slots` [N] is the index of
-    each row among the G x M members. Both are None if the rows already have that order.
-    `prompt_lengths` [G] are the tokens of each prompt, and `written` [N] the tokens that each row
-    wrote before this one. They mask the padding, and are None where there is no padding.
+    `by_prompt` and `by_row` group the tokens. `prompt_lengths` [G] are the tokens of each prompt,
+    and `written` [T] the tokens that come before each token in its row, after the prompt. They
+    mask the padding, and are None where there is no padding. `positions` [T] are those of the
+    tokens in their sequences.
     """
 
     prompt_kv: PromptKV
-    groups: int
-    members: Tensor | None
-    slots: Tensor | None
+    by_prompt: Grouping
+    by_row: Grouping
     prompt_lengths: Tensor | None
     written: Tensor | None
     positions: Tensor
@@ -49,31 +87,37 @@ class DecodePlan:
         prompt_lengths: IntArray,
         written: IntArray,
         device: torch.device,
+        *,
+        sizes: IntArray | None = None,
     ) -> DecodePlan:
-        """Return the plan of rows that continue the prompts `prompt_of` [N]."""
-        groups = len(prompt_lengths)
-        sizes = np.bincount(prompt_of, minlength=groups)
-        largest = int(sizes.max())
-        order = np.argsort(prompt_of, kind="stable")
-        rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        slots = np.empty(len(order), dtype=np.int64)
-        slots[order] = prompt_of[order] * largest + rank
-        in_order = len(order) == groups * largest and bool((slots == np.arange(len(order))).all())
-        members = np.zeros(groups * largest, dtype=np.int64)
-        members[slots] = np.arange(len(order))
+        """Return the plan of rows that continue prompts.
+
+        Args:
+            prompt_kv: the keys and values of prompts.
+            prompt_of: the prompt of each row, [N].
+            prompt_lengths: the tokens of each prompt, [G].
+            written: the tokens of each row after its prompt, before this pass, [N].
+            device: where the tensors go.
+            sizes: the new tokens of each row, [N]; None is one of each.
+        """
+        rows = np.arange(len(prompt_of))
+        if sizes is not None:
+            rows = np.repeat(rows, sizes)
+            begins = np.repeat(np.cumsum(sizes) - sizes, sizes)
+            written = written[rows] + np.arange(len(rows)) - begins
+            prompt_of = prompt_of[rows]
 
         def to_device(array: IntArray) -> Tensor:
             return torch.from_numpy(array).to(device)
 
+        alike = bool((prompt_lengths == prompt_lengths.max()).all())
+        level = len(rows) == rows[-1] + 1 and bool((written == written[0]).all())
         return cls(
             prompt_kv=prompt_kv,
-            groups=groups,
-            members=None if in_order else to_device(members),
-            slots=None if in_order else to_device(slots),
-            prompt_lengths=None
-            if (prompt_lengths == prompt_lengths.max()).all()
-            else to_device(prompt_lengths),
-            written=None if (written == written.max()).all() else to_device(written),
+            by_prompt=Grouping.of(prompt_of, len(prompt_lengths), device),
+            by_row=Grouping.of(rows, int(rows[-1]) + 1, device),
+            prompt_lengths=None if alike else to_device(prompt_lengths),
+            written=None if level else to_device(written),
             positions=to_device(prompt_lengths[prompt_of] + written),
         )
 
@@ -89,32 +133,28 @@ class DecodePlan:
         window: int | None,
     ) -> Tensor:
         """Attend in one layer (see `attention.AttentionPlan`); `key` and `value` are the rows'."""
-        prompt_keys, prompt_values = self.prompt_kv(int(module.layer_idx))  # type: ignore[arg-type]
-        rows, heads, _, width = query.shape
-        groups, kv_heads, length = self.groups, prompt_keys.shape[1], prompt_keys.shape[2]
-        asked = (query * scale).reshape(rows, kv_heads, heads // kv_heads, width)
-        grouped = asked if self.members is None else asked[self.members]
-        # All rows of a prompt form one matrix of queries: [G, K, M * R, P].
-        grouped = grouped.unflatten(0, (groups, -1)).transpose(1, 2).flatten(2, 3)
-        scores = torch.matmul(grouped, prompt_keys.transpose(-1, -2))
-        own = torch.matmul(asked, key.transpose(-1, -2))  # [N, K, R, T]
+        prompt_keys, prompt_values = self.prompt_kv(int(module.layer_idx), key)  # type: ignore[arg-type]
+        tokens, heads, _, width = query.shape
+        kv_heads, length = prompt_keys.shape[1], prompt_keys.shape[2]
+        repeats = heads // kv_heads
+        asked = (query * scale).reshape(tokens, kv_heads, repeats, width)
+        # All new tokens of a prompt form one matrix of queries: [G, K, M * R, P].
+        scores = torch.matmul(self.by_prompt.gather(asked), prompt_keys.transpose(-1, -2))
+        # All new tokens of a row form one, too: [N, K, Q * R, S].
+        own = torch.matmul(self.by_row.gather(asked), key.transpose(-1, -2))
+        own = self.by_row.scatter(own, repeats)  # [T, K, R, S]
         if softcap is not None:
             scores, own = (torch.tanh(s / softcap) * softcap for s in (scores, own))
         scores, own = self._hide(scores, own, window)
-        own = own if self.members is None else own[self.members]
-        own = own.unflatten(0, (groups, -1)).transpose(1, 2).flatten(2, 3)
-        shares = torch.cat([scores, own], -1).softmax(-1, dtype=torch.float32).to(value.dtype)
+        every = torch.cat([scores, self.by_prompt.gather(own)], -1)
+        shares = every.softmax(-1, dtype=torch.float32).to(value.dtype)
         output = torch.matmul(shares[..., :length], prompt_values)  # [G, K, M * R, D]
         output, shares = (
-            self._by_row(t, heads // kv_heads) for t in (output, shares[..., length:])
+            self.by_prompt.scatter(t, repeats) for t in (output, shares[..., length:])
         )
-        output = output + torch.matmul(shares, value)
-        return output.reshape(rows, 1, heads, width)
-
-    def _by_row(self, grouped: Tensor, repeats: int) -> Tensor:
-        """Return [G, K, M * R, ...] as [N, K, R, ...]."""
-        rows = grouped.unflatten(2, (-1, repeats)).transpose(1, 2).flatten(0, 1)
-        return rows if self.slots is None else rows[self.slots]
+        after = torch.matmul(self.by_row.gather(shares), value)
+        output = output + self.by_row.scatter(after, repeats)
+        return output.reshape(tokens, 1, heads, width)
 
     def _hide(self, scores: Tensor, own: Tensor, window: int | None) -> tuple[Tensor, Tensor]:
         """Mask scores of padding and of tokens outside the sliding window."""
@@ -129,8 +169,9 @@ class DecodePlan:
             own = own.masked_fill(hidden[:, None, None], lowest)
         if window is None or int(self.positions.max()) < window:
             return scores, own
-        positions = self.positions if self.members is None else self.positions[self.members]
-        far = at_prompt <= positions.view(self.groups, -1, 1) - window  # [G, M, P]
+        members = self.by_prompt.members
+        positions = self.positions if members is None else self.positions[members]
+        far = at_prompt <= positions.view(self.by_prompt.groups, -1, 1) - window  # [G, M, P]
         repeats = scores.shape[2] // far.shape[1]
         scores = scores.masked_fill(far.repeat_interleave(repeats, 1)[:, None], lowest)
         latest = (

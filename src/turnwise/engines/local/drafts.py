@@ -1,0 +1,269 @@
+"""Drafts of completions: the tokens that a policy will probably write, foretold from what it wrote.
+
+Provides `DraftIndex`. A draft never changes what is sampled: the engine computes the logits of all
+drafted positions in one pass, draws each token with its own uniform, and keeps the draft as far as
+the draws agree with it (docs/speed.md). Only the number of passes depends on drafts.
+
+An index looks up the last tokens of a sequence, long contexts first, among those of earlier
+completions, and the last two tokens or one in the prompt itself. How often a kind of prediction
+came true is counted, and a draft ends where it is too likely to be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from turnwise.engines.base import Request
+from turnwise.kernels.wrapped import Model, base_of
+
+ORDERS = (10, 6, 4, 3, 2, 1)
+"""Lengths of the contexts that are looked up, in tokens; the longest known one counts."""
+LONGEST = ORDERS[0]
+MOST_HITS = 3
+"""Agreements in a row that an entry remembers."""
+MOST_CONTEXTS = 1 << 17
+"""Contexts of one generation. Two are kept: those in use outlive the older one."""
+WINDOW = 256
+"""Predictions of a kind after which their counts are halved."""
+FIXED_WORK = 1.6e8
+"""Floating-point operations in the time that a pass takes on a CPU whatever it computes."""
+READING, GPU_READING = 4.0, 128.0
+"""Tokens whose products take as long as reading the weights, on a CPU and on an accelerator."""
+SAMPLED = 8
+"""One completion in so many is learned from, and one step drafted, while drafts do not pay."""
+
+Context = tuple[int, ...]
+Copies = dict[Context, int]
+"""What follows one token or two in a prompt."""
+Kind = tuple[str, int, int]
+"""Where a prediction comes from: its source, the length of its context, its entry's hits."""
+
+
+class Prediction(NamedTuple):
+    """The next token, the share of such predictions that came true, and their kind."""
+
+    token: int
+    share: float
+    kind: Kind
+
+
+class DraftIndex:
+    """Predicts the next tokens of completions from earlier ones and from their prompts.
+
+    Example:
+        >>> index = DraftIndex(frozenset({9}))
+        >>> for _ in range(3):
+        ...     index.learn((1, 2), (3, 4, 5, 9))
+        >>> index.draft((1, 2, 3), {}, threshold=0.2, most=8)
+        [4, 5]
+    """
+
+    def __init__(self, stop_ids: frozenset[int]) -> None:
+        self._stop_ids = stop_ids
+        self._entries: dict[Context, list[int]] = {}  # context -> [token, hits]
+        self._older: dict[Context, list[int]] = {}
+        self._trust: dict[int, int] = {}  # last token -> whether its prompt or history was right
+        self._counts: dict[Kind, list[float]] = {}  # kind -> [came true, all]
+        self._share = 1.0
+        self._seen = self._steps = 0
+
+    def draft(
+        self, context: Context, copies: Copies, *, threshold: float, most: int
+    ) -> list[int]:
+        """Return the tokens that probably follow, none after an end.
+
+        Args:
+            context: the last `LONGEST` tokens of the prompt and of what was written after it.
+            copies: what follows what in the prompt (see `copies_of`).
+            threshold: the least probability, as counted, that all tokens of the draft are right.
+            most: the most tokens.
+        """
+        found: list[int] = []
+        share = 1.0
+        while len(found) < most:
+            prediction = self._predict(context, copies)
+            if prediction is None or prediction.token in self._stop_ids:
+                break
+            share *= prediction.share
+            if share < threshold:
+                break
+            found.append(prediction.token)
+            context = (*context, prediction.token)[-LONGEST:]
+        return found
+
+    def pays(self, threshold: float) -> bool:
+        """Whether a draft is worth looking for in this step."""
+        self._steps += 1
+        return self._share >= threshold / 2 or self._steps % SAMPLED == 0
+
+    def learn(self, prompt: Context, completion: Context) -> None:
+        """Count which predictions of a completion come true, and remember it."""
+        self._seen += 1
+        if self._share < 0.25 and self._seen % SAMPLED:
+            return
+        copies = copies_of(prompt)
+        context = prompt[-LONGEST:]
+        right = 0
+        for token in completion:
+            prediction = self._predict(context, copies, token)
+            if prediction is not None:
+                right += self._count(prediction, token)
+            for order in ORDERS:
+                if order <= len(context):
+                    self._enter(context[-order:], token)
+            context = (*context, token)[-LONGEST:]
+        weight = min(1.0, len(completion) / WINDOW)
+        self._share += weight * (right / max(len(completion), 1) - self._share)
+        if len(self._entries) > MOST_CONTEXTS:
+            self._older, self._entries = self._entries, {}
+
+    def _predict(
+        self, context: Context, copies: Copies, actual: int | None = None
+    ) -> Prediction | None:
+        """Return the most trusted prediction; `actual` is the token that came, where it is known.
+
+        Where the prompt and earlier completions predict different tokens, the one that was right
+        more often after the same last token is taken.
+        """
+        entry, order = self._longest(context)
+        copied = copies.get(context[-2:])
+        length = 2
+        if copied is None:
+            copied, length = copies.get(context[-1:]), 1
+        if entry is None:
+            if copied is None:
+                return None
+            return self._of(copied, ("prompt", length, 0))
+        token, hits = entry
+        if copied is None:
+            return self._of(token, ("history", order, hits))
+        if copied == token:
+            return self._of(token, ("both", order, hits))
+        trust = self._trust.get(context[-1], 0)
+        if actual is not None and actual in (copied, token):
+            moved = trust + 1 if actual == copied else trust - 1
+            self._trust[context[-1]] = min(max(moved, -MOST_HITS - 1), MOST_HITS + 1)
+        if trust > 0:
+            return self._of(copied, ("prompt, not history", min(trust, MOST_HITS), 0))
+        return self._of(token, ("history, not prompt", order, hits))
+
+    def _longest(self, context: Context) -> tuple[list[int] | None, int]:
+        """Return the entry of the longest known end of a context, and its length."""
+        for order in ORDERS:
+            if order <= len(context):
+                end = context[-order:]
+                entry = self._entries.get(end)
+                if entry is None and self._older:
+                    entry = self._older.get(end)
+                if entry is not None:
+                    return entry, order
+        return None, 0
+
+    def _of(self, token: int, kind: Kind) -> Prediction:
+        counts = self._counts.get(kind)
+        share = 0.5 if counts is None else counts[0] / counts[1]
+        return Prediction(token, share, kind)
+
+    def _count(self, prediction: Prediction, token: int) -> bool:
+        """Count whether a prediction came true; return it."""
+        counts = self._counts.setdefault(prediction.kind, [1.0, 2.0])
+        right = prediction.token == token
+        counts[0] += right
+        counts[1] += 1.0
+        if counts[1] > WINDOW:
+            counts[0], counts[1] = counts[0] / 2, counts[1] / 2
+        return right
+
+    def _enter(self, context: Context, token: int) -> None:
+        """Remember what followed a context: the token that did most often lately."""
+        entry = self._entries.get(context)
+        if entry is None:
+            entry = self._entries[context] = self._older.get(context, [token, -1])
+        if entry[0] == token:
+            entry[1] = min(entry[1] + 1, MOST_HITS)
+        elif entry[1] > 0:
+            entry[1] -= 1
+        else:
+            entry[0] = token
+
+
+def copies_of(prompt: Context) -> Copies:
+    """Return what follows each token, and each pair of tokens, in a prompt, its last time.
+
+    Example:
+        >>> copies_of((7, 8, 7, 9))[(7,)], copies_of((7, 8, 7, 9))[(7, 8)]
+        (9, 7)
+    """
+    found: Copies = dict(zip(zip(prompt, strict=False), prompt[1:], strict=False))
+    found |= zip(zip(prompt, prompt[1:], strict=False), prompt[2:], strict=False)
+    return found
+
+
+def spare_tokens(model: Model) -> float:
+    """Return how many tokens take about as long as the fixed part of a pass.
+
+    On a CPU that is the time of Python and of small operations, worth `FIXED_WORK` operations, and
+    the reading of the weights, worth `READING` tokens. Counted and not timed, so that equal runs
+    stay equal.
+    """
+    base = base_of(model)
+    if base.device.type != "cpu":
+        return GPU_READING
+    weights = sum(parameter.numel() for parameter in base.parameters())
+    return FIXED_WORK / (2 * weights) + READING
+
+
+class Drafts:
+    """The drafts of one policy, from an index for each stream and role.
+
+    `spare` is how many tokens take as long as the fixed part of a pass; 0 makes no drafts. A
+    drafted token that is right saves its row a part of the next pass, one that is wrong costs the
+    time of a token: in a pass of N rows a draft goes on while the probability that all of it is
+    right is above N / (N + spare).
+    """
+
+    def __init__(self, stop_ids: frozenset[int], spare: float) -> None:
+        self._stop_ids, self._spare = stop_ids, spare
+        self._indexes: dict[tuple[str, str], DraftIndex] = {}
+        self._copies: dict[Context, Copies] = {}
+
+    def pay(self, rows: int) -> bool:
+        """Whether drafts of `rows` rows are worth looking for in this step."""
+        return self._spare > 0 and any(
+            [index.pays(self._threshold(rows)) for index in self._indexes.values()]
+        )
+
+    def of(self, request: Request, wrote: Context, rows: int, most: int) -> list[int]:
+        """Return what will probably follow, after the last tokens `wrote` of a completion."""
+        index = self._index(request)
+        prompt = request.prompt_ids
+        copies = self._copies.get(prompt)
+        if copies is None:
+            copies = self._copies[prompt] = copies_of(prompt)
+        context = (prompt[-LONGEST:] + wrote)[-LONGEST:]
+        return index.draft(context, copies, threshold=self._threshold(rows), most=most)
+
+    def learn(self, completions: Iterable[tuple[Request, Context]]) -> None:
+        """Learn from finished completions; equal ones count once."""
+        if not self._spare:
+            return
+        known: set[tuple[Context, Context]] = set()
+        for request, completion in completions:
+            if (request.prompt_ids, completion) not in known:
+                known.add((request.prompt_ids, completion))
+                self._index(request).learn(request.prompt_ids, completion)
+
+    def end_iteration(self) -> None:
+        """Forget prompts, and everything that is not of training."""
+        self._copies.clear()
+        self._indexes = {key: each for key, each in self._indexes.items() if key[0] == "train"}
+
+    def _threshold(self, rows: int) -> float:
+        return rows / (rows + self._spare)
+
+    def _index(self, request: Request) -> DraftIndex:
+        key = (request.stream, request.id.role)
+        if key not in self._indexes:
+            self._indexes[key] = DraftIndex(self._stop_ids)
+        return self._indexes[key]
