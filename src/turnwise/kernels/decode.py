@@ -4,8 +4,8 @@ Provides `DecodePlan`. The keys and values of a prompt are stored once for all o
 queries of these rows are multiplied with them in one matrix product, without copies.
 
 Shapes: N rows, T new tokens of all rows, row by row; H query heads, K key-value heads of R = H / K
-query heads each, D width of a head; G prompts of up to P tokens with up to M new tokens each; Q most
-new tokens of a row, S most tokens of a row after its prompt, the new ones included.
+query heads each, D width of a head; G prompts of up to P tokens with up to M new tokens each; Q
+most new tokens of a row, S most tokens of a row after its prompt, the new ones included.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ PromptKV = Callable[[int, Tensor], tuple[Tensor, Tensor]]
 class Grouping:
     """New tokens in groups of equal size, padded with token 0, and back.
 
-    `members` [groups x largest] are the tokens of each group and `slots` [T] the place of each token
-    among them. Both are None where the tokens have that order already.
+    `members` [groups x largest] are the tokens of each group and `slots` [T] the place of each
+    token among them. Both are None where the tokens have that order already.
     """
 
     groups: int

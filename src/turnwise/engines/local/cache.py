@@ -160,7 +160,7 @@ class SlotCache(Cache):
             if number == len(self.layers):
                 self.layers.append(SlotLayer(self.place, self.slots, self.positions))
             own = self.layers[number]
-            assert isinstance(own, SlotLayer)
+            assert isinstance(own, SlotLayer) and isinstance(layer, SlotLayer)
             if not own.is_initialized and layer.keys is not None and layer.values is not None:
                 own.lazy_initialization(layer.keys, layer.values)
 

@@ -12,7 +12,11 @@ came true is counted, and a draft ends where it is too likely to be wrong.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from turnwise.engines.base import Request
 from turnwise.kernels.wrapped import Model, base_of
@@ -34,8 +38,10 @@ SAMPLED = 8
 """One completion in so many is learned from, and one step drafted, while drafts do not pay."""
 
 Context = tuple[int, ...]
+Arrays = dict[str, NDArray[Any]]
 Copies = dict[Context, int]
 """What follows one token or two in a prompt."""
+SOURCES = ("history", "prompt", "both", "history, not prompt", "prompt, not history")
 Kind = tuple[str, int, int]
 """Where a prediction comes from: its source, the length of its context, its entry's hits."""
 
@@ -68,9 +74,7 @@ class DraftIndex:
         self._share = 1.0
         self._seen = self._steps = 0
 
-    def draft(
-        self, context: Context, copies: Copies, *, threshold: float, most: int
-    ) -> list[int]:
+    def draft(self, context: Context, copies: Copies, *, threshold: float, most: int) -> list[int]:
         """Return the tokens that probably follow, none after an end.
 
         Args:
@@ -117,6 +121,35 @@ class DraftIndex:
         self._share += weight * (right / max(len(completion), 1) - self._share)
         if len(self._entries) > MOST_CONTEXTS:
             self._older, self._entries = self._entries, {}
+
+    def state(self) -> Arrays:
+        """Return everything that later drafts depend on."""
+        found: Arrays = {
+            "counts": np.array(
+                [[SOURCES.index(k[0]), *k[1:], *c] for k, c in self._counts.items()]
+            ),
+            "trust": np.array(list(self._trust.items()), dtype=np.int64),
+            "totals": np.array([self._share, self._seen, self._steps]),
+        }
+        for name, entries in (("entries", self._entries), ("older", self._older)):
+            for order in ORDERS:
+                lines = [(*k, *entry) for k, entry in entries.items() if len(k) == order]
+                found[f"{name}/{order}"] = np.array(lines, dtype=np.int32)
+        return found
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from what `state` returned."""
+        counts = state["counts"].reshape(-1, 5).tolist()
+        self._counts = {(SOURCES[int(s)], int(n), int(h)): [t, a] for s, n, h, t, a in counts}
+        trust: list[list[int]] = state["trust"].reshape(-1, 2).tolist()
+        self._trust = {pair[0]: pair[1] for pair in trust}
+        share, seen, steps = state["totals"].tolist()
+        self._share, self._seen, self._steps = share, int(seen), int(steps)
+        for name, entries in (("entries", self._entries), ("older", self._older)):
+            entries.clear()
+            for order in ORDERS:
+                for line in state[f"{name}/{order}"].reshape(-1, order + 2).tolist():
+                    entries[tuple(line[:order])] = line[order:]
 
     def _predict(
         self, context: Context, copies: Copies, actual: int | None = None
@@ -196,7 +229,7 @@ def copies_of(prompt: Context) -> Copies:
         (9, 7)
     """
     found: Copies = dict(zip(zip(prompt, strict=False), prompt[1:], strict=False))
-    found |= zip(zip(prompt, prompt[1:], strict=False), prompt[2:], strict=False)
+    found |= zip(pairwise(prompt), prompt[2:], strict=False)
     return found
 
 
@@ -230,9 +263,8 @@ class Drafts:
 
     def pay(self, rows: int) -> bool:
         """Whether drafts of `rows` rows are worth looking for in this step."""
-        return self._spare > 0 and any(
-            [index.pays(self._threshold(rows)) for index in self._indexes.values()]
-        )
+        pay = [index.pays(self._threshold(rows)) for index in self._indexes.values()]
+        return self._spare > 0 and any(pay)
 
     def of(self, request: Request, wrote: Context, rows: int, most: int) -> list[int]:
         """Return what will probably follow, after the last tokens `wrote` of a completion."""
@@ -258,6 +290,25 @@ class Drafts:
         """Forget prompts, and everything that is not of training."""
         self._copies.clear()
         self._indexes = {key: each for key, each in self._indexes.items() if key[0] == "train"}
+
+    def state(self) -> Arrays:
+        """Return everything that later drafts depend on, by stream, role and name."""
+        return {
+            f"{stream}/{role}/{name}": array
+            for (stream, role), index in self._indexes.items()
+            for name, array in index.state().items()
+        }
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from what `state` returned."""
+        parts: dict[tuple[str, str], Arrays] = {}
+        for key, array in state.items():
+            stream, role, name = key.split("/", 2)
+            parts.setdefault((stream, role), {})[name] = array
+        self._indexes = {}
+        for key, arrays in parts.items():
+            self._indexes[key] = DraftIndex(self._stop_ids)
+            self._indexes[key].restore(arrays)
 
     def _threshold(self, rows: int) -> float:
         return rows / (rows + self._spare)

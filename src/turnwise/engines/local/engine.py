@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from turnwise.engines.base import Completion, Request
@@ -153,6 +154,21 @@ class LocalEngine:
         """Forget everything that was computed, and give the memory back."""
         for lane in self._lanes.values():
             lane.rows.forget()
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return what the passes of later iterations depend on: what drafts are made from."""
+        return {
+            f"{policy}/{name}": array
+            for policy, lane in self._lanes.items()
+            for name, array in lane.batch.drafts.state().items()
+        }
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from what `state` returned."""
+        for policy, lane in self._lanes.items():
+            begin = f"{policy}/"
+            own = {n.removeprefix(begin): a for n, a in state.items() if n.startswith(begin)}
+            lane.batch.drafts.restore(own)
 
     def reason(self, policy: str) -> str:
         """Return how the policy is sampled and what was measured to choose it."""

@@ -27,7 +27,7 @@ class HeadAt:
         self._keeps = "logits_to_keep" in inspect.signature(base_of(model).forward).parameters
 
     def __call__(self, at: tuple[Tensor, Tensor] | None, **inputs: Any) -> Tensor:
-        """Return the logits at places `at[1]` of the rows `at[0]`, [W, V]; None is all rows' last."""
+        """Return the logits at places `at[1]` of rows `at[0]`, [W, V]; None is all rows' last."""
         if at is None and (self._keeps or inputs["input_ids"].shape[1] == 1):
             if self._keeps:
                 inputs["logits_to_keep"] = 1

@@ -357,9 +357,7 @@ class CachedRows:
         self.count += len(slots)
         self._prompt_of = np.append(self._prompt_of, np.array(slots, dtype=np.int64))
         self._wrote = np.append(self._wrote, np.zeros(len(slots), dtype=np.int64))
-        self._prompt_lengths = np.append(
-            self._prompt_lengths, np.array(lengths, dtype=np.int64)
-        )
+        self._prompt_lengths = np.append(self._prompt_lengths, np.array(lengths, dtype=np.int64))
 
     def _load(self, first: int, known: list[IntArray]) -> None:
         """Copy what is remembered to the prompt slots from `first` on."""

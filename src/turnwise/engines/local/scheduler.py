@@ -7,8 +7,8 @@ A pass computes the logits after a row's last token and after each token of its 
 draws at each of these positions with its own uniform, and keeps its draws up to the first that the
 draft did not foretell. So it has the tokens that it would have drawn one by one.
 
-Shapes: M members (unfinished completions), N rows, W logits of a pass, D positions that members draw
-at, V vocabulary.
+Shapes: M members (unfinished completions), N rows, D positions at which members draw, V
+vocabulary.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from turnwise.engines.base import Completion, PromptKey, Request
-from turnwise.engines.local.forward import Pass
 from turnwise.engines.local.drafts import LONGEST, Drafts
+from turnwise.engines.local.forward import Pass
 from turnwise.engines.local.model_runner import CachedRows, Ids, NewTokens, RowStore
 from turnwise.engines.local.sampler import draw
 from turnwise.errors import EngineError
