@@ -21,18 +21,18 @@ from numpy.typing import NDArray
 from turnwise.engines.base import Request
 from turnwise.kernels.wrapped import Model, base_of
 
-ORDERS = (10, 6, 4, 3, 2, 1)
+ORDERS = (12, 6, 4, 3, 2, 1)
 """Lengths of the contexts that are looked up, in tokens; the longest known one counts."""
 LONGEST = ORDERS[0]
-MOST_HITS = 3
-"""Agreements in a row that an entry remembers."""
-MOST_CONTEXTS = 1 << 17
+HITS = 4
+"""An entry is a token times this, plus how often it came again lately, up to one less."""
+MOST_CONTEXTS = 1 << 15
 """Contexts of one generation. Two are kept: those in use outlive the older one."""
 WINDOW = 256
 """Predictions of a kind after which their counts are halved."""
-FIXED_WORK = 1.6e8
-"""Floating-point operations in the time that a pass takes on a CPU whatever it computes."""
-READING, GPU_READING = 4.0, 128.0
+LAYER_WORK = 4e7
+"""Floating-point operations in the time that a layer takes on a CPU whatever it computes."""
+READING, GPU_READING = 12.0, 128.0
 """Tokens whose products take as long as reading the weights, on a CPU and on an accelerator."""
 SAMPLED = 8
 """One completion in so many is learned from, and one step drafted, while drafts do not pay."""
@@ -67,8 +67,8 @@ class DraftIndex:
 
     def __init__(self, stop_ids: frozenset[int]) -> None:
         self._stop_ids = stop_ids
-        self._entries: dict[Context, list[int]] = {}  # context -> [token, hits]
-        self._older: dict[Context, list[int]] = {}
+        self._entries: dict[Context, int] = {}
+        self._older: dict[Context, int] = {}
         self._trust: dict[int, int] = {}  # last token -> whether its prompt or history was right
         self._counts: dict[Kind, list[float]] = {}  # kind -> [came true, all]
         self._share = 1.0
@@ -102,25 +102,42 @@ class DraftIndex:
         return self._share >= threshold / 2 or self._steps % SAMPLED == 0
 
     def learn(self, prompt: Context, completion: Context) -> None:
-        """Count which predictions of a completion come true, and remember it."""
+        """Count which predictions of a completion come true, and remember it.
+
+        A context is remembered with the contexts that are longer; shorter ones keep what they
+        predict where no longer one is known, as in prediction by partial matching.
+        """
         self._seen += 1
         if self._share < 0.25 and self._seen % SAMPLED:
             return
-        copies = copies_of(prompt)
-        context = prompt[-LONGEST:]
+        copies, entries, older = copies_of(prompt), self._entries, self._older
+        context = prompt[-LONGEST:] + completion
+        at = len(context) - len(completion)
         right = 0
         for token in completion:
-            prediction = self._predict(context, copies, token)
+            known = 0
+            for order in ORDERS:
+                if order > at:
+                    continue
+                end = context[at - order : at]
+                entry = entries.get(end)
+                if entry is None and older:
+                    entry = older.get(end)
+                if entry is None:
+                    entries[end] = token * HITS
+                    continue
+                known = order
+                break
+            prediction = self._choose(entry, known, context[at - 2 : at], copies, token)
             if prediction is not None:
                 right += self._count(prediction, token)
-            for order in ORDERS:
-                if order <= len(context):
-                    self._enter(context[-order:], token)
-            context = (*context, token)[-LONGEST:]
+            if known:
+                entries[end] = _updated(entry, token)
+            at += 1
         weight = min(1.0, len(completion) / WINDOW)
         self._share += weight * (right / max(len(completion), 1) - self._share)
-        if len(self._entries) > MOST_CONTEXTS:
-            self._older, self._entries = self._entries, {}
+        if len(entries) > MOST_CONTEXTS:
+            self._older, self._entries = entries, {}
 
     def state(self) -> Arrays:
         """Return everything that later drafts depend on."""
@@ -133,8 +150,8 @@ class DraftIndex:
         }
         for name, entries in (("entries", self._entries), ("older", self._older)):
             for order in ORDERS:
-                lines = [(*k, *entry) for k, entry in entries.items() if len(k) == order]
-                found[f"{name}/{order}"] = np.array(lines, dtype=np.int32)
+                lines = [(*k, entry) for k, entry in entries.items() if len(k) == order]
+                found[f"{name}/{order}"] = np.array(lines, dtype=np.int64)
         return found
 
     def restore(self, state: Arrays) -> None:
@@ -148,55 +165,57 @@ class DraftIndex:
         for name, entries in (("entries", self._entries), ("older", self._older)):
             entries.clear()
             for order in ORDERS:
-                for line in state[f"{name}/{order}"].reshape(-1, order + 2).tolist():
-                    entries[tuple(line[:order])] = line[order:]
+                for line in state[f"{name}/{order}"].reshape(-1, order + 1).tolist():
+                    entries[tuple(line[:order])] = line[order]
 
-    def _predict(
-        self, context: Context, copies: Copies, actual: int | None = None
+    def _predict(self, context: Context, copies: Copies) -> Prediction | None:
+        """Return the most trusted prediction of what follows a context."""
+        entries, older, length = self._entries, self._older, len(context)
+        for order in ORDERS:
+            if order <= length:
+                end = context[-order:]
+                entry = entries.get(end)
+                if entry is None and older:
+                    entry = older.get(end)
+                if entry is not None:
+                    return self._choose(entry, order, context[-2:], copies)
+        return self._choose(None, 0, context[-2:], copies)
+
+    def _choose(
+        self,
+        entry: int | None,
+        order: int,
+        last: Context,
+        copies: Copies,
+        actual: int | None = None,
     ) -> Prediction | None:
-        """Return the most trusted prediction; `actual` is the token that came, where it is known.
+        """Choose between earlier completions and the prompt.
 
-        Where the prompt and earlier completions predict different tokens, the one that was right
-        more often after the same last token is taken.
+        Where they predict different tokens, the one that was right more often after the same last
+        token is taken. `actual` is the token that came, where it is known.
         """
-        entry, order = self._longest(context)
-        copied = copies.get(context[-2:])
-        length = 2
+        copied, length = copies.get(last), 2
         if copied is None:
-            copied, length = copies.get(context[-1:]), 1
+            copied, length = copies.get(last[-1:]), 1
         if entry is None:
-            if copied is None:
-                return None
-            return self._of(copied, ("prompt", length, 0))
-        token, hits = entry
+            return None if copied is None else self._of(copied, ("prompt", length, 0))
+        token, hits = divmod(entry, HITS)
         if copied is None:
             return self._of(token, ("history", order, hits))
         if copied == token:
             return self._of(token, ("both", order, hits))
-        trust = self._trust.get(context[-1], 0)
-        if actual is not None and actual in (copied, token):
-            moved = trust + 1 if actual == copied else trust - 1
-            self._trust[context[-1]] = min(max(moved, -MOST_HITS - 1), MOST_HITS + 1)
+        trust = self._trust.get(last[-1], 0)
+        if actual == copied:
+            self._trust[last[-1]] = min(trust + 1, HITS)
+        elif actual == token:
+            self._trust[last[-1]] = max(trust - 1, -HITS)
         if trust > 0:
-            return self._of(copied, ("prompt, not history", min(trust, MOST_HITS), 0))
+            return self._of(copied, ("prompt, not history", min(trust, HITS - 1), 0))
         return self._of(token, ("history, not prompt", order, hits))
-
-    def _longest(self, context: Context) -> tuple[list[int] | None, int]:
-        """Return the entry of the longest known end of a context, and its length."""
-        for order in ORDERS:
-            if order <= len(context):
-                end = context[-order:]
-                entry = self._entries.get(end)
-                if entry is None and self._older:
-                    entry = self._older.get(end)
-                if entry is not None:
-                    return entry, order
-        return None, 0
 
     def _of(self, token: int, kind: Kind) -> Prediction:
         counts = self._counts.get(kind)
-        share = 0.5 if counts is None else counts[0] / counts[1]
-        return Prediction(token, share, kind)
+        return Prediction(token, 0.5 if counts is None else counts[0] / counts[1], kind)
 
     def _count(self, prediction: Prediction, token: int) -> bool:
         """Count whether a prediction came true; return it."""
@@ -208,17 +227,13 @@ class DraftIndex:
             counts[0], counts[1] = counts[0] / 2, counts[1] / 2
         return right
 
-    def _enter(self, context: Context, token: int) -> None:
-        """Remember what followed a context: the token that did most often lately."""
-        entry = self._entries.get(context)
-        if entry is None:
-            entry = self._entries[context] = self._older.get(context, [token, -1])
-        if entry[0] == token:
-            entry[1] = min(entry[1] + 1, MOST_HITS)
-        elif entry[1] > 0:
-            entry[1] -= 1
-        else:
-            entry[0] = token
+
+def _updated(entry: int, token: int) -> int:
+    """Return an entry after `token` came: it holds the token that came most often lately."""
+    known, hits = divmod(entry, HITS)
+    if known == token:
+        return entry if hits == HITS - 1 else entry + 1
+    return entry - 1 if hits else token * HITS
 
 
 def copies_of(prompt: Context) -> Copies:
@@ -236,15 +251,16 @@ def copies_of(prompt: Context) -> Copies:
 def spare_tokens(model: Model) -> float:
     """Return how many tokens take about as long as the fixed part of a pass.
 
-    On a CPU that is the time of Python and of small operations, worth `FIXED_WORK` operations, and
-    the reading of the weights, worth `READING` tokens. Counted and not timed, so that equal runs
-    stay equal.
+    On a CPU that is the time of Python and of small operations, worth `LAYER_WORK` operations a
+    layer, and the reading of the weights, worth `READING` tokens. It is counted and not timed, so
+    that equal runs stay equal.
     """
     base = base_of(model)
     if base.device.type != "cpu":
         return GPU_READING
     weights = sum(parameter.numel() for parameter in base.parameters())
-    return FIXED_WORK / (2 * weights) + READING
+    layers = base.config.get_text_config().num_hidden_layers
+    return layers * LAYER_WORK / (2 * weights) + READING
 
 
 class Drafts:
