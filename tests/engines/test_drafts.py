@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from turnwise.engines import EngineConfig, LocalEngine
-from turnwise.engines.local.drafts import DraftIndex, Drafts, copies_of
+from turnwise.engines.local.drafts import LONGEST, DraftIndex, Drafts, copies_of
 from turnwise.policies.policy import fork
 from turnwise.seeding import token_uniforms
 
@@ -65,7 +65,7 @@ def cheats(completions):
 
     def draft(request, wrote, rows, most):
         said = completions[request.id, request.policy]
-        begin = next(i for i in range(len(said) + 1) if said[max(0, i - 10) : i] == wrote)
+        begin = next(i for i in range(len(said) + 1) if said[max(0, i - LONGEST) : i] == wrote)
         cut = said[begin : begin + min(most, 1 + begin % 7)]
         ahead = [token for token in cut if token not in STOP]
         return ahead[: len(cut) - 1] + [4] * (begin % 2) if most > len(ahead) else ahead
