@@ -56,8 +56,8 @@ def nano(certainty: float) -> Nano:
     return Nano(model)
 
 
-def play(engine: LocalEngine, rows: int, group: int, turns: int) -> None:
-    """TrainingSample `rows` episodes of `turns` turns, `group` episodes to a map."""
+def play(engine: LocalEngine, rows: int, group: int, turns: int, iteration: int = 0) -> None:
+    """Sample `rows` episodes of `turns` turns, `group` episodes to a map."""
     rng = np.random.default_rng(0)
     maps = rng.integers(0, VOCAB, (rows // group, PROMPT)).tolist()
     tails = rng.integers(0, VOCAB, (9, TAIL)).tolist()
@@ -66,7 +66,7 @@ def play(engine: LocalEngine, rows: int, group: int, turns: int) -> None:
         prompt = maps[number // group]
         for turn in range(turns):
             request = Request(
-                id=TurnId(episode=EpisodeId(iteration=0, visit=number // group, task="t",
+                id=TurnId(episode=EpisodeId(iteration=iteration, visit=number // group, task="t",
                 member=number % group), role="player", turn=turn), stream="train", policy="main",
                 prompt_ids=tuple(prompt), sampling=Sampling(max_tokens=COMPLETION),
             )  # fmt: skip
@@ -88,10 +88,10 @@ def measure(rows: int, name: str) -> str:
     engine = LocalEngine({"main": nano(certainty)}, EngineConfig(max_rows=rows), seed=0)
     play(engine, rows, group, turns)
     seconds = []
-    for _ in range(3):
+    for iteration in range(1, 4):
         engine.metrics()
         began = time.perf_counter()
-        play(engine, rows, group, turns)
+        play(engine, rows, group, turns, iteration)
         seconds.append(time.perf_counter() - began)
     did, best = engine.metrics(), min(seconds)
     sampled = did["engine/sampled_tokens"]

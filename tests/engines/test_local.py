@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from turnwise.engines import EngineConfig, LocalEngine, run
+from turnwise.engines.local.model_runner import SHORT
 from turnwise.engines.local.scheduler import draw
 from turnwise.errors import ConfigError, EngineError
 from turnwise.seeding import token_uniforms
@@ -194,7 +195,7 @@ def test_prompts_that_are_done_with_are_not_read_again(make_engine, tools):
     for turn in range(3):
         asked = [
             tools.request(prompt, id=tools.turn(i, turn))
-            for i, prompt in enumerate(prompts(6, seed=turn))
+            for i, prompt in enumerate(prompts(6, (SHORT + 2, 60), seed=turn))
         ]
         tools.ask(engine, asked)
         assert len(rows._prompt_lengths) == 6
@@ -215,7 +216,7 @@ def test_remembered_prompts_are_bounded_by_the_budget(make_engine, tools):
 
 
 def test_finished_rows_leave_at_once(make_engine, tools):
-    engine = make_engine()
+    engine = make_engine(drafts=False)
     limits = (1, 2, 4, 8)
     asked = [
         tools.request(prompt, id=tools.turn(visit), max_tokens=limit)
@@ -229,7 +230,7 @@ def test_finished_rows_leave_at_once(make_engine, tools):
 
 
 def test_new_requests_join_while_others_are_being_written(make_engine, tools):
-    engine = make_engine(max_rows=4)
+    engine = make_engine(max_rows=4, drafts=False)
     tools.ask(engine, workload(tools, count=10, each=1, max_tokens=6))
     found = engine.metrics()
     assert found["engine/sampled_tokens"] == 60
@@ -379,17 +380,19 @@ def test_little_memory_is_kept_between_iterations_and_much_is_not(
     make_engine, tools, monkeypatch, kept
 ):
     monkeypatch.setattr("turnwise.engines.local.model_runner.KEPT_BYTES", kept)
-    engine = make_engine()
+    engine = make_engine(drafts=False)
     rows, asked = engine._lanes["main"].rows, workload(tools)
     before = tools.ask(engine, asked)
     assert rows._prompts.slots and rows._own.slots
     engine.end_iteration()
     assert bool(rows._prompts.slots and rows._own.slots) == bool(kept)
     assert tools.ask(engine, asked) == before
+    engine.end_iteration()
+    assert tools.ask(engine, asked) == before
 
 
 def test_a_cancelled_request_leaves_its_row(make_engine, tools):
-    engine = make_engine()
+    engine = make_engine(drafts=False)
     other = tools.request(prompts(1)[0], id=tools.turn(1), max_tokens=8)
 
     async def main():
@@ -404,7 +407,9 @@ def test_a_cancelled_request_leaves_its_row(make_engine, tools):
             task.cancel()
         return await kept
 
-    assert run(main(), engine) == tools.ask(make_engine(), [other])[0]
+    found, expected = run(main(), engine), tools.ask(make_engine(drafts=False), [other])[0]
+    assert found.token_ids == expected.token_ids
+    np.testing.assert_allclose(found.logprobs, expected.logprobs, atol=1e-5)
     assert engine.metrics()["engine/sampled_tokens"] == 3 + 8
 
 

@@ -28,6 +28,9 @@ class EngineConfig(Settings):
     numbers, `slots` insists on it, `none` computes every sequence anew for every token."""
     share_rows: bool = True
     """Whether completions of one prompt that have said the same so far are computed once."""
+    drafts: bool = True
+    """Whether tokens that a policy will probably write are computed ahead, in one pass with those
+    before them. Completions stay the same. Where drafts are too often wrong, none are made."""
     prefix_megabytes: int = Field(default=1024, ge=0)
     """Most memory that a policy may use to remember prompts and what was said after them, until the
     iteration ends; 0 for none. It is taken as it is needed."""

@@ -13,9 +13,11 @@ import asyncio
 import contextvars
 import selectors
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
+
+from numpy.typing import NDArray
 
 from turnwise.engines.base import Engine
 from turnwise.errors import EngineError
@@ -57,6 +59,14 @@ class SteppedEngine(Engine, Protocol):
 
     def metrics(self) -> dict[str, float]:
         """Return what was done since the last call."""
+        ...
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return what the steps of later iterations depend on, beside weights and requests."""
+        ...
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from what `state` returned."""
         ...
 
     def reason(self, policy: str) -> str:

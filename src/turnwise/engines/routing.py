@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
 
 from turnwise.engines.base import Completion, Engine, Request
 from turnwise.engines.loop import EngineLoop, RunLoop, SteppedEngine
@@ -67,6 +69,14 @@ class RoutingEngine:
     def end_iteration(self) -> None:
         """Drop the local engine's caches."""
         self._local.end_iteration()
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return what the local engine's later passes depend on."""
+        return self._local.state()
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from what `state` returned."""
+        self._local.restore(state)
 
     def metrics(self) -> dict[str, float]:
         """Return the local engine's metrics and the sums of the remote ones'."""

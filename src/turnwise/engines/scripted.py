@@ -9,7 +9,9 @@ import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
 
 from turnwise.engines.base import Completion, Request
 from turnwise.engines.loop import RunLoop
@@ -86,6 +88,13 @@ class ScriptedEngine:
 
     def end_iteration(self) -> None:
         """Do nothing: nothing is remembered."""
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return nothing: completions depend on their requests alone."""
+        return {}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Do nothing: there is no state."""
 
     def metrics(self) -> dict[str, float]:
         """Return nothing: nothing is measured."""

@@ -6,6 +6,7 @@ Provides `within` and `Alarm`. In the main thread the limit is an interval timer
 
 from __future__ import annotations
 
+import _signal  # pyright: ignore[reportMissingImports]
 import ctypes
 import signal
 import sys
@@ -112,7 +113,7 @@ class Alarm:
         if _Timer.armed or not main or not hasattr(signal, "setitimer"):
             return
         self._entered = True
-        self._others = signal.getsignal(signal.SIGALRM)
+        self._others = _signal.getsignal(signal.SIGALRM)  # `signal`'s takes longer than the rest
         if self._others is not _on_alarm:
             signal.signal(signal.SIGALRM, _on_alarm)
         self._began = time.monotonic()

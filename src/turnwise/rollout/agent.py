@@ -105,6 +105,13 @@ class EpisodeCounter:
     def __init__(self) -> None:
         self.calls = self.turns = self.steps = self.round = self.asked = 0
         self._acted: set[str] = set()
+        self._cap: int | None = None
+
+    def cap(self, env: Env[Any]) -> int:
+        """Return the env's cap on turns, asked for once an episode."""
+        if self._cap is None:
+            self._cap = env.turn_cap()
+        return self._cap
 
     def next_call(self) -> int:
         """Return the number of the next model call."""
@@ -169,7 +176,7 @@ class RolloutAgent:
         Raises:
             EnvError: if the workflow goes on after the cap on turns.
         """
-        if self._counter.turns >= self._env.turn_cap():
+        if self._counter.turns >= self._counter.cap(self._env):
             raise EnvError(GOES_ON)
         self._counter.begin_act(self._seat)
         step = None
@@ -236,7 +243,7 @@ class RolloutAgent:
 
     def _cut(self, state: Any, number: int) -> Step[Any] | None:
         """Return the end of an episode whose last turn was an invalid reply; None before that."""
-        if number < self._env.turn_cap():
+        if number < self._counter.cap(self._env):
             return None
         self.capped = True
         return Step(state=state, rewards={}, terminated=False, truncated=True)
@@ -305,7 +312,7 @@ class RolloutAgent:
         step = await step_env(self._env, state, self._seat, action, noise)
         if not isinstance(step, Step):
             raise EnvError(f"{self._env.name}.step must return a Step, got {type(step).__name__}")
-        if number < self._env.turn_cap() or step.terminated or step.truncated:
+        if number < self._counter.cap(self._env) or step.terminated or step.truncated:
             return step
         self.capped = True
         return replace(step, truncated=True)

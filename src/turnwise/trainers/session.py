@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from safetensors.numpy import load, save
+
 from turnwise.agents import AgentConfig
 from turnwise.curriculum import UniformCurriculum
 from turnwise.engines.loop import SteppedEngine
@@ -25,6 +27,9 @@ from turnwise.runs.metric_names import TRAIN
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers.learner import Learner
 from turnwise.trainers.progress import Progress
+
+ENGINE = "engine.safetensors"
+"""The file of a checkpoint that holds the engine's state."""
 
 
 @dataclass(kw_only=True)
@@ -111,6 +116,7 @@ class Session:
         def write(folder: Path) -> None:
             for name, learner in self.learners.items():
                 learner.save(policy_folder(folder, name), optimizer_file(folder, name))
+            (folder / ENGINE).write_bytes(save(self.engine.state()))  # whose errors say why
 
         meta = {
             "totals": self.totals,
@@ -185,6 +191,7 @@ def resume(session: Session, *, based_on: str = "") -> Resumed | None:
         learner.policy.version = versions[name]
         learner.policy.load_weights(policy_folder(checkpoint.path, name))
         session.engine.update_weights(name)
+    session.engine.restore(load((checkpoint.path / ENGINE).read_bytes()))
     return Resumed(
         phase=checkpoint.phase,
         step=checkpoint.step,

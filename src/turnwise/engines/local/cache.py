@@ -25,15 +25,15 @@ LENGTH_STEP, SLOT_STEP = 64, 16
 class Place:
     """The cache positions that the next forward pass writes and attends to; shared by all layers.
 
-    It writes at `positions_NQ` of the rows `first` to `end`, and sees their first `length`
-    positions.
+    It writes at `positions_NQ` of the slots `slots_N1`, which may name a slot several times, and
+    sees the first `length` positions of the slots `first` to `end`.
     """
 
     first: int = 0
     end: int = 0
     length: int = 0
     positions_NQ: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.long))
-    rows_N1: Tensor = field(default_factory=lambda: torch.zeros(0, 1, dtype=torch.long))
+    slots_N1: Tensor = field(default_factory=lambda: torch.zeros(0, 1, dtype=torch.long))
 
     @property
     def seen(self) -> int:
@@ -73,7 +73,7 @@ class SlotLayer(CacheLayerMixin):
             self.lazy_initialization(key_states, value_states)
         assert self.keys is not None and self.values is not None
         place = self._place
-        where = (place.rows_N1, slice(None), place.positions_NQ)
+        where = (place.slots_N1, slice(None), place.positions_NQ)
         self.keys[where] = key_states.transpose(1, 2)
         self.values[where] = value_states.transpose(1, 2)
         seen = (slice(place.first, place.end), slice(None), slice(place.length))
@@ -154,19 +154,48 @@ class SlotCache(Cache):
             assert isinstance(layer, SlotLayer)
             layer.grow(self.slots, self.positions)
 
-    def seen(self, layer: int, slots: int, length: int) -> tuple[Tensor, Tensor]:
-        """Return the first positions of a layer's first slots, a view: [slots, H, length, D]."""
+    def take_shapes(self, other: SlotCache) -> None:
+        """Make the layers that `other` has and this cache has not, without contents."""
+        for number, layer in enumerate(other.layers):
+            if number == len(self.layers):
+                self.layers.append(SlotLayer(self.place, self.slots, self.positions))
+            own = self.layers[number]
+            assert isinstance(own, SlotLayer) and isinstance(layer, SlotLayer)
+            if not own.is_initialized and layer.keys is not None and layer.values is not None:
+                own.lazy_initialization(layer.keys, layer.values)
+
+    def seen(self, layer: int, slots: int, length: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the first positions of a layer's first slots, a view: [slots, H, length, D].
+
+        Nothing may have been written yet if `length` is 0: `like` [.., H, .., D] has the shape.
+        """
+        if not length:
+            nothing = like.new_zeros(slots, like.shape[1], 0, like.shape[3])
+            return nothing, nothing
         kept = self.layers[layer]
         assert isinstance(kept, SlotLayer)
         assert kept.keys is not None and kept.values is not None
         return kept.keys[:slots, :, :length], kept.values[:slots, :, :length]
 
-    def aim(self, first: int, positions_NQ: Tensor, length: int) -> None:
-        """Set where the next pass writes and what it sees."""
+    def aim(
+        self, first: int, positions_NQ: Tensor, length: int, slots_N: Tensor | None = None
+    ) -> None:
+        """Set where the next pass writes and what it sees.
+
+        Args:
+            first: the first slot that is seen.
+            positions_NQ: where each row of the pass writes.
+            length: how many positions are seen.
+            slots_N: the slot of each row, ascending from 0; None is one slot a row from `first` on.
+        """
         place, rows = self.place, len(positions_NQ)
-        place.first, place.end, place.length = first, first + rows, length
         place.positions_NQ = positions_NQ
-        place.rows_N1 = torch.arange(first, first + rows, device=positions_NQ.device)[:, None]
+        if slots_N is None:
+            slots_N = torch.arange(first, first + rows, device=positions_NQ.device)
+            place.end = first + rows
+        else:
+            place.end = int(slots_N[-1]) + 1
+        place.first, place.length, place.slots_N1 = first, length, slots_N[:, None]
 
     def copy(self, source: Tensor, target: Tensor, length: int) -> None:
         """Copy the first `length` positions of some slots to others, in all layers."""

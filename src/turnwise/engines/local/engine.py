@@ -16,10 +16,12 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from turnwise.engines.base import Completion, Request
 from turnwise.engines.config import EngineConfig
+from turnwise.engines.local.drafts import Drafts, spare_tokens
 from turnwise.engines.local.forward import Model
 from turnwise.engines.local.model_runner import RowStore
 from turnwise.engines.local.multi_lora import Families
@@ -124,9 +126,15 @@ class LocalEngine:
     def advance(self) -> bool:
         """Admit what waits and draw one token for every completion; False if nothing was to do."""
         busy = [name for name, lane in self._lanes.items() if lane.busy]
-        computed = self._families.compute(self._lanes, busy)
-        for name in busy:
-            self._lanes[name].advance(self._seed, computed.get(name))
+        with torch.inference_mode(), ExitStack() as undo:
+            for name in busy:  # short of memory, or Ctrl-C
+                undo.callback(self._lanes[name].begin_anew)
+            for name in busy:
+                self._lanes[name].admit(self._seed)
+            computed = self._families.compute(self._lanes, busy)
+            for name in busy:
+                self._lanes[name].step(computed.get(name))
+            undo.pop_all()
         return bool(busy)
 
     def update_weights(self, policy: str) -> None:
@@ -138,6 +146,7 @@ class LocalEngine:
     def end_iteration(self) -> None:
         """Forget all prompts, frozen policies' too, unless the engine is not deterministic."""
         for lane in self._lanes.values():
+            lane.batch.drafts.end_iteration()
             if self.deterministic:
                 lane.rows.forget()
 
@@ -145,6 +154,21 @@ class LocalEngine:
         """Forget everything that was computed, and give the memory back."""
         for lane in self._lanes.values():
             lane.rows.forget()
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return what the passes of later iterations depend on: what drafts are made from."""
+        return {
+            f"{policy}/{name}": array
+            for policy, lane in self._lanes.items()
+            for name, array in lane.batch.drafts.state().items()
+        }
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from what `state` returned."""
+        for policy, lane in self._lanes.items():
+            begin = f"{policy}/"
+            own = {n.removeprefix(begin): a for n, a in state.items() if n.startswith(begin)}
+            lane.batch.drafts.restore(own)
 
     def reason(self, policy: str) -> str:
         """Return how the policy is sampled and what was measured to choose it."""
@@ -155,8 +179,8 @@ class LocalEngine:
 
         `sampled_tokens` were drawn, `decode_tokens` computed for it (fewer where completions share
         rows); `prompt_tokens` were asked with, `prefill_tokens` of them computed; in `steps` steps
-        `row_steps` rows were gone on with; `copied_bytes` of keys and values were moved or
-        remembered.
+        `row_steps` rows were gone on with; `drafted_tokens` were computed ahead, `accepted_tokens`
+        of them were then drawn; `copied_bytes` of keys and values were moved or remembered.
         """
         lanes = list(self._lanes.values())
         found = {
@@ -170,6 +194,8 @@ class LocalEngine:
             "engine/copied_bytes": float(sum(lane.rows.copied for lane in lanes)),
             "engine/steps": float(sum(lane.batch.steps for lane in lanes)),
             "engine/row_steps": float(sum(lane.batch.row_steps for lane in lanes)),
+            "engine/drafted_tokens": float(sum(lane.batch.drafted for lane in lanes)),
+            "engine/accepted_tokens": float(sum(lane.batch.accepted for lane in lanes)),
         }
         for lane in lanes:
             lane.reset_counts()
@@ -194,6 +220,7 @@ class _PolicyQueue:
             capacity=config.max_rows,
             stop_ids=policy.stop_ids,
             share_rows=config.share_rows,
+            drafts=Drafts(policy.stop_ids, spare_tokens(policy.model) if config.drafts else 0.0),
         )
         self.waiting: list[_Call] = []
         self.prompt_tokens = 0
@@ -215,20 +242,19 @@ class _PolicyQueue:
         """The version of its weights."""
         return self._policy.version
 
-    def advance(self, seed: int, computed: Tensor | None) -> None:
-        """Admit, draw one token for every completion, and wake whose completions are done.
-
-        `computed` are the logits of the rows that go on, where they have been computed.
-        """
+    def admit(self, seed: int) -> None:
+        """Add what waits, as far as it fits in."""
         self._check_version()
-        arrivals = self._admitted(seed)
-        if not arrivals and not len(self.batch):
+        self.batch.admit(self._admitted(seed))
+
+    def step(self, computed: Tensor | None) -> None:
+        """Draw tokens for every completion, and wake whose completions are done.
+
+        `computed` are the logits of the batch's pass, where it has been run.
+        """
+        if not len(self.batch):
             return
-        with torch.inference_mode(), ExitStack() as undo:
-            undo.callback(self._begin_anew)  # short of memory, or Ctrl-C
-            left = self.batch.step(arrivals, self._version, computed)
-            undo.pop_all()
-        for gone in left:
+        for gone in self.batch.step(self._version, computed):
             future = self._calls.pop(gone.entry).future
             if future.done():
                 continue
@@ -246,7 +272,7 @@ class _PolicyQueue:
             with torch.inference_mode():  # rows move up, and were made in this mode
                 self.batch.abandon(call.entry)
 
-    def _begin_anew(self) -> None:
+    def begin_anew(self) -> None:
         """Forget everybody that is being written, after a step that failed in the middle."""
         self.batch.clear()
         self._calls.clear()
@@ -255,7 +281,7 @@ class _PolicyQueue:
         """Begin to count anew."""
         self.rows.reset_counts()
         self.prompt_tokens = 0
-        self.batch.sampled = self.batch.steps = self.batch.row_steps = 0
+        self.batch.reset_counts()
 
     def _check_version(self) -> None:
         """Forget what another version computed, and refuse a model that would draw wrongly."""

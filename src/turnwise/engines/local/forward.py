@@ -1,6 +1,6 @@
 """One forward pass in sampling: from tokens to the logits of the next ones.
 
-Shapes: N rows, Q new tokens per row, V vocabulary.
+Shapes: T new tokens, W of them after which logits are wanted, V vocabulary.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from turnwise.kernels.attention import AttentionPlan
 from turnwise.kernels.wrapped import Model, base_of
 
 
-class HeadAtLast:
-    """The model's own logits, at one position a row, without the LM head's work at the others."""
+class HeadAt:
+    """The model's own logits at some positions, without the LM head's work at the others."""
 
     def __init__(self, model: Model) -> None:
         self._model, self._lm_head = model, base_of(model).get_output_embeddings()
         self._keeps = "logits_to_keep" in inspect.signature(base_of(model).forward).parameters
 
-    def __call__(self, ends: list[int] | None, **inputs: Any) -> Tensor:
-        """Return the logits at position `ends[n]` of every row n, or at all rows' last, [N, V]."""
-        if ends is None:
+    def __call__(self, at: tuple[Tensor, Tensor] | None, **inputs: Any) -> Tensor:
+        """Return the logits at places `at[1]` of rows `at[0]`, [W, V]; None is all rows' last."""
+        if at is None and (self._keeps or inputs["input_ids"].shape[1] == 1):
             if self._keeps:
                 inputs["logits_to_keep"] = 1
             return self._model(**inputs).logits[:, -1]
-        places = torch.tensor(ends, device=inputs["input_ids"].device)
-        rows = torch.arange(len(ends), device=places.device)
-        if self._keeps and len(set(ends)) == 1:
-            inputs["logits_to_keep"] = places[:1]
-            return self._model(**inputs).logits[:, 0]
+        ids = inputs["input_ids"]
+        if at is None:
+            rows = torch.arange(len(ids), device=ids.device)
+            at = rows, torch.full_like(rows, ids.shape[1] - 1)
+        rows, places = at
         if self._lm_head is None:
             return self._model(**inputs).logits[rows, places]
 
@@ -45,24 +45,29 @@ class HeadAtLast:
 
         with self._lm_head.register_forward_pre_hook(gather):
             logits = self._model(**inputs).logits
-        return logits[:, 0] if logits.shape[1] == 1 else logits[rows, places]
+        whole = logits.shape[:2] == ids.shape and logits.shape[:2] != (len(rows), 1)
+        return logits[rows, places] if whole else logits[:, 0]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Pass:
-    """A step of rows, ready to be computed: one token of each [N, 1], and how they attend."""
+    """A step of rows, ready to be computed: their new tokens [T, 1], and how they attend.
 
-    head: HeadAtLast
+    `wanted` [W] are the tokens after which logits are wanted; None is all of them.
+    """
+
+    head: HeadAt
     rule: MaskRule
     input_ids: Tensor
     positions: Tensor
     plan: AttentionPlan
     cache: SlotCache
+    wanted: Tensor | None
 
     def run(self) -> Tensor:
-        """Return the logits after the tokens, [N, V]."""
+        """Return the logits after the tokens, [W, V]."""
         return self.head(
-            None,
+            None if self.wanted is None else (self.wanted, torch.zeros_like(self.wanted)),
             input_ids=self.input_ids,
             position_ids=self.positions,
             attention_mask=self.rule.plan_mask(PlanMask.of(self.plan, self.input_ids.device)),

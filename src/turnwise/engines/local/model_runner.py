@@ -3,12 +3,14 @@
 Provides two forms of the forward passes behind one interface: `CachedRows` keeps keys and values,
 `RecomputedRows` computes whole sequences for every token and supports any causal decoder.
 
-Shapes: N rows, Q new tokens per row, L longest sequence, V vocabulary.
+Shapes: N rows, T new tokens, W of them after which logits are wanted, Q new tokens of a prompt, L
+longest sequence, V vocabulary.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -17,7 +19,7 @@ from torch import Tensor
 
 from turnwise.engines.base import PromptKey
 from turnwise.engines.local.cache import SlotCache
-from turnwise.engines.local.forward import HeadAtLast, Pass
+from turnwise.engines.local.forward import HeadAt, Pass
 from turnwise.engines.local.masks import MaskRule
 from turnwise.engines.local.prefix_cache import PrefixStore, shared_length
 from turnwise.kernels import DecodePlan
@@ -37,13 +39,15 @@ KEPT_BYTES = 256 << 20
 """Memory of slots that is kept from one iteration to the next on a CPU."""
 SHARED = 16
 """Tokens that two prompts must share for one to wait for the other."""
+SHORT = 32
+"""Prompt tokens that are computed with what the rows write, where no more of them are unknown."""
 
 
 class RowStore(Protocol):
     """The rows of one policy; `count` of them are being written, at 0 to count - 1.
 
-    `prefilled` counts prompt tokens computed, `decoded` appended tokens, `calls` forward passes,
-    and `copied` bytes of keys and values that were moved or remembered.
+    `prefilled` counts prompt tokens computed, `decoded` tokens computed after them, `calls` forward
+    passes, and `copied` bytes of keys and values that were moved or remembered.
     """
 
     count: int
@@ -60,25 +64,30 @@ class RowStore(Protocol):
         """Begin to count anew."""
         ...
 
-    def prefill(self, prompts: Sequence[PromptKey]) -> tuple[list[int], Tensor]:
-        """Add a row for every prompt, after the others.
+    def prefill(self, prompts: Sequence[PromptKey]) -> tuple[list[int], list[Ids]]:
+        """Add a row for every prompt, after the others, and compute what is long of the prompts.
 
         Returns:
-            The order in which they were added, as indices of `prompts`, and the logits of the token
-            after each, in that order, [N, V].
+            The order in which they were added, as indices of `prompts`, and in that order the end
+            of each prompt, one token or more, with which the row's next pass must begin.
         """
         ...
 
-    def decode(self, tokens: IntArray) -> Tensor:
-        """Append one token to every row; return the logits of the token after, [N, V]."""
+    def decode(self, new: NewTokens) -> Tensor:
+        """Append tokens to every row; return the logits that are wanted, [W, V]."""
         ...
 
-    def rearrange(self, source: IntArray, target: IntArray, count: int) -> None:
-        """Copy rows `source` to `target`, all at once, and keep the first `count`."""
+    def rearrange(self, source: IntArray, target: IntArray, lengths: IntArray) -> None:
+        """Copy rows `source` to `target`, all at once, and keep the first len(lengths).
+
+        Of each row kept, the first `lengths` of the tokens that were appended to it stay, [N].
+        """
         ...
 
     def remember(self, ended: Sequence[tuple[int, PromptKey, Ids]]) -> None:
         """Keep what rows wrote, where that saves work: their prompts will be gone on with.
+
+        Called after every pass, before rows are rearranged.
 
         Args:
             ended: row, its prompt, and what was written after it, the last token included.
@@ -94,6 +103,39 @@ class RowStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class NewTokens:
+    """What a pass appends to N rows: `tokens` [T], row by row, `sizes` [N] of them to each.
+
+    `prompt` [N] of a row's tokens are its prompt's. Logits are wanted after the last `wanted` [N]
+    tokens of each row; W in all.
+    """
+
+    tokens: IntArray
+    sizes: IntArray
+    wanted: IntArray
+    prompt: IntArray
+
+    @property
+    def single(self) -> bool:
+        """Whether there is one token of each row."""
+        return len(self.tokens) == len(self.sizes)
+
+    @property
+    def places(self) -> IntArray | None:
+        """The tokens after which logits are wanted, [W]; None if they are all wanted."""
+        if len(self.tokens) == int(self.wanted.sum()):
+            return None
+        ends = np.repeat(np.cumsum(self.sizes), self.wanted)
+        left = np.repeat(np.cumsum(self.wanted), self.wanted) - np.arange(int(self.wanted.sum()))
+        return ends - left
+
+    @property
+    def prompt_tokens(self) -> int:
+        """The number of tokens that belong to prompts."""
+        return int(self.prompt.sum())
+
+
 class CachedRows:
     """Rows whose keys and values are kept: each prompt once, and what its rows wrote after it."""
 
@@ -102,12 +144,13 @@ class CachedRows:
         self.count = self.prefilled = self.decoded = self.calls = 0
         self._model, self._rule, self._shift = model, rule, shift
         self._device = base_of(model).device
-        self._head = HeadAtLast(model)
+        self._head = HeadAt(model)
         self._prompts, self._own = SlotCache(), SlotCache()
         self._store = PrefixStore(prefix_bytes)
         self._prompt_lengths = np.zeros(0, dtype=np.int64)  # of each prompt slot in use
         self._prompt_of = np.zeros(0, dtype=np.int64)  # the prompt slot of each row
         self._wrote = np.zeros(0, dtype=np.int64)  # tokens that each row has after its prompt
+        self._fresh: list[tuple[PromptKey, int, int]] = []  # as `PrefixStore.save` takes them
         self._written = False
         self._moved = 0  # bytes between prompts and what is remembered
 
@@ -121,70 +164,92 @@ class CachedRows:
         self.prefilled = self.decoded = self.calls = self._moved = 0
         self._prompts.copied = self._own.copied = 0
 
-    def prefill(self, prompts: Sequence[PromptKey]) -> tuple[list[int], Tensor]:
-        """Add rows; what is known of a prompt is copied, the rest computed (see `RowStore`)."""
+    def prefill(self, prompts: Sequence[PromptKey]) -> tuple[list[int], list[Ids]]:
+        """Add rows; what is known of a prompt is copied (see `RowStore`)."""
         order: list[int] = []
-        logits: list[Tensor] = []
+        rests: list[Ids] = []
         self._store.make_room(prompts)
         self._drop_prompts()
         waiting = self._waiting(prompts)
         for wave in (sorted(set(range(len(prompts))) - waiting), sorted(waiting)):
             begun = {i: PromptKey(prompts[i].media, prompts[i].ids[:-1]) for i in wave}
             known = {i: self._store.match(begun[i]) for i in wave}
-            lengths = {i: len(prompts[i].ids) for i in wave}
-            sizes = [(lengths[i] - len(known[i]), lengths[i], i) for i in wave]
+            # What others wait for must be computed now.
+            short = 0 if waiting and not order else SHORT
+            now = [i for i in wave if len(prompts[i].ids) - len(known[i]) > max(short, 1)]
+            later = [i for i in wave if i not in set(now)]
+            if later:
+                order += later
+                self._begin([prompts[i] for i in later], [known[i] for i in later])
+                rests += [prompts[i].ids[len(known[i]) :] for i in later]
+            lengths = {i: len(begun[i].ids) for i in now}
+            sizes = [(lengths[i] - len(known[i]), lengths[i], i) for i in now]
             for batch in _batches(sizes):
                 order += batch
-                found = self._fill([prompts[i] for i in batch], [known[i] for i in batch])
-                logits.append(found)
-        return order, torch.cat(logits)
+                self._fill([begun[i] for i in batch], [known[i] for i in batch])
+                rests += [prompts[i].ids[-1:] for i in batch]
+        return order, rests
 
-    def decode(self, tokens: IntArray) -> Tensor:
-        """Append one token to every row (see `RowStore`)."""
+    def decode(self, new: NewTokens) -> Tensor:
+        """Append tokens to every row (see `RowStore`)."""
         self.calls += 1
-        return self.prepare(tokens).run()
+        return self.prepare(new).run()
 
-    def prepare(self, tokens: IntArray) -> Pass:
-        """Append one token to every row; return the pass that must be run before anything else."""
-        length = int(self._wrote.max()) + 1
+    def prepare(self, new: NewTokens) -> Pass:
+        """Append tokens to every row; return the pass that must be run before anything else."""
+        length = int((self._wrote + new.sizes).max())
         self._own.reserve(self.count, length)
         plan = DecodePlan.of(
-            self._kept, self._prompt_of, self._prompt_lengths, self._wrote, self._device
+            self._kept,
+            self._prompt_of,
+            self._prompt_lengths,
+            self._wrote,
+            self._device,
+            sizes=None if new.single else new.sizes,
         )
-        both = torch.from_numpy(np.stack([tokens, self._wrote])).to(self._device)
-        self._own.aim(0, both[1][:, None], length)
+        rows = np.repeat(np.arange(self.count), new.sizes)
+        begins = np.repeat(np.cumsum(new.sizes) - new.sizes, new.sizes)
+        where = self._wrote[rows] + np.arange(len(rows)) - begins
+        every = torch.from_numpy(np.stack([new.tokens, where, rows])).to(self._device)
+        self._own.aim(0, every[1][:, None], length, every[2])
         self._written = True
-        self._wrote = self._wrote + 1
-        self.decoded += self.count
+        self._wrote = self._wrote + new.sizes
+        self.prefilled += new.prompt_tokens
+        self.decoded += len(new.tokens) - new.prompt_tokens
+        places = new.places
         return Pass(
             head=self._head,
             rule=self._rule,
-            input_ids=both[0][:, None],
+            input_ids=every[0][:, None],
             positions=plan.positions[:, None] + self._shift,
             plan=plan,
             cache=self._own,
+            wanted=None if places is None else torch.from_numpy(places).to(self._device),
         )
 
-    def rearrange(self, source: IntArray, target: IntArray, count: int) -> None:
+    def rearrange(self, source: IntArray, target: IntArray, lengths: IntArray) -> None:
         """Copy rows to their new places (see `RowStore`)."""
-        missing = (0, max(0, count - len(self._wrote)))
-        prompt_of, wrote = np.pad(self._prompt_of, missing), np.pad(self._wrote, missing)
-        begun = wrote[source] > 0  # the others hold nothing yet, perhaps not even memory
-        prompt_of[target], wrote[target] = prompt_of[source], wrote[source]
+        count = len(lengths)
+        prompt_of = np.pad(self._prompt_of, (0, max(0, count - len(self._prompt_of))))
+        prompt_of[target] = prompt_of[source]
+        begun = lengths[target] > 0  # the others hold nothing yet, perhaps not even memory
         if begun.any():
-            longest = int(wrote[target].max())
+            longest = int(lengths[target].max())
             self._own.reserve(count, longest)
             where = torch.from_numpy(np.stack([source[begun], target[begun]])).to(self._device)
             self._own.copy(where[0], where[1], longest)
-        self.count, self._prompt_of, self._wrote = count, prompt_of[:count], wrote[:count]
+        self.count, self._prompt_of, self._wrote = count, prompt_of[:count], lengths
 
     def remember(self, ended: Sequence[tuple[int, PromptKey, Ids]]) -> None:
         """Keep what rows wrote, for prompts that will begin so (see `RowStore`)."""
+        lengths = self._prompt_lengths[self._prompt_of]
         kept = [
-            (PromptKey(prompt.media, prompt.ids + wrote[:-1]), row, len(prompt.ids))
+            (PromptKey(prompt.media, prompt.ids + wrote[:-1]), row, int(lengths[row]))
             for row, prompt, wrote in ended
         ]
-        self._remember(self._own, kept)
+        fresh, self._fresh = self._fresh, []
+        if fresh or kept:
+            self._remember(self._own, fresh + kept)
 
     def clean(self) -> None:
         """Overwrite what is not finite: a later row would read it, masked, and 0 x nan is nan."""
@@ -199,6 +264,7 @@ class CachedRows:
         them again costs as much as a few passes.
         """
         self._store.clear()
+        self._fresh = []
         if self._written and not self.count:
             with torch.inference_mode():  # what was made in this mode can only be written in it
                 for cache in (self._prompts, self._own):
@@ -206,9 +272,10 @@ class CachedRows:
             self._prompt_lengths = self._prompt_lengths[:0]
             self._written = False
 
-    def _kept(self, layer: int) -> tuple[Tensor, Tensor]:
+    def _kept(self, layer: int, like: Tensor) -> tuple[Tensor, Tensor]:
         """Return a layer's keys and values of all prompts in use."""
-        return self._prompts.seen(layer, len(self._prompt_lengths), int(self._prompt_lengths.max()))
+        lengths = self._prompt_lengths
+        return self._prompts.seen(layer, len(lengths), int(lengths.max()), like)
 
     def _drop_prompts(self) -> None:
         """Close the gaps that prompts without rows leave.
@@ -240,8 +307,33 @@ class CachedRows:
                 pilot = index
         return waiting if saved >= WORTH_WAITING else set()
 
-    def _fill(self, prompts: list[PromptKey], known: list[IntArray]) -> Tensor:
-        """Add prompts of similar unknown lengths and a row for each; return the logits after."""
+    def _begin(self, prompts: list[PromptKey], known: list[IntArray]) -> None:
+        """Add a row for each prompt, of which what is known is in a slot and nothing is computed.
+
+        Prompts of which the same is known share a slot.
+        """
+        slots: dict[PromptKey, int] = {}
+        first = len(self._prompt_lengths)
+        begun = [
+            PromptKey(prompt.media, prompt.ids[: len(entries)])
+            for prompt, entries in zip(prompts, known, strict=True)
+        ]
+        for prompt in begun:
+            slots.setdefault(prompt, first + len(slots))
+        entries = dict(zip(begun, known, strict=True))
+        lengths = [len(prompt.ids) for prompt in slots]
+        if any(lengths):
+            self._prompts.reserve(first + len(slots), max(lengths))
+            self._load(first, [entries[prompt] for prompt in slots])
+        rows = range(self.count, self.count + len(prompts))
+        self._fresh += [
+            (prompt, row, len(part.ids))
+            for prompt, part, row in zip(prompts, begun, rows, strict=True)
+        ]
+        self._add([slots[prompt] for prompt in begun], lengths)
+
+    def _fill(self, prompts: list[PromptKey], known: list[IntArray]) -> None:
+        """Compute prompts of similar unknown lengths, each in a slot, and add a row for each."""
         first, rows = len(self._prompt_lengths), len(prompts)
         longest = max(len(prompt.ids) for prompt in prompts)
         self._prompts.reserve(first + rows, longest + 1)
@@ -249,25 +341,23 @@ class CachedRows:
         starts = np.array([len(entries) for entries in known])
         rests = [prompt.ids[start:] for prompt, start in zip(prompts, starts, strict=True)]
         self.prefilled += sum(map(len, rests))
-        logits: list[Tensor | None] = [None] * rows
         width = max(map(len, rests))
         for begin in range(0, width, PIECE):
             piece = _padded([rest[begin : begin + PIECE] for rest in rests])
             # Padding is written behind the longest prompt, where it is never seen.
             positions = np.minimum(starts[:, None] + begin + np.arange(piece.shape[1]), longest)
-            ends = [min(max(len(rest) - begin, 1), piece.shape[1]) - 1 for rest in rests]
-            found = self._forward(first, piece, positions, ends)
-            for row, rest in enumerate(rests):
-                if begin < len(rest) <= begin + PIECE:
-                    logits[row] = found[row]
-        self.count += rows
-        self._prompt_of = np.append(self._prompt_of, np.arange(first, first + rows))
-        self._wrote = np.append(self._wrote, np.zeros(rows, dtype=np.int64))
-        self._prompt_lengths = np.append(self._prompt_lengths, [len(p.ids) for p in prompts])
+            self._forward(first, piece, positions, longest)
+        self._add(range(first, first + rows), [len(prompt.ids) for prompt in prompts])
         self._remember(
             self._prompts, [(prompt, first + row, 0) for row, prompt in enumerate(prompts)]
         )
-        return torch.stack([found for found in logits if found is not None])
+
+    def _add(self, slots: Sequence[int], lengths: Sequence[int]) -> None:
+        """Add a row for each of `slots`; `lengths` are those of the new prompt slots."""
+        self.count += len(slots)
+        self._prompt_of = np.append(self._prompt_of, np.array(slots, dtype=np.int64))
+        self._wrote = np.append(self._wrote, np.zeros(len(slots), dtype=np.int64))
+        self._prompt_lengths = np.append(self._prompt_lengths, np.array(lengths, dtype=np.int64))
 
     def _load(self, first: int, known: list[IntArray]) -> None:
         """Copy what is remembered to the prompt slots from `first` on."""
@@ -277,6 +367,7 @@ class CachedRows:
         slots = np.repeat(np.arange(first, first + len(known)), lengths)
         positions = np.concatenate([np.arange(length) for length in lengths])
         where = torch.from_numpy(np.stack([np.concatenate(known), slots, positions]))
+        self._prompts.take_shapes(self._own)
         self._store.load(self._prompts.slot_layers, *where.to(self._device))
         self._moved += sum(lengths) * self._prompts.position_bytes
 
@@ -287,17 +378,17 @@ class CachedRows:
         self._moved += (len(self._store) - before) * cache.position_bytes
 
     def _forward(
-        self, first: int, tokens_NQ: IntArray, positions_NQ: IntArray, ends: list[int]
-    ) -> Tensor:
-        """Run the model on new tokens of the prompts from `first` on; logits at `ends`, [N, V]."""
-        length = int(positions_NQ[np.arange(len(ends)), ends].max()) + 1
+        self, first: int, tokens_NQ: IntArray, positions_NQ: IntArray, longest: int
+    ) -> None:
+        """Run the model on new tokens of the prompts from `first` on."""
+        length = min(int(positions_NQ.max()) + 1, longest)
         self._prompts.reserve(first + len(tokens_NQ), length)
         both = torch.from_numpy(np.stack([tokens_NQ, positions_NQ])).to(self._device)
         self._prompts.aim(first, both[1], length)
         self.calls += 1
         self._written = True
-        return self._head(
-            ends,
+        self._head(
+            None,
             input_ids=both[0],
             position_ids=both[1].clamp(max=length - 1) + self._shift,
             attention_mask=self._rule.masks(both[1], length),
@@ -312,7 +403,7 @@ class RecomputedRows:
     def __init__(self, model: Model) -> None:
         self.count = self.prefilled = self.decoded = self.calls = 0
         self._device = base_of(model).device
-        self._head = HeadAtLast(model)
+        self._head = HeadAt(model)
         self._tokens: list[list[int]] = []
 
     copied = 0
@@ -322,36 +413,39 @@ class RecomputedRows:
         """Begin to count anew (see `RowStore`)."""
         self.prefilled = self.decoded = self.calls = 0
 
-    def prefill(self, prompts: Sequence[PromptKey]) -> tuple[list[int], Tensor]:
-        """Add rows (see `RowStore`)."""
-        order: list[int] = []
-        logits: list[Tensor] = []
-        for batch in _batches([(len(p.ids), len(p.ids), i) for i, p in enumerate(prompts)]):
-            order += batch
-            logits.append(self._forward([list(prompts[i].ids) for i in batch]))
-        self._tokens[self.count :] = [list(prompts[i].ids) for i in order]
+    def prefill(self, prompts: Sequence[PromptKey]) -> tuple[list[int], list[Ids]]:
+        """Add rows, of which nothing is computed yet (see `RowStore`)."""
+        self._tokens += [[] for _ in prompts]
         self.count += len(prompts)
-        self.prefilled += sum(len(prompt.ids) for prompt in prompts)
-        return order, torch.cat(logits)
+        return list(range(len(prompts))), [prompt.ids for prompt in prompts]
 
-    def decode(self, tokens: IntArray) -> Tensor:
-        """Append one token to every row (see `RowStore`)."""
-        for row, token in zip(self._tokens, tokens.tolist(), strict=True):
-            row.append(token)
-        self.decoded += self.count
+    def decode(self, new: NewTokens) -> Tensor:
+        """Append tokens to every row (see `RowStore`)."""
+        ends = np.cumsum(new.sizes)
+        for row, part in zip(self._tokens, np.split(new.tokens, ends[:-1]), strict=True):
+            row.extend(part.tolist())
+        self.prefilled += new.prompt_tokens
+        self.decoded += len(new.tokens) - new.prompt_tokens
         batches = _batches([(len(row), len(row), i) for i, row in enumerate(self._tokens)])
-        found = torch.cat([self._forward([self._tokens[i] for i in batch]) for batch in batches])
-        places = np.argsort([i for batch in batches for i in batch])
-        return found[torch.from_numpy(places).to(self._device)]
+        found: list[Tensor | None] = [None] * self.count
+        for batch in batches:
+            wanted = new.wanted[batch]
+            logits = self._forward([self._tokens[i] for i in batch], wanted)
+            for row, part in zip(batch, logits.split(wanted.tolist()), strict=True):
+                found[row] = part
+        return torch.cat([part for part in found if part is not None])
 
-    def rearrange(self, source: IntArray, target: IntArray, count: int) -> None:
+    def rearrange(self, source: IntArray, target: IntArray, lengths: IntArray) -> None:
         """Copy rows to their new places (see `RowStore`)."""
         copies = [list(self._tokens[row]) for row in source]
-        self._tokens += [[] for _ in range(count - len(self._tokens))]
+        self._tokens += [[] for _ in range(len(lengths) - len(self._tokens))]
         for row, tokens in zip(target.tolist(), copies, strict=True):
             self._tokens[row] = tokens
-        del self._tokens[count:]
-        self.count = count
+        self.count = len(lengths)
+        self._tokens = [
+            row[:length]
+            for row, length in zip(self._tokens[: self.count], lengths.tolist(), strict=True)
+        ]
 
     def remember(self, ended: Sequence[tuple[int, PromptKey, Ids]]) -> None:
         """Do nothing: nothing is remembered."""
@@ -362,11 +456,18 @@ class RecomputedRows:
     def forget(self) -> None:
         """Do nothing: nothing is remembered."""
 
-    def _forward(self, rows: list[list[int]]) -> Tensor:
-        """Return the logits after whole sequences, [N, V]; padding is to the right of them."""
+    def _forward(self, rows: list[list[int]], wanted: IntArray) -> Tensor:
+        """Return the logits after the last `wanted` tokens of rows, [W, V].
+
+        Padding is to the right of the rows.
+        """
         self.calls += 1
         tokens_NL = torch.from_numpy(_padded(rows)).to(self._device)
-        return self._head([len(row) - 1 for row in rows], input_ids=tokens_NL, use_cache=False)
+        lengths = np.array([len(row) for row in rows])
+        places = np.arange(int(wanted.sum())) + np.repeat(lengths - np.cumsum(wanted), wanted)
+        at = np.stack([np.repeat(np.arange(len(rows)), wanted), places])
+        where = torch.from_numpy(at).to(self._device)
+        return self._head((where[0], where[1]), input_ids=tokens_NL, use_cache=False)
 
 
 def _batches(sized: list[tuple[int, int, int]]) -> list[list[int]]:

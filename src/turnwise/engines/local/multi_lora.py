@@ -3,7 +3,8 @@
 Provides `Families`. Base weights are read once for all rows, and each row uses the adapter of its
 policy. Caches, prompts and draws of policies are separate.
 
-Shapes: N rows of all policies, those of a policy side by side.
+Shapes: N new tokens of all policies, those of a policy side by side; W of a policy after which
+logits are wanted, V vocabulary.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from peft.tuners.lora.layer import Linear as LoraLinear
 from torch import Tensor, nn
 
 from turnwise.engines.local.cache import SlotCache
-from turnwise.engines.local.forward import HeadAtLast, Model, Pass
+from turnwise.engines.local.forward import HeadAt, Model, Pass
 from turnwise.engines.local.scheduler import RunningBatch
 from turnwise.kernels.attention import AttentionPlan
 
@@ -62,7 +63,7 @@ class Family:
     """Models that differ in their adapters only; the first one's modules compute for all."""
 
     def __init__(self, models: Sequence[Model]) -> None:
-        self._head, self._turn = HeadAtLast(models[0]), _Turn()
+        self._head, self._turn = HeadAt(models[0]), _Turn()
         layers = [_lora_layers(model) for model in models]
         for name, layer in layers[0].items():
             if not isinstance(layer, _ByRow):
@@ -72,7 +73,7 @@ class Family:
             self._turn.peers[id(layer)] = [other[name] for other in layers]
 
     def run(self, passes: Mapping[int, Pass]) -> dict[int, Tensor]:
-        """Compute the passes of some models, by their places; return their logits, [n, V] each.
+        """Compute the passes of some models, by their places; return their logits, [W, V] each.
 
         Must be called without gradients.
         """
@@ -89,13 +90,17 @@ class Family:
             positions=torch.cat([one.positions for one in every]),
             plan=_JointPlan([one.plan for one in every], slices, cache),
             cache=cache,
+            wanted=None,
         )
         self._turn.parts = list(zip(slices, passes, strict=True))
         try:
             logits = joint.run()
         finally:
             self._turn.parts = ()
-        return {place: logits[rows] for place, rows in zip(passes, slices, strict=True)}
+        found: dict[int, Tensor] = {}
+        for (place, one), rows in zip(passes.items(), slices, strict=True):
+            found[place] = logits[rows] if one.wanted is None else logits[rows][one.wanted]
+        return found
 
 
 class _JointCache(SlotCache):
@@ -168,7 +173,9 @@ class Families:
         self._calls = 0
 
     def compute(self, members: Mapping[str, Member], busy: Sequence[str]) -> dict[str, Tensor]:
-        """Take a step with all rows of each family; return the logits of those who took part.
+        """Run one pass for all rows of each family; return the logits of those who took part.
+
+        Must be called without gradients.
 
         Args:
             members: all policies.
@@ -182,9 +189,8 @@ class Families:
             writing = [n for n in names if n in busy and members[n].batch.rows.count]
             if len(writing) < 2:
                 continue
-            with torch.inference_mode():
-                passes = {names.index(n): members[n].batch.prepare() for n in writing}
-                found = family.run(passes)
+            passes = {names.index(n): members[n].batch.prepare() for n in writing}
+            found = family.run(passes)
             self._calls += 1
             computed |= {names[place]: logits for place, logits in found.items()}
         return computed

@@ -9,7 +9,7 @@ Shapes: R rows of the probe, T tokens per row, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,7 +20,13 @@ from torch import Tensor
 from turnwise.engines.base import PromptKey
 from turnwise.engines.config import EngineConfig
 from turnwise.engines.local.masks import MaskRule
-from turnwise.engines.local.model_runner import CachedRows, Ids, RecomputedRows, RowStore
+from turnwise.engines.local.model_runner import (
+    CachedRows,
+    Ids,
+    NewTokens,
+    RecomputedRows,
+    RowStore,
+)
 from turnwise.errors import EngineError
 from turnwise.kernels import (
     check_rotary,
@@ -213,20 +219,69 @@ def _difference_far(model: Model, rule: MaskRule, probe: EngineProbe, context: i
 def _difference(rows: RowStore, probe: EngineProbe) -> Tensor:
     """Return |written - expected| for every row, step and token of the vocabulary, flat.
 
-    The second prompt comes when the others are being written, as it does in use.
+    The second prompt comes when the others are being written, as it does in use. Rows go on by one
+    token and by several, and a wrong token is taken back, as drafts are.
     """
-    order, first = rows.prefill([PromptKey((), probe.prompts[place]) for place in (0, 2)])
-    places = [(0, 2)[index] for index in order]
-    found = [[first[places.index(0)]], [], [first[places.index(2)]]]
-    _, second = rows.prefill([PromptKey((), probe.prompts[1])])
-    found[1].append(second[0])
-    places.append(1)
-    for step in range(probe.replies.shape[1]):
-        logits = rows.decode(probe.replies[places, step])
-        for place, row in enumerate(places):
-            found[row].append(logits[place])
-    written = torch.cat([torch.stack(row) for row in found]).float().log_softmax(-1)
+    steps = probe.replies.shape[1]
+    writing = _Writing(rows, probe)
+    writing.add(0, 2)
+    writing.go_on({0: 0, 2: 0})
+    writing.add(1)
+    writing.go_on({0: 3, 1: 0, 2: 1}, wrong=True)
+    writing.go_on({0: 1, 1: 1, 2: 1})
+    writing.go_on({0: steps, 1: steps, 2: steps})
+    written = torch.cat([torch.stack(writing.found[place]) for place in range(3)])
+    written = written.float().log_softmax(-1)
     return (written - torch.cat(probe.expected)).abs().nan_to_num(nan=torch.inf).flatten()
+
+
+class _Writing:
+    """The rows of a probe that are being written; `found` are the logits of each, by its place."""
+
+    def __init__(self, rows: RowStore, probe: EngineProbe) -> None:
+        self.found: dict[int, list[Tensor]] = {}
+        self._rows, self._probe = rows, probe
+        self._places: list[int] = []
+        self._begins: list[Ids] = []
+        self._held: list[int] = []
+
+    def add(self, *places: int) -> None:
+        """Add the prompts at some places of the probe."""
+        order, rests = self._rows.prefill([PromptKey((), self._probe.prompts[p]) for p in places])
+        self._places += [places[index] for index in order]
+        self._begins += rests
+        self._held += [0] * len(places)
+        self.found |= {place: [] for place in places}
+
+    def go_on(self, counts: Mapping[int, int], *, wrong: bool = False) -> None:
+        """Run a pass that appends the next tokens of the replies, as many as are left.
+
+        Where `wrong`, or where nothing else is left, a wrong token follows and is taken back.
+        """
+        begins, self._begins = self._begins, []
+        begins = [()] * (len(self._places) - len(begins)) + begins
+        tokens: list[int] = []
+        sizes, wanted, false = [], [], []
+        for place, begin in zip(self._places, begins, strict=True):
+            done = max(len(self.found[place]) - 1, 0)
+            part = [*begin, *self._probe.replies[place, done : done + counts[place]].tolist()]
+            false.append(wrong or not part)
+            part += [self._probe.prompts[place][0]] * false[-1]
+            tokens += part
+            sizes.append(len(part))
+            wanted.append(len(part) - len(begin) + bool(begin))
+        new = NewTokens(
+            tokens=np.array(tokens),
+            sizes=np.array(sizes),
+            wanted=np.array(wanted),
+            prompt=np.zeros(len(sizes), dtype=np.int64),
+        )
+        for row, logits in enumerate(self._rows.decode(new).split(wanted)):
+            self.found[self._places[row]] += list(logits[: len(logits) - false[row]])
+            self._held[row] += sizes[row] - false[row]
+        self._rows.remember([])
+        nothing = np.zeros(0, dtype=np.int64)
+        self._rows.rearrange(nothing, nothing, np.array(self._held))
 
 
 def _said(difference: Tensor) -> str:
