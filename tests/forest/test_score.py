@@ -239,10 +239,10 @@ def wrong_plans(plan):
     keys = first.keys.clone()
     keys[0, 3] += 1
     changed = [dataclasses.replace(first, keys=keys)]
-    for seen in (False, True):
-        visible = first.visible.clone()
-        visible[0, :, 24] = seen
-        changed.append(dataclasses.replace(first, visible=visible))
+    for added in (0.0, float("-inf")):
+        hidden = first.hidden.clone()
+        hidden[0, 25:, 24] = added
+        changed.append(dataclasses.replace(first, hidden=hidden))
     return [dataclasses.replace(plan, calls=(call, *rest)) for call in changed]
 
 

@@ -123,7 +123,7 @@ def test_a_group_costs_its_prompt_once():
     needed = int((forest.depth + 1).sum())
     assert needed <= plan.pairs < 1.15 * needed
     assert len(plan.calls) <= 8
-    assert all(call.visible.numel() <= max(MOST_PAIRS, call.visible[0].numel())
+    assert all(call.hidden.numel() <= max(MOST_PAIRS, call.hidden[0].numel())
                for call in plan.calls)  # fmt: skip
 
 
