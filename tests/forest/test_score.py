@@ -242,7 +242,7 @@ def wrong_plans(plan):
     for added in (0.0, float("-inf")):
         hidden = first.hidden.clone()
         hidden[0, 25:, 24] = added
-        changed.append(dataclasses.replace(first, hidden=hidden))
+        changed.append(dataclasses.replace(first, hidden=hidden, masks={}))
     return [dataclasses.replace(plan, calls=(call, *rest)) for call in changed]
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from turnwise.forest import build
 from turnwise.forest.masks import ancestor_mask
-from turnwise.kernels import TreePlan
+from turnwise.kernels import TreePlan, tree
 from turnwise.kernels.blocks import MOST_PAIRS, block_size, plan_calls
 from turnwise.types import TrainingSample
 
@@ -144,6 +144,21 @@ def test_other_types_of_numbers(dtype, tolerance):
     got = torch.autograd.grad(found, ours, slope.to(dtype))
     for a, b in zip(got, torch.autograd.grad(expected, theirs, slope), strict=True):
         assert a.dtype == dtype and float((a - b).norm() / b.norm()) < max(tolerance, 1e-12)
+
+
+def test_large_plans_keep_no_masks(monkeypatch):
+    """Their masks are made in each layer, and the values are the same."""
+    torch.manual_seed(0)
+    forest = spine(3, 24, 3, 8)
+    inputs = [torch.randn(1, 2, len(forest.end), 8) for _ in range(3)]
+    found = []
+    for limit in (1 << 24, 1):
+        monkeypatch.setattr(tree, "KEPT_PAIRS", limit)
+        plan = TreePlan.of(forest.end, forest.depth)
+        found += [plan.attend(nn.Module(), *inputs, scale=1.0, softcap=None, window=None)
+                  for _ in range(2)]  # fmt: skip
+        assert {len(call.masks) for call in plan.calls} == {int(limit > 1)}
+    assert all(torch.equal(found[0], each) for each in found)
 
 
 def test_what_a_plan_cannot_do_is_refused():

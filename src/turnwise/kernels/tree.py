@@ -10,7 +10,7 @@ of a call and K keys of each.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -21,6 +21,9 @@ from turnwise.types import IntArray
 
 FORWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+KEPT_PAIRS = 1 << 24
+"""Largest number of pairs of a plan whose masks are kept from layer to layer: 64 MiB in float32 for
+each query head of a key head. Masks of larger plans are made in each layer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -28,21 +31,25 @@ class Call:
     """A `BlockCall` as tensors on the CPU.
 
     `blocks` is [B] and `keys` [B, K]. `hidden` [B, Q, K] is 0 for the pairs that attend and -inf
-    for the others, in bfloat16, which takes half the memory of a mask in float32.
+    for the others, in bfloat16, which takes half the memory of a mask in float32. `masks` are those
+    that layers have used, if `keeps_masks`.
     """
 
     blocks: Tensor
     keys: Tensor
     hidden: Tensor
+    keeps_masks: bool
+    masks: dict[tuple[int, torch.dtype], Tensor] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, call: BlockCall) -> Call:
+    def of(cls, call: BlockCall, *, keeps_masks: bool) -> Call:
         """Return the tensors of a call."""
         hidden = torch.zeros(call.visible.shape, dtype=torch.bfloat16)
         return cls(
             blocks=torch.from_numpy(call.blocks),
             keys=torch.from_numpy(call.keys),
             hidden=hidden.masked_fill_(~torch.from_numpy(call.visible), float("-inf")),
+            keeps_masks=keeps_masks,
         )
 
     def gather(self, rows: Tensor, heads: int) -> Tensor:
@@ -52,7 +59,12 @@ class Call:
 
     def mask(self, copies: int, dtype: torch.dtype) -> Tensor:
         """Return what is added to the scores, [B, 1, copies * Q, K]."""
-        return self.hidden.to(dtype).repeat(1, copies, 1)[:, None]
+        mask = self.masks.get((copies, dtype))
+        if mask is None:
+            mask = self.hidden.to(dtype).repeat(1, copies, 1)[:, None]
+            if self.keeps_masks:
+                self.masks[copies, dtype] = mask
+        return mask
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -72,10 +84,11 @@ class TreePlan:
     def of(cls, end: IntArray, depth: IntArray) -> TreePlan:
         """Return the plan of a forest from the end of each node's subtree and its depth, [N]."""
         calls = plan_calls(end, depth)
+        pairs = sum(call.visible.size for call in calls)
         return cls(
-            calls=tuple(map(Call.of, calls)),
+            calls=tuple(Call.of(call, keeps_masks=pairs <= KEPT_PAIRS) for call in calls),
             size=block_size(depth),
-            pairs=sum(call.visible.size for call in calls),
+            pairs=pairs,
             deepest=int(depth.max(initial=0)),
         )
 
@@ -123,7 +136,7 @@ class _TreeAttention(torch.autograd.Function):
         total = queries.new_empty(queries.shape[:3], dtype=exact)
         for call in calls:
             output[call.blocks], total[call.blocks] = FORWARD(
-                queries[call.blocks],
+                queries.index_select(0, call.blocks),
                 call.gather(keys, heads),
                 call.gather(values, heads),
                 0.0,
@@ -144,12 +157,12 @@ class _TreeAttention(torch.autograd.Function):
         for_keys, for_values = (torch.zeros_like(t, dtype=total.dtype) for t in (keys, values))
         for call in ctx.calls:
             for_queries[call.blocks], *found = BACKWARD(
-                gradient[call.blocks],
-                queries[call.blocks],
+                gradient.index_select(0, call.blocks),
+                queries.index_select(0, call.blocks),
                 call.gather(keys, heads),
                 call.gather(values, heads),
-                output[call.blocks],
-                total[call.blocks],
+                output.index_select(0, call.blocks),
+                total.index_select(0, call.blocks),
                 0.0,
                 False,
                 attn_mask=call.mask(copies, queries.dtype),
