@@ -162,7 +162,7 @@ def line(name: str, values: dict[str, list[float]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("run", type=Path)
     parser.add_argument("--against", type=Path, metavar="TREE")
     parser.add_argument("--rounds", type=int, default=15)
