@@ -234,15 +234,16 @@ def one_batch(samples, layout="packed"):
 
 
 def wrong_plans(plan):
-    """One key of one block exchanged for its neighbour; one block left out."""
-    (at, block) = next((i, b) for i, b in enumerate(plan.blocks) if b.keys is not None)
-    keys = block.keys.clone()
+    """One key of one block exchanged for its neighbour; one key hidden; one shown to all."""
+    first, *rest = plan.calls
+    keys = first.keys.clone()
     keys[0, 3] += 1
-    blocks = [*plan.blocks]
-    blocks[at] = dataclasses.replace(block, keys=keys)
-    yield dataclasses.replace(plan, blocks=tuple(blocks))
-    del blocks[at]
-    yield dataclasses.replace(plan, blocks=tuple(blocks))
+    changed = [dataclasses.replace(first, keys=keys)]
+    for added in (0.0, float("-inf")):
+        hidden = first.hidden.clone()
+        hidden[0, 25:, 24] = added
+        changed.append(dataclasses.replace(first, hidden=hidden, masks={}))
+    return [dataclasses.replace(plan, calls=(call, *rest)) for call in changed]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from turnwise.errors import TrainingError
 from turnwise.forest import ForestConfig, build, forest_metrics, micro_batches
+from turnwise.kernels.blocks import SMALL
 from turnwise.types import TrainingSample
 
 TOKENS = st.lists(st.integers(0, 2), min_size=2, max_size=8)
@@ -135,8 +136,8 @@ def test_metrics_count_the_sharing(make_siblings):
     assert metrics["forest/tokens_flat"] == 60
     assert metrics["forest/tokens_distinct"] == 20
     assert metrics["forest/sharing"] == 3
-    # two prompts of 10 that see themselves, and their replies, which predict nothing, are left out
-    assert metrics["forest/attention_pairs"] == 2 * 10 * 11 / 2
+    # two prompts of 10 in one block; their replies, which predict nothing, are left out
+    assert metrics["forest/attention_pairs"] == SMALL * 20
     padded = forest_metrics(micro_batches(samples, ForestConfig(), "padded"))
     assert padded["forest/attention_pairs"] == 200
 

@@ -1,48 +1,49 @@
-"""The attention of a forest, divided into a few calls of dense kernels without masked pairs.
+"""The attention of a forest, divided into blocks of neighbouring nodes for a few kernel calls.
 
-Provides `plan_calls`. A run is a maximal unbranched path of nodes. It attends to itself causally,
-and each of its descendants attends to all of it, so triangles and rectangles cover exactly the
-pairs of a node and its ancestors. Short runs would make many small rectangles; their nodes are
-instead prepended to the runs below them. The module is pure numpy.
+Provides `plan_calls`. Nodes are in depth-first order, so an ancestor of a node in a block is in the
+block itself or an ancestor of the block's first node. Each block therefore attends to these
+ancestors and to itself under a mask. Blocks of similar numbers of keys share a kernel call. The
+module is pure numpy.
 
 Shapes: N nodes, B blocks in one call, Q queries and K keys of a block.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
 
 from turnwise.types import BoolArray, IntArray
 
-MIN_RUN = 16
-"""Runs with fewer nodes, inherited ones included, are prepended to the runs below them."""
-MAX_PADDING = 1.15
-"""Blocks whose lengths differ by at most this factor share a call, padded to the longest."""
+SMALL, LARGE = 32, 64
+"""Nodes of a block where nodes have fewer ancestors than `MANY` in the mean, and where more.
+
+A larger block copies the keys above it less often, and masks more of its own keys."""
+MANY = 128
+CALL_COST = 6_000
+"""The cost of another call, in query-key pairs."""
+MOST_PAIRS = 1 << 20
+"""Pairs of a call beyond which it is divided, to bound the memory of its masks and copies."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class BlockCall:
-    """One kernel call: B blocks of nodes that attend causally to themselves, or to `keys`.
+    """One kernel call over B blocks: block b has the nodes [b * Q, (b + 1) * Q), below N.
 
-    `queries` is [B, Q]. `keys` is [B, K], or None for causal attention of the queries to
-    themselves. `valid` [B, Q] marks the results to use; the other results are padding or belong to
-    another block. No node is valid twice in a call.
+    `blocks` [B] are the numbers of the blocks. `keys` [B, K] are the nodes that they attend to,
+    padded with N. `visible` [B, Q, K] marks the keys that a node attends to; queries beyond the
+    last node see all keys.
     """
 
-    queries: IntArray
-    keys: IntArray | None
-    valid: BoolArray
+    blocks: IntArray
+    keys: IntArray
+    visible: BoolArray
 
-    @property
-    def pairs(self) -> int:
-        """The number of query-key pairs computed; a triangle counts half of its square."""
-        blocks, queries = self.queries.shape
-        if self.keys is None:
-            return blocks * queries * (queries + 1) // 2
-        return blocks * queries * self.keys.shape[1]
+
+def block_size(depth: IntArray) -> int:
+    """Return the nodes of a block (Q) for a forest whose nodes have these depths, [N]."""
+    return SMALL if depth.sum() < MANY * len(depth) else LARGE
 
 
 def plan_calls(end: IntArray, depth: IntArray) -> list[BlockCall]:
@@ -53,80 +54,48 @@ def plan_calls(end: IntArray, depth: IntArray) -> list[BlockCall]:
         depth: each node's depth, [N].
 
     Example:
-        >>> calls = plan_calls(np.array([4, 4, 3, 4]), np.array([0, 1, 2, 2]))
-        >>> [(call.queries.tolist(), call.valid.astype(int).tolist()) for call in calls]
-        [([[0, 1, 2], [0, 1, 3]], [[0, 0, 1], [0, 0, 1]]), ([[0, 1]], [[1, 1]])]
+        >>> (call,) = plan_calls(np.array([4, 4, 3, 4]), np.array([0, 1, 2, 2]))
+        >>> call.keys.tolist(), call.visible[0, :4].astype(int).tolist()
+        ([[0, 1, 2, 3]], [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 0, 1]])
     """
-    triangles: list[tuple[IntArray, int]] = []  # nodes, and how many of them are inherited
-    rectangles: list[tuple[IntArray, IntArray, int]] = []  # queries, keys, number of runs above
-    nodes = np.arange(len(end))
-    continues = np.zeros(len(end), dtype=bool)
-    continues[1:] = (depth[1:] == depth[:-1] + 1) & (end[1:] == end[:-1])
-    starts = np.flatnonzero(~continues).tolist()
-    above: list[tuple[int, IntArray]] = []  # of each open run: end of its subtree, nodes to inherit
-    for start, stop in zip(starts, [*starts[1:], len(end)], strict=True):
-        while above and above[-1][0] <= start:
-            above.pop()
-        carried = above[-1][1] if above else nodes[:0]
-        run, last = np.concatenate([carried, nodes[start:stop]]), int(end[start])
-        triangles.append((run, len(carried)))
-        if last == stop:
-            continue
-        if len(run) >= MIN_RUN:
-            rectangles.append((nodes[stop:last], run, len(above)))
-            run = nodes[:0]
-        above.append((last, run))
-    return [*_triangle_calls(triangles), *_rectangle_calls(rectangles)]
+    size, count = block_size(depth), len(end)
+    nodes = np.arange(count)
+    keys: list[IntArray] = []
+    above = nodes[:0]
+    for first in range(0, count, size):
+        above = np.concatenate([above[end[above] > first], nodes[first : first + size]])
+        keys.append(above)
+    return [
+        _call(np.array(some), [keys[i] for i in some], end, size)
+        for some in _groups([len(each) for each in keys], size)
+    ]
 
 
-def _triangle_calls(blocks: list[tuple[IntArray, int]]) -> list[BlockCall]:
-    calls: list[BlockCall] = []
-    for some in _group_by_length([len(run) for run, _ in blocks]):
-        queries, valid = _padded([blocks[i][0] for i in some])
-        for line, i in zip(valid, some, strict=True):
-            line[: blocks[i][1]] = False
-        calls.append(BlockCall(queries=queries, keys=None, valid=valid))
-    return calls
+def _groups(widths: list[int], size: int) -> list[list[int]]:
+    """Group blocks by their numbers of keys, the largest first.
 
-
-def _rectangle_calls(blocks: list[tuple[IntArray, IntArray, int]]) -> list[BlockCall]:
-    """Return calls of equal key widths in which no node occurs twice.
-
-    A node that occurred twice in a call would need two results. Runs of one level share no
-    descendant, so each call takes its blocks from one level.
+    A group ends when its padding costs as much as another call.
     """
-    calls: list[BlockCall] = []
-    kinds: defaultdict[tuple[int, int], list[tuple[IntArray, IntArray]]] = defaultdict(list)
-    for queries, keys, level in blocks:
-        kinds[len(keys), level].append((queries, keys))
-    for kind in sorted(kinds):
-        same = kinds[kind]
-        for some in _group_by_length([len(queries) for queries, _ in same]):
-            queries, valid = _padded([same[i][0] for i in some])
-            keys = np.stack([same[i][1] for i in some])
-            calls.append(BlockCall(queries=queries, keys=keys, valid=valid))
-    return calls
-
-
-def _group_by_length(sizes: list[int]) -> list[list[int]]:
-    """Group the indices of lengths within `MAX_PADDING` of each other, the longest first."""
     groups: list[list[int]] = []
-    largest = 0
-    for i in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
-        if not groups or largest > MAX_PADDING * sizes[i]:
+    widest = waste = 0
+    for i in sorted(range(len(widths)), key=lambda i: (-widths[i], i)):
+        padding = (widest - widths[i]) * size
+        full = bool(groups) and (len(groups[-1]) + 1) * widest * size > MOST_PAIRS
+        if not groups or full or waste + padding > CALL_COST:
             groups.append([])
-            largest = sizes[i]
+            widest, waste, padding = widths[i], 0, 0
         groups[-1].append(i)
+        waste += padding
     return groups
 
 
-def _padded(runs: list[IntArray]) -> tuple[IntArray, BoolArray]:
-    """Return runs as one array, padded at the end with node 0, and a mask of the real entries.
-
-    Attention in a triangle is causal, so no real node sees the padding.
-    """
-    lengths = np.array([len(run) for run in runs])
-    filled = np.arange(int(lengths.max())) < lengths[:, None]
-    nodes = np.zeros(filled.shape, dtype=np.int64)
-    nodes[filled] = np.concatenate(runs)
-    return nodes, filled
+def _call(blocks: IntArray, keys: list[IntArray], end: IntArray, size: int) -> BlockCall:
+    """Return the call over some blocks; the first one has the most keys."""
+    count = len(end)
+    filled = np.arange(len(keys[0])) < np.array([len(each) for each in keys])[:, None]
+    padded = np.full(filled.shape, count)
+    padded[filled] = np.concatenate(keys)
+    queries = (blocks[:, None] * size + np.arange(size))[..., None]
+    ends = np.append(end, 0)[padded][:, None]
+    visible = (padded[:, None] <= queries) & (queries < ends) | (queries >= count)
+    return BlockCall(blocks=blocks, keys=padded, visible=visible)
