@@ -15,7 +15,7 @@ KILLS = {
     "between warm-up and training": {"place": "training"},
     "before the first update": {"place": "step", "call": 101},
     "between two mini-batches": {"place": "step", "call": 104},
-    "in the middle of an episode": {"place": "token", "call": 250},
+    "in the middle of an episode": {"place": "token", "call": 133},
     "recording episodes": {"place": "episodes", "call": 3, "after": True},
     "in validation": {"place": "validation", "call": 2},
     "writing a line of metrics": {"place": "line", "call": 8, "tear": True},
