@@ -19,7 +19,7 @@ def stop(turnwise, run, *events):
 @pytest.mark.parametrize(
     ("word", "place"),
     [
-        pytest.param("SIGINT", {"place": "token", "call": 250}, id="Ctrl-C while playing"),
+        pytest.param("SIGINT", {"place": "token", "call": 133}, id="Ctrl-C while playing"),
         pytest.param("SIGTERM", {"place": "step", "call": 37}, id="SIGTERM in warm-up",
                      marks=pytest.mark.slow),
         pytest.param("SIGTERM", {"place": "saving weights", "call": 5}, id="SIGTERM between phases",
