@@ -21,6 +21,7 @@ from turnwise.envs.base import Env
 from turnwise.evaluation import exact_of
 from turnwise.evaluation.perception import WALK
 from turnwise.forest.choose import choose
+from turnwise.parallel import ALONE, ProcessGroup
 from turnwise.policies import Policy, PolicyConfig, is_nano, load_policies, use_threads
 from turnwise.recipe.schema import Recipe
 from turnwise.recipe.sections import open_sandbox
@@ -36,6 +37,7 @@ from turnwise.runs import (
     MetricsLog,
     Run,
     StopSignal,
+    Unlogged,
     open_sinks,
 )
 from turnwise.seeding import generator
@@ -87,8 +89,13 @@ def _counted(policy: Policy) -> str:
     return f"{policy.parameters:,} parameters{beside}"
 
 
-def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) -> Session:
-    """Build the parts that `recipe` names, for the run in `folder`."""
+def assemble(
+    recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress, *, writes: bool = True
+) -> Session:
+    """Build the parts that `recipe` names, for the run in `folder`.
+
+    With `writes = False` nothing is recorded: another process of the run does it.
+    """
     training, warmup = recipe.env.make("training"), recipe.env.make("warmup")
     open_sandbox(training, recipe.sandbox)
     recipe.env.look("training", recipe.seed)
@@ -128,13 +135,10 @@ def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) 
         curriculum=make_curriculum(recipe.curriculum, tasks, recipe.trainer.tasks_per_iteration),
         validation=GeneratedTasks(judged, "validation", recipe.seed),
         validation_states=GeneratedTasks(training, "validation", recipe.seed),
-        metrics=MetricsLog(
-            folder.metrics,
-            sinks=open_sinks(recipe.metrics, folder, recipe.model_dump(mode="json"), progress.note),
-        ),
+        metrics=metrics_log(recipe, folder, progress) if writes else Unlogged(),
         episodes=EpisodeLog(
             folder.episodes,
-            keep=recipe.episodes.keep,
+            keep=recipe.episodes.keep if writes else 0,
             per_iteration=recipe.episodes.per_iteration,
             decode=lambda name, ids: policies[name].renderer.decode(ids),
         ),
@@ -143,6 +147,13 @@ def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) 
         progress=progress,
         stop=stop,
     )
+
+
+def metrics_log(recipe: Recipe, folder: Run, progress: Progress) -> MetricsLog:
+    """Return the log of a run's metrics, with the sinks that the recipe names."""
+    settings = recipe.model_dump(mode="json")
+    sinks = open_sinks(recipe.metrics, folder, settings, progress.note)
+    return MetricsLog(folder.metrics, sinks=sinks)
 
 
 def sequence_lengths(
@@ -187,6 +198,7 @@ def runner_of(
     engine: SteppedEngine,
     seed: int,
     noise: NoiseRule = "common",
+    group: ProcessGroup = ALONE,
 ) -> Runner:
     """Return the runner of one env; evaluation leaves `noise` common, as baselines have it."""
     return Runner(
@@ -199,6 +211,7 @@ def runner_of(
         noise=noise,
         weights=recipe.credit.rewards,
         iterations=recipe.trainer.iterations,
+        group=group,
     )
 
 

@@ -62,6 +62,9 @@ class Recipe(Settings):
     threads: int | None = Field(default=None, ge=1)
     """Threads of torch on the CPU; None is `OMP_NUM_THREADS` or what `torch.set_num_threads` set,
     else one for models below 5 million parameters and torch's own default above."""
+    processes: int | None = Field(default=None, ge=1)
+    """Processes on this machine that share episodes and updates, each with `threads` threads and
+    its own copy of the weights; None is one."""
     env: EnvChoice
     """The world."""
     workflow: WorkflowConfig = WorkflowConfig()
