@@ -22,7 +22,14 @@ from turnwise.evaluation import exact_of
 from turnwise.evaluation.perception import WALK
 from turnwise.forest.choose import choose
 from turnwise.parallel import ALONE, ProcessGroup
-from turnwise.policies import Policy, PolicyConfig, is_nano, load_policies, use_threads
+from turnwise.policies import (
+    Policy,
+    PolicyConfig,
+    is_nano,
+    load_policies,
+    measure_threads,
+    use_threads,
+)
 from turnwise.recipe.schema import Recipe
 from turnwise.recipe.sections import open_sandbox
 from turnwise.render.text import TextRenderer
@@ -103,6 +110,8 @@ def assemble(
     own = generator(recipe.seed, "workflow")
     try_workflow(make_workflow(recipe.workflow), training, tasks.task(0), own)
     policies = make_policies(recipe, folder, progress.note)
+    if recipe.threads is None:
+        choose_threads(recipe, folder, policies, progress.note)
     judged = recipe.env.make("evaluation")
     tasks = GeneratedTasks(training, "train", recipe.seed)
     tokens = sequence_lengths(recipe, training, tasks, policies)
@@ -147,6 +156,19 @@ def assemble(
         progress=progress,
         stop=stop,
     )
+
+
+def choose_threads(
+    recipe: Recipe, folder: Run, policies: Mapping[str, Policy], note: Callable[[str], None]
+) -> None:
+    """Measure how many threads suit the largest policy, and keep the number in the run's recipe."""
+    largest = max(policies.values(), key=lambda policy: policy.parameters)
+    if largest.device.type != "cpu":
+        return
+    count = measure_threads(largest.model, recipe.processes or 1)
+    if count is not None:
+        folder.keep_setting("threads", count, "measured at the start")
+        note(f"threads = {count}, measured; resuming keeps it")
 
 
 def metrics_log(recipe: Recipe, folder: Run, progress: Progress) -> MetricsLog:

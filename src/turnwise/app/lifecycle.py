@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from turnwise.app.resume import Change, changed_recipe, write_change
 from turnwise.errors import Interrupted, ModelError
 from turnwise.recipe.schema import Recipe, load_recipe
-from turnwise.report import write_report
+from turnwise.report import memory_line, write_report
 from turnwise.report.warnings import find_warnings, without_markup
 from turnwise.runs import (
     DiskErrors,
@@ -164,6 +164,9 @@ def _run(recipe: Recipe, folder: Run, watcher: Progress, change: Change | None =
                 write_scores(folder.evaluation, scores)
                 session.metrics.summarise(scores.as_metrics())
                 write_report(folder, command=f"turnwise train {folder.recipe}")
+                memory = memory_line(read_metrics(folder.metrics)[-1])
+                if memory:
+                    watcher.note(memory)
                 tested.append(scores)
 
             if not run_program(recipe, folder, parts, stop, finish, resumed=resumed):

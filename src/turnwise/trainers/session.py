@@ -22,7 +22,7 @@ from turnwise.policies import Policy
 from turnwise.rollout import Health, Runner
 from turnwise.runs import Checkpoints, EpisodeLog, MetricsLog, Run, StopSignal
 from turnwise.runs.checkpoints import Checkpoint, optimizer_file, policy_folder
-from turnwise.runs.metric_names import TRAIN
+from turnwise.runs.metric_names import MEMORY, TRAIN
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers.learner import Learner
 from turnwise.trainers.progress import Progress
@@ -104,8 +104,8 @@ class Session:
     def record(self, phase: str, step: int, metrics: Mapping[str, float], began: float) -> None:
         """Write one record of metrics, with the clock and the run's totals."""
         peaks = self.group.gather(peak_megabytes())
-        clock = {"time/step": time.perf_counter() - began, "mem/peak_mb": peaks[0]}
-        clock |= {f"mem/peak_mb_process_{n}": peak for n, peak in enumerate(peaks[1:], start=2)}
+        clock = {"time/step": time.perf_counter() - began, MEMORY: peaks[0]}
+        clock |= {f"{MEMORY}_process_{n}": peak for n, peak in enumerate(peaks[1:], start=2)}
         self.count(seconds=clock["time/step"])
         totals = {f"total/{k}": v for k, v in self.totals.items() if k != "seconds"}
         clock["time/total"] = self.totals["seconds"]
