@@ -14,8 +14,8 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
+from torch._C import _distributed_c10d as c10d
 
 from turnwise.errors import ProcessError
 from turnwise.parallel.group import ProcessGroup
@@ -48,7 +48,7 @@ class ConnectedGroup(ProcessGroup):
         *,
         rank: int,
         size: int,
-        store: dist.Store,
+        store: c10d.Store,
         host: str,
         wait_for_all: Callable[[], None] = lambda: None,
         lost: Callable[[str], str] = str,
@@ -118,11 +118,12 @@ class ConnectedGroup(ProcessGroup):
     def _connect(self) -> None:
         if self._gloo is None:
             self._wait_for_all()
-            options = dist.ProcessGroupGloo._Options()
-            options._devices = [dist.ProcessGroupGloo.create_device(hostname=self._host)]
+            backend: Any = c10d.ProcessGroupGloo
+            options = backend._Options()
+            options._devices = [backend.create_device(hostname=self._host)]
             options._timeout = PATIENCE
-            store = dist.PrefixStore("gloo", self._store)
-            self._gloo = dist.ProcessGroupGloo(store, self.rank, self.size, options)
+            store = c10d.PrefixStore("gloo", self._store)
+            self._gloo = backend(store, self.rank, self.size, options)
 
     def _has_cards(self, device: torch.device) -> bool:
         """Whether every process computes on a card of its own, as NCCL requires."""
@@ -134,8 +135,9 @@ class ConnectedGroup(ProcessGroup):
     def _over_cards(self) -> Any:
         """Return torch's process group between cards."""
         if self._nccl is None:
-            store = dist.PrefixStore("nccl", self._store)
-            self._nccl = dist.ProcessGroupNCCL(store, self.rank, self.size)
+            store = c10d.PrefixStore("nccl", self._store)
+            backend: Any = c10d.ProcessGroupNCCL
+            self._nccl = backend(store, self.rank, self.size, backend.Options())
         return self._nccl
 
     def _exchange(self, begin: Callable[[Any], Any]) -> None:
@@ -196,6 +198,6 @@ def _length(head: Tensor) -> int:
 
 
 def _from_first() -> Any:
-    options = dist.BroadcastOptions()
+    options = c10d.BroadcastOptions()
     options.rootRank, options.rootTensor = 0, 0
     return options

@@ -39,13 +39,13 @@ class Launcher:
     """
 
     def __init__(self, module: str, size: int, cure: Callable[[], str]) -> None:
-        import torch.distributed as dist
+        from torch._C._distributed_c10d import TCPStore
 
         from turnwise.parallel.connected import ConnectedGroup
 
         self._cure = cure
         self._scratch = tempfile.TemporaryDirectory(prefix="turnwise-")
-        self._store = dist.TCPStore(HOST, 0, size, is_master=True, wait_for_workers=False)
+        self._store = TCPStore(HOST, 0, size, is_master=True, wait_for_workers=False)
         self._processes = [self._start(module, rank, size) for rank in range(1, size)]
         self.group: ProcessGroup = ConnectedGroup(
             rank=0,
@@ -78,7 +78,7 @@ class Launcher:
         return subprocess.Popen(
             [sys.executable, "-P", "-m", module, *where, str(self._farewell(rank))],
             stdin=subprocess.DEVNULL,
-            stdout=sys.__stderr__.fileno() if _has_descriptor() else None,
+            stdout=_error_output(),
             env=environment,
             start_new_session=True,  # a terminal's Ctrl-C does not reach it while it starts
         )
@@ -140,14 +140,12 @@ def begin(arguments: list[str]) -> None:
 
 def join(arguments: list[str]) -> tuple[ProcessGroup, Path]:
     """Join the group that a `Launcher` made; return it, and the file to say in why one failed."""
-    import torch.distributed as dist
+    from torch._C._distributed_c10d import TCPStore
 
     from turnwise.parallel.connected import PATIENCE, ConnectedGroup
 
     port, rank, size, _, farewell = arguments
-    store = dist.TCPStore(
-        HOST, int(port), int(size), is_master=False, timeout=timedelta(seconds=60)
-    )
+    store = TCPStore(HOST, int(port), int(size), is_master=False, timeout=timedelta(seconds=60))
     store.set_timeout(PATIENCE)
     store.set(f"ready/{rank}", "yes")
     group = ConnectedGroup(rank=int(rank), size=int(size), store=store, host=HOST)
@@ -176,8 +174,12 @@ def _card(rank: int) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": cards[rank]}
 
 
-def _has_descriptor() -> bool:
+def _error_output() -> int | None:
+    """Return the descriptor of standard error, where processes print; None leaves them their own.
+
+    Standard output may be a JSON object that nothing else may enter.
+    """
     try:
-        return sys.__stderr__ is not None and sys.__stderr__.fileno() >= 0
+        return None if sys.__stderr__ is None else sys.__stderr__.fileno()
     except (OSError, ValueError):
-        return False
+        return None

@@ -116,7 +116,8 @@ def _time_pass(model: Model, tokens: int, limit: float = math.inf) -> float:
             raise _SlowerError
 
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    ids = torch.arange(tokens)[None] % base_of(model).get_input_embeddings().weight.shape[0]
+    vocab = int(base_of(model).config.get_text_config().vocab_size)
+    ids = torch.arange(tokens)[None] % vocab
     began = time.perf_counter()
     hooks = [module.register_forward_pre_hook(stop) for module in model.modules()]
     try:
