@@ -67,6 +67,15 @@ def test_ctrl_c_stops_after_the_iteration_and_the_run_goes_on(
 
 
 @pytest.mark.slow
+def test_a_second_ctrl_c_does_not_wait_for_the_other_process(turnwise, tmp_path):
+    run = tmp_path / "run"
+    event = {"place": "step", "call": 103, "signals": ["SIGINT", "SIGINT"]}
+    ended = turnwise.train(run, event, sets=TWO)
+    assert ended.code == 130 and "stopped by SIGINT at once: " in ended.said
+    assert "Traceback" not in ended.said, ended.said
+
+
+@pytest.mark.slow
 def test_a_run_goes_on_with_another_number_of_processes(turnwise, tmp_path):
     run = tmp_path / "run"
     assert turnwise.train(run, {"place": "step", "call": 104}, sets=TWO).code == -9
