@@ -71,6 +71,10 @@ class TrainingError(TurnwiseError, RuntimeError):
     """Training cannot go on: non-finite losses in a row, or a failed invariant of a batch."""
 
 
+class ProcessError(TurnwiseError, RuntimeError):
+    """Another process of the run ended, failed, or did not do the same as the others."""
+
+
 class RunError(TurnwiseError, RuntimeError):
     """A run folder is missing, in use, incomplete or corrupt."""
 

@@ -6,11 +6,15 @@ import os
 
 import pytest
 import torch
+import transformers as hf
 
 import turnwise as tw
+from turnwise.app import build
 from turnwise.errors import RewardError
-from turnwise.policies import default_threads, kept_threads, use_threads
-from turnwise.policies.threads import VARIABLES
+from turnwise.policies import default_threads, kept_threads, measure_threads, use_threads
+from turnwise.policies import threads as threads_module
+from turnwise.policies.threads import SMALL, VARIABLES, _SlowerError, _time_pass
+from turnwise.runs import Run, StopSignal
 
 
 @pytest.fixture
@@ -47,6 +51,67 @@ def test_what_the_user_set_is_kept(unset, monkeypatch):
     with kept_threads():
         torch.set_num_threads(2)
         assert use_threads(800_000, None) == "2 threads, as set outside the recipe"
+
+
+@pytest.fixture(scope="module")
+def middle():
+    """A model just large enough to be measured."""
+    sizes = {"vocab_size": 8000, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 32}
+    config = hf.Qwen3Config(
+        hidden_size=256, intermediate_size=768, num_hidden_layers=2, **sizes, eos_token_id=1
+    )
+    model = hf.AutoModelForCausalLM.from_config(config).eval()
+    assert sum(each.numel() for each in model.parameters()) > SMALL
+    return model
+
+
+def test_middle_sized_models_are_measured(unset, middle):
+    many = torch.get_num_threads()
+    with kept_threads():
+        found = measure_threads(middle)
+        assert found in ((1, many) if many > 1 else (None,))
+        assert found is None or torch.get_num_threads() == found
+    assert all(each.grad is None for each in middle.parameters())
+    assert not any(module._forward_pre_hooks for module in middle.modules())
+
+
+def test_a_pass_that_is_too_slow_is_not_waited_for(middle):
+    with pytest.raises(_SlowerError):
+        _time_pass(middle, 16, limit=0.0)
+    assert not any(module._forward_pre_hooks for module in middle.modules())
+
+
+def test_processes_share_the_cores(unset, middle):
+    many = torch.get_num_threads()
+    with kept_threads():
+        assert measure_threads(middle, processes=many) == 1
+        assert torch.get_num_threads() == 1
+
+
+def test_what_the_user_set_is_not_measured(unset, middle, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert measure_threads(middle) is None
+
+
+def test_a_run_keeps_the_number_that_it_measured(unset, tmp_path, small_model, monkeypatch):
+    monkeypatch.setattr(threads_module, "SMALL", 1000)
+    small = ["warmup=none", "trainer.iterations=1", "evaluation.test_tasks=1", "device=cpu"]
+    small += ["evaluation.validation_tasks=1", f"policies.main.model={small_model('qwen3')}"]
+    recipe = tw.load_recipe("frozen-lake", ["preset=smoke", *small, "sft_mix=none"])
+    assert recipe.threads is None
+    watcher = Watcher()
+    with kept_threads():
+        build.assemble(
+            recipe,
+            run := Run.create(tmp_path / "run", "x", recipe.to_toml(), tmp_path / "run"),
+            StopSignal(),
+            watcher,
+        )
+    kept = tw.load_recipe(str(run.recipe))
+    assert kept.threads in (1, len(os.sched_getaffinity(0)))
+    assert kept.model_copy(update={"threads": None}) == recipe
+    assert f"# threads = {kept.threads}: measured at the start" in run.recipe.read_text()
+    assert any(note.startswith(f"threads = {kept.threads}, measured") for note in watcher.notes)
 
 
 class Watcher:

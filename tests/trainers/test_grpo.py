@@ -495,9 +495,9 @@ def test_every_epoch_of_every_iteration_deals_its_mini_batches_anew(first_batch,
     learner, dealt = session.learners["main"], []
     learner.begin(OptimizerConfig(lr=1e-30), 100)
 
-    def watched(*arguments, rows):
+    def watched(*arguments, rows, group):
         dealt.append(tuple(rows))
-        return optimise(*arguments, rows=rows)
+        return optimise(*arguments, rows=rows, group=group)
 
     monkeypatch.setattr("turnwise.trainers.grpo.optimise", watched)
     for iteration in (0, 1, 0):
@@ -514,9 +514,9 @@ def test_updates_are_made_without_dropout(first_batch, monkeypatch):
     session, plan, batch = first_batch()
     learner, modes = session.learners["main"], []
 
-    def watched(policy, *arguments, rows):
+    def watched(policy, *arguments, rows, group):
         modes.append(policy.model.training)
-        return optimise(policy, *arguments, rows=rows)
+        return optimise(policy, *arguments, rows=rows, group=group)
 
     monkeypatch.setattr("turnwise.trainers.grpo.optimise", watched)
     learner.policy.model.train()

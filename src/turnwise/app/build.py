@@ -21,7 +21,15 @@ from turnwise.envs.base import Env
 from turnwise.evaluation import exact_of
 from turnwise.evaluation.perception import WALK
 from turnwise.forest.choose import choose
-from turnwise.policies import Policy, PolicyConfig, is_nano, load_policies, use_threads
+from turnwise.parallel import ALONE, ProcessGroup
+from turnwise.policies import (
+    Policy,
+    PolicyConfig,
+    is_nano,
+    load_policies,
+    measure_threads,
+    use_threads,
+)
 from turnwise.recipe.schema import Recipe
 from turnwise.recipe.sections import open_sandbox
 from turnwise.render.text import TextRenderer
@@ -36,6 +44,7 @@ from turnwise.runs import (
     MetricsLog,
     Run,
     StopSignal,
+    Unlogged,
     open_sinks,
 )
 from turnwise.seeding import generator
@@ -87,8 +96,13 @@ def _counted(policy: Policy) -> str:
     return f"{policy.parameters:,} parameters{beside}"
 
 
-def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) -> Session:
-    """Build the parts that `recipe` names, for the run in `folder`."""
+def assemble(
+    recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress, *, writes: bool = True
+) -> Session:
+    """Build the parts that `recipe` names, for the run in `folder`.
+
+    With `writes = False` nothing is recorded: another process of the run does it.
+    """
     training, warmup = recipe.env.make("training"), recipe.env.make("warmup")
     open_sandbox(training, recipe.sandbox)
     recipe.env.look("training", recipe.seed)
@@ -96,6 +110,8 @@ def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) 
     own = generator(recipe.seed, "workflow")
     try_workflow(make_workflow(recipe.workflow), training, tasks.task(0), own)
     policies = make_policies(recipe, folder, progress.note)
+    if recipe.threads is None:
+        choose_threads(recipe, folder, policies, progress.note)
     judged = recipe.env.make("evaluation")
     tasks = GeneratedTasks(training, "train", recipe.seed)
     tokens = sequence_lengths(recipe, training, tasks, policies)
@@ -128,13 +144,10 @@ def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) 
         curriculum=make_curriculum(recipe.curriculum, tasks, recipe.trainer.tasks_per_iteration),
         validation=GeneratedTasks(judged, "validation", recipe.seed),
         validation_states=GeneratedTasks(training, "validation", recipe.seed),
-        metrics=MetricsLog(
-            folder.metrics,
-            sinks=open_sinks(recipe.metrics, folder, recipe.model_dump(mode="json"), progress.note),
-        ),
+        metrics=metrics_log(recipe, folder, progress) if writes else Unlogged(),
         episodes=EpisodeLog(
             folder.episodes,
-            keep=recipe.episodes.keep,
+            keep=recipe.episodes.keep if writes else 0,
             per_iteration=recipe.episodes.per_iteration,
             decode=lambda name, ids: policies[name].renderer.decode(ids),
         ),
@@ -143,6 +156,26 @@ def assemble(recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress) 
         progress=progress,
         stop=stop,
     )
+
+
+def choose_threads(
+    recipe: Recipe, folder: Run, policies: Mapping[str, Policy], note: Callable[[str], None]
+) -> None:
+    """Measure how many threads suit the largest policy, and keep the number in the run's recipe."""
+    largest = max(policies.values(), key=lambda policy: policy.parameters)
+    if largest.device.type != "cpu":
+        return
+    count = measure_threads(largest.model, recipe.processes or 1)
+    if count is not None:
+        folder.keep_setting("threads", count, "measured at the start")
+        note(f"threads = {count}, measured; resuming keeps it")
+
+
+def metrics_log(recipe: Recipe, folder: Run, progress: Progress) -> MetricsLog:
+    """Return the log of a run's metrics, with the sinks that the recipe names."""
+    settings = recipe.model_dump(mode="json")
+    sinks = open_sinks(recipe.metrics, folder, settings, progress.note)
+    return MetricsLog(folder.metrics, sinks=sinks)
 
 
 def sequence_lengths(
@@ -187,6 +220,7 @@ def runner_of(
     engine: SteppedEngine,
     seed: int,
     noise: NoiseRule = "common",
+    group: ProcessGroup = ALONE,
 ) -> Runner:
     """Return the runner of one env; evaluation leaves `noise` common, as baselines have it."""
     return Runner(
@@ -199,6 +233,7 @@ def runner_of(
         noise=noise,
         weights=recipe.credit.rewards,
         iterations=recipe.trainer.iterations,
+        group=group,
     )
 
 

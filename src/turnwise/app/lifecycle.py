@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from turnwise.app.resume import Change, changed_recipe, write_change
 from turnwise.errors import Interrupted, ModelError
 from turnwise.recipe.schema import Recipe, load_recipe
-from turnwise.report import write_report
+from turnwise.report import memory_line, write_report
 from turnwise.report.warnings import find_warnings, without_markup
 from turnwise.runs import (
     DiskErrors,
@@ -133,6 +133,7 @@ def _run(recipe: Recipe, folder: Run, watcher: Progress, change: Change | None =
     The change is written once the parts are there: one that cannot be leaves the run as it was.
     """
     stop, resumed = StopSignal(watcher.note), change is not None
+    tested: list[RunScores] = []
 
     @cache
     def write() -> None:
@@ -143,40 +144,38 @@ def _run(recipe: Recipe, folder: Run, watcher: Progress, change: Change | None =
         with ExitStack() as stack:
             stack.enter_context(stop)
             # what comes now imports torch, which a KeyboardInterrupt inside it aborts
-            from turnwise.app.build import assemble, plan_of
-            from turnwise.app.run_scores import evaluate_run
-            from turnwise.app.stages import make_base, run_stages
-            from turnwise.engines import close_engine
+            from turnwise.app.build import assemble
+            from turnwise.app.processes import Processes
+            from turnwise.app.program import run_program
             from turnwise.policies import kept_threads
+
+            how = partial(_how_to_go_on, folder, resumed=resumed)
+            stack.enter_context(before_exit(how))
+            stack.enter_context(kept_threads())
+            processes = stack.enter_context(Processes(recipe, folder, resumed=resumed, cure=how))
 
             def parts(recipe: Recipe) -> Session:
                 session = assemble(recipe, folder=folder, stop=stop, progress=watcher)
                 write()
+                processes.take_in(session)
                 return session
 
-            stack.enter_context(before_exit(partial(_how_to_go_on, folder, resumed=resumed)))
-            stack.enter_context(kept_threads())
-            if not make_base(recipe, folder, parts, resumed=resumed):
+            def finish(session: Session, scores: RunScores) -> None:
+                write_scores(folder.evaluation, scores)
+                session.metrics.summarise(scores.as_metrics())
+                write_report(folder, command=f"turnwise train {folder.recipe}")
+                memory = memory_line(read_metrics(folder.metrics)[-1])
+                if memory:
+                    watcher.note(memory)
+                tested.append(scores)
+
+            if not run_program(recipe, folder, parts, stop, finish, resumed=resumed):
                 return _stopped(folder, watcher, stop, "after saving", resumed=resumed)
-            with stop.at_once():
-                session = parts(recipe)
-            stack.callback(session.metrics.close)
-            stack.callback(close_engine, session.engine)
-            done = run_stages(session, recipe, plan_of(recipe), resumed=resumed)
-            if not done or stop.requested:
-                return _stopped(folder, watcher, stop, "after saving", resumed=resumed)
-            watcher.begin("evaluation", done=0, total=1)
-            with stop.at_once():
-                count = recipe.evaluation.test_tasks
-                scores = evaluate_run(folder.path, tasks=count, seed=recipe.seed)
-            write_scores(folder.evaluation, scores)
-            session.metrics.summarise(scores.as_metrics())
-            write_report(folder, command=f"turnwise train {folder.recipe}")
-            watcher.advance(1, {"test/score": scores.score})
     except KeyboardInterrupt as error:
         if isinstance(error, Interrupted):
             raise
         return _stopped(folder, watcher, stop, "at once", resumed=resumed)
+    (scores,) = tested
     found = map(without_markup, find_warnings(read_metrics(folder.metrics), scores))
     return Outcome(run=folder.path, finished=True, scores=scores, warnings=tuple(found))
 

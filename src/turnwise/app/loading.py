@@ -24,6 +24,7 @@ from turnwise.engines.loop import SteppedEngine, close_engine
 from turnwise.engines.table import make_engine
 from turnwise.envs.base import Env
 from turnwise.errors import ConfigError
+from turnwise.parallel import ALONE, ProcessGroup
 from turnwise.policies import Policy, PolicyConfig, is_nano
 from turnwise.recipe.schema import Recipe, load_recipe
 from turnwise.recipe.sections import open_sandbox
@@ -39,7 +40,8 @@ from turnwise.types import Decoding
 class Loaded:
     """A recipe's roles with the policies that play them, and an engine to play with.
 
-    `sources` are the policies that are not the recipe's own, by name.
+    `sources` are the policies that are not the recipe's own, by name. `group` are the processes
+    that have loaded the same and share the episodes.
     """
 
     recipe: Recipe
@@ -47,6 +49,7 @@ class Loaded:
     engine: SteppedEngine
     seed: int
     sources: Mapping[str, Source] = field(default_factory=dict)
+    group: ProcessGroup = ALONE
 
     @property
     def decoding(self) -> Decoding:
@@ -74,7 +77,7 @@ class Loaded:
 
     def judge(self, env: Env[Any]) -> Runner:
         """Return the runner that plays `env` with the weights in use and the draws of `seed`."""
-        return runner_of(self.recipe, env, self.policies, self.engine, self.seed)
+        return runner_of(self.recipe, env, self.policies, self.engine, self.seed, group=self.group)
 
     def close(self) -> None:
         """Close the engine, with the connections to remote policies."""
@@ -147,6 +150,7 @@ def load_run(
     overrides: Sequence[str] = (),
     seed: int | None = None,
     policies: Mapping[str, str] | None = None,
+    group: ProcessGroup = ALONE,
 ) -> LoadedRun:
     """Read a run back with its best checkpoint, or its latest where none was validated.
 
@@ -155,6 +159,7 @@ def load_run(
         overrides: settings of the run's recipe to replace, as "section.key=value".
         seed: draws tokens and the world's chance; None is the recipe's.
         policies: role -> "RUN:POLICY" of another run, whose best checkpoint plays the role.
+        group: the processes that load the run and share the episodes.
 
     Raises:
         RunError: if there is no run, it has no checkpoint yet, or the chosen one is damaged.
@@ -172,6 +177,7 @@ def load_run(
         **_loaded(recipe, own, others, folder, recipe.seed if seed is None else seed),
         folder=folder,
         checkpoint=chosen,
+        group=group,
     )
 
 

@@ -37,7 +37,9 @@ MAY_CHANGE = (
     "policies.*.device",
     "policies.*.gradient_checkpointing",
     "policies.*.lr",
+    "processes",
     "sandbox",
+    "threads",
     "trainer",
 )
 """Settings that take effect from the next iteration on. The rest decided what is behind the run."""

@@ -18,6 +18,7 @@ from turnwise.envs import BaselineScore, error_unit, score_baselines, score_span
 from turnwise.envs.base import Env
 from turnwise.errors import ConfigError
 from turnwise.evaluation import evaluate, exact_measures, swap_thoughts
+from turnwise.parallel import ALONE, ProcessGroup
 from turnwise.policies import kept_threads
 from turnwise.recipe.schema import Recipe, load_recipe
 from turnwise.rollout import Runner
@@ -59,6 +60,7 @@ def evaluate_run(
     split: Split = "test",
     overrides: Sequence[str] = (),
     policies: Mapping[str, str] | None = None,
+    group: ProcessGroup = ALONE,
 ) -> RunScores:
     """Score a run's best checkpoint, its warm-up and every baseline on the same unseen tasks.
 
@@ -70,6 +72,7 @@ def evaluate_run(
         overrides: settings of the run's recipe to replace, as "section.key=value".
         policies: role -> "RUN:POLICY" of another run, whose best checkpoint plays that role in
             place of the run's own policy.
+        group: the processes that make this call together and share the episodes.
 
     Returns:
         Greedy and sampled scores with their errors, and those of all `baselines` on the same tasks,
@@ -79,7 +82,7 @@ def evaluate_run(
         RunError: if there is no run, or it has no checkpoint yet.
         UnknownNameError: if there is no such role or policy.
     """
-    found = load_run(run, overrides=overrides, seed=seed, policies=policies)
+    found = load_run(run, overrides=overrides, seed=seed, policies=policies, group=group)
     with closing(found) as loaded:
         return _scores(loaded, tasks, split)
 
@@ -124,7 +127,9 @@ def _scores(loaded: Loaded, tasks: int, split: Split) -> RunScores:
     greedy = evaluate(judge, drawn, greedy=True, number=0)
     sampled = evaluate(judge, drawn, greedy=False, number=0)
     chosen = {"greedy": greedy, "sampled": sampled}[loaded.decoding]
-    exact, thoughts = _exact(loaded, env, drawn), _thoughts(loaded, greedy.episodes)
+    exact, thoughts = loaded.group.from_first(
+        lambda: (_exact(loaded, env, drawn), _thoughts(loaded, greedy.episodes))
+    )
     rivals, broken = _rivals(loaded, judge, drawn)
     problems = [env.canonical(task.data) for task in drawn]
     return RunScores(
@@ -176,7 +181,7 @@ def _rivals(
 
     Leaves other weights in use.
     """
-    found = score_baselines(judge.env, tasks, loaded.seed)
+    found = loaded.group.from_first(lambda: score_baselines(judge.env, tasks, loaded.seed))
     broken = sum(baseline.broken for baseline in found.values())
     if loaded.use_start():
         before = evaluate(judge, tasks, greedy=loaded.decoding == "greedy", number=0)

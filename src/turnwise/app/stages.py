@@ -71,10 +71,15 @@ def make_base(
         back = resume(session) if resumed else None
         if not warm_up(session, recipe.pretrain, back, phase=PRETRAIN):
             return False
-        with replaced_folder(folder.bases) as bases:
-            for name, learner in session.learners.items():
-                learner.policy.save(bases / name)
+        session.group.from_first(lambda: _save_bases(session, folder))
     return True
+
+
+def _save_bases(session: Session, folder: Run) -> None:
+    """Keep the policies of a session as the bases of adapters."""
+    with replaced_folder(folder.bases) as bases:
+        for name, learner in session.learners.items():
+            learner.policy.save(bases / name)
 
 
 @frozen()
@@ -134,7 +139,7 @@ def begin_adapters(session: Session) -> None:
         if lora is None or not lora.merge_warmup:
             continue
         place = session.run.adapters / name / SFT
-        learner.policy.save(place)
+        session.save_policy(learner, place)
         drawn = generator(session.seed, "fresh adapter", name)
         learner.policy.merge_adapter(place, int(drawn.integers(2**31)))
         session.new_weights(learner)
@@ -142,6 +147,8 @@ def begin_adapters(session: Session) -> None:
 
 def keep_adapters(session: Session) -> None:
     """Save the finished run's best adapters, or its latest, in its `adapters` folder."""
+    if not session.group.leads:
+        return
     chosen = session.checkpoints.best() or session.checkpoints.latest().checkpoint
     adapted = {n: each for n, each in session.learners.items() if each.policy.has_adapter}
     if not adapted or chosen is None:

@@ -10,9 +10,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from turnwise.agents import AgentConfig, prompt_for
+from turnwise.agents import AgentConfig, Exchange, prompt_for
 from turnwise.engines import Request, SteppedEngine, run
-from turnwise.envs import Env
+from turnwise.envs import Env, Observation
+from turnwise.parallel import ALONE, ProcessGroup, share_of_episodes
 from turnwise.rollout.agent import RendererLike, action_of
 from turnwise.rollout.random_play import random_conversation, random_game
 from turnwise.seeding import generator
@@ -45,6 +46,7 @@ def perception_accuracy(
     *,
     number: int,
     states: StatesRule = "first",
+    group: ProcessGroup = ALONE,
 ) -> Seen:
     """Return the share of states, one of each of `tasks`, that are described exactly.
 
@@ -59,17 +61,11 @@ def perception_accuracy(
         number: tells measurements of one run apart: each has its own draws.
         states: `first` walks a few random steps from the start, or, with several seats, takes the
             role's first turn; `play` draws one turn of a random game.
+        group: the processes that share the states.
     """
 
     async def sees(place: int, task: Task) -> tuple[bool, bool]:
-        rng = generator(task.seed, "seeing", place)
-        if states == "play":
-            game = random_game(env, task, agent, renderer, rng)
-            turn = int(rng.integers(len(game.states)))
-            state, seat, past = game.states[turn], game.seat, game.past[:turn]
-        else:
-            found = random_conversation(env, task, agent, renderer, rng, WALK)
-            state, seat, past = found.state, found.seat, found.past
+        state, seat, past = _situation(env, task, agent, renderer, place, states)
         observation = env.observe(state, seat)
         prompt = prompt_for(agent, past, observation)
         request = Request(
@@ -86,13 +82,40 @@ def perception_accuracy(
         )
         completion = await engine.generate(request)
         text = renderer.decode(completion.token_ids)
-        if not observation.description:  # nothing to describe: what counts is to speak the format
-            return isinstance(action_of(text, observation, agent, renderer), str), False
-        return agent.reply_format.thought(text) == observation.description, True
+        return _is_right(text, observation, agent, renderer), bool(observation.description)
 
     async def everything() -> list[tuple[bool, bool]]:
-        return await asyncio.gather(*(sees(i, task) for i, task in enumerate(tasks)))
+        own = share_of_episodes(len(tasks), 1, group.rank, group.size)
+        return await asyncio.gather(*(sees(i, tasks[i]) for i in own))
 
-    found = run(everything(), engine)
+    shares = group.together(lambda: run(everything(), engine))
+    found = [one for share in shares for one in share]
     right, described = zip(*found, strict=True)
     return Seen(share=sum(right) / len(right), described=any(described))
+
+
+def _situation(
+    env: Env[Any],
+    task: Task,
+    agent: AgentConfig,
+    renderer: RendererLike,
+    place: int,
+    states: StatesRule,
+) -> tuple[Any, str, Sequence[Exchange]]:
+    """Return the state that is described in place number `place`, the seat and what was said."""
+    rng = generator(task.seed, "seeing", place)
+    if states == "play":
+        game = random_game(env, task, agent, renderer, rng)
+        turn = int(rng.integers(len(game.states)))
+        return game.states[turn], game.seat, game.past[:turn]
+    found = random_conversation(env, task, agent, renderer, rng, WALK)
+    return found.state, found.seat, found.past
+
+
+def _is_right(
+    text: str, observation: Observation, agent: AgentConfig, renderer: RendererLike
+) -> bool:
+    """Whether a reply describes the state, or, where there is no description, is an answer."""
+    if not observation.description:  # what counts is to speak the format
+        return isinstance(action_of(text, observation, agent, renderer), str)
+    return agent.reply_format.thought(text) == observation.description

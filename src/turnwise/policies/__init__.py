@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from turnwise.policies.policy import Policy
     from turnwise.policies.presets import PRESETS, NanoConfig, is_nano, nano_preset
     from turnwise.policies.schedule import OptimizerConfig, learning_rate
-    from turnwise.policies.threads import default_threads, kept_threads, use_threads
+    from turnwise.policies.threads import (
+        default_threads,
+        kept_threads,
+        measure_threads,
+        use_threads,
+    )
 
 __all__ = [
     "PRESETS",
@@ -30,6 +35,7 @@ __all__ = [
     "load_policy",
     "make_nano",
     "make_optimizer",
+    "measure_threads",
     "nano_preset",
     "use_threads",
 ]
@@ -52,6 +58,7 @@ __getattr__, __dir__ = lazy_names(
         "load_policy": "turnwise.policies.loading",
         "make_nano": "turnwise.policies.nano",
         "make_optimizer": "turnwise.policies.optimizer",
+        "measure_threads": "turnwise.policies.threads",
         "nano_preset": "turnwise.policies.presets",
         "use_threads": "turnwise.policies.threads",
     },

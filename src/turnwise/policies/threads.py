@@ -1,21 +1,32 @@
-"""The number of threads of torch: one for small models, unless the user sets another.
+"""The number of threads of torch: one for small models, measured for others, or the user's choice.
 
-Provides `use_threads` and `kept_threads`. With two threads every operation waits for the slower
-one. Beside another busy process a step of a small model then takes several times as long as with
-one thread.
+Provides `use_threads`, `measure_threads` and `kept_threads`. With two threads every operation waits
+for the slower one. Beside another busy process a step of a small model then takes several times as
+long as with one thread.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
+from turnwise.kernels.wrapped import Model, base_of
+
 SMALL = 5_000_000
 """Models with fewer parameters are computed on one thread by default."""
+LARGE = 50_000_000
+"""Models with more parameters use all cores: a pass that could be timed takes too long."""
+RATE, PASS = 30e9, 0.1
+"""Operations a second that a core is expected to do, and the seconds of one timed pass at it."""
+LEAST_TOKENS, MOST_TOKENS = 16, 256
+GAIN = 1.1
+"""How much faster several threads must be to be chosen."""
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _CPUS = Path("/sys/devices/system/cpu")
 
@@ -50,7 +61,75 @@ def use_threads(parameters: int, asked: int | None) -> str:
     if small is None:
         return f"{_many(torch.get_num_threads())}, torch's default"
     torch.set_num_threads(small)
-    return f"{_many(small)}, as the model is small; `threads` or OMP_NUM_THREADS changes it"
+    return (
+        f"{_many(small)}, as the model is small; `threads` or OMP_NUM_THREADS changes it, and "
+        "`processes` uses more cores"
+    )
+
+
+def measure_threads(model: Model, processes: int = 1) -> int | None:
+    """Time a pass of a model with one thread and with all, and set the faster number.
+
+    It takes about half a second. A busy machine makes several threads slow, and is then given one.
+
+    Args:
+        model: on the CPU.
+        processes: how many processes share the cores.
+
+    Returns:
+        The number of threads, or None where nothing is measured: the user has set a number, or the
+        model's size decides.
+    """
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    if parameters < SMALL or _chosen():
+        return None
+    several = max(1, torch.get_num_threads() // processes)
+    torch.set_num_threads(several)
+    if several == 1 or parameters > LARGE:
+        return several if processes > 1 else None
+    tokens = int(min(max(PASS * RATE / (6 * parameters), LEAST_TOKENS), MOST_TOKENS))
+    torch.set_num_threads(1)
+    alone = min(_time_pass(model, tokens) for _ in range(2))  # the first one allocates
+    torch.set_num_threads(several)
+    try:
+        together = min(_time_pass(model, tokens, limit=alone) for _ in range(2))
+    except _SlowerError:
+        together = alone
+    chosen = several if together * GAIN < alone else 1
+    torch.set_num_threads(chosen)
+    return chosen
+
+
+class _SlowerError(Exception):
+    """A pass takes longer than its limit."""
+
+
+def _time_pass(model: Model, tokens: int, limit: float = math.inf) -> float:
+    """Return the seconds of a forward pass, and of a backward pass where something is trained.
+
+    Raises:
+        _SlowerError: in the forward pass, as soon as it has taken `limit` seconds.
+    """
+
+    def stop(*_: object) -> None:
+        if time.perf_counter() - began > limit:
+            raise _SlowerError
+
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    vocab = int(base_of(model).config.get_text_config().vocab_size)
+    ids = torch.arange(tokens)[None] % vocab
+    began = time.perf_counter()
+    hooks = [module.register_forward_pre_hook(stop) for module in model.modules()]
+    try:
+        with torch.set_grad_enabled(bool(trained)):
+            logits = model(input_ids=ids, use_cache=False).logits
+            stop()
+            if trained:
+                torch.autograd.grad(logits.float().logsumexp(-1).sum(), trained, allow_unused=True)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return time.perf_counter() - began
 
 
 @contextmanager

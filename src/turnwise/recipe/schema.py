@@ -61,7 +61,12 @@ class Recipe(Settings):
     """The device of policies that do not name one."""
     threads: int | None = Field(default=None, ge=1)
     """Threads of torch on the CPU; None is `OMP_NUM_THREADS` or what `torch.set_num_threads` set,
-    else one for models below 5 million parameters and torch's own default above."""
+    else one for models below 5 million parameters, above that what is faster in a measurement at
+    the start, which the run keeps, and above 50 million torch's own default."""
+    processes: int | None = Field(default=None, ge=1)
+    """Processes on this machine that share episodes and updates, each with `threads` threads and
+    its own copy of the weights. None is one: sums of other parts are rounded differently, so that
+    runs with different numbers of processes are not equal to the bit."""
     env: EnvChoice
     """The world."""
     workflow: WorkflowConfig = WorkflowConfig()

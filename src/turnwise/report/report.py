@@ -208,7 +208,17 @@ def _costs(records: Sequence[Record]) -> list[str]:
         before = _total(warmups[-1], metrics) if warmups else 0.0
         cells = " | ".join(f"{value:,.0f}" for value in (before, total - before, total))
         lines.append(f"| {label} | {cells} |")
-    return [*lines, "", "Validation during training is included; the test at the end is not."]
+    said = ["", "Validation during training is included; the test at the end is not."]
+    memory = memory_line(records[-1])
+    return [*lines, *said, *([f"{memory}."] if memory else [])]
+
+
+def memory_line(record: Record) -> str:
+    """Return how much memory each process of a run has held; empty for a run in one process."""
+    held = [value for name, value in record.items() if name.startswith(metric_names.MEMORY)]
+    if len(held) < 2:
+        return ""
+    return f"Peak memory of the {len(held)} processes: {', '.join(f'{mb:,.0f} MB' for mb in held)}"
 
 
 def _total(record: Record, metrics: Sequence[str]) -> float:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ from turnwise.errors import (
     StuckEnvError,
     TurnwiseError,
 )
+from turnwise.parallel import ALONE, ProcessGroup, share_of_episodes
 from turnwise.rollout.agent import (
     Draws,
     EpisodeAgents,
@@ -51,7 +52,8 @@ class Runner:
 
     `weights` of reward components make the score of an env that is `scored_by = "return"`, 0 where
     an episode was broken, as everywhere;
-    `iterations` is how many the run is to have, for judges whose rewards change with time.
+    `iterations` is how many the run is to have, for judges whose rewards change with time. `group`
+    are the processes that share the episodes of a call; each returns all of them.
     """
 
     def __init__(
@@ -66,8 +68,9 @@ class Runner:
         noise: NoiseRule = "common",
         weights: Mapping[str, float] | None = None,
         iterations: int = 0,
+        group: ProcessGroup = ALONE,
     ) -> None:
-        self.env, self.engine = env, engine
+        self.env, self.engine, self.group = env, engine, group
         self._weights, self._iterations = weights or {}, iterations
         self._batch_metrics: dict[str, list[float]] = {}
         self._capped_said = False
@@ -87,18 +90,43 @@ class Runner:
         Raises:
             StuckEnvError: if an env under guard does not return again and again.
         """
+        identities = [
+            (visit.task, visit.episode(member)) for visit in visits for member in range(group_size)
+        ]
+        group = self.group
+
+        async def share() -> list[Episode]:
+            own = share_of_episodes(len(visits), group_size, group.rank, group.size)
+            return await asyncio.gather(*(self.play(*identities[n], stream, greedy) for n in own))
 
         async def everything() -> list[Episode]:
-            played = await asyncio.gather(
-                *(
-                    self.play(visit.task, visit.episode(member), stream, greedy)
-                    for visit in visits
-                    for member in range(group_size)
-                )
-            )
-            return await self._with_batch_rewards(played, stream)
+            played = await share()
+            return self._with_rewards(played, await self._judged(played), stream)
 
-        return run(everything(), self.engine)
+        if group.is_alone:
+            return run(everything(), self.engine)
+        played = self._put_together(group.together(lambda: self._measured(share())), group_size)
+        found = group.from_first(lambda: run(self._judged(played), self.engine))
+        return self._with_rewards(played, found, stream)
+
+    def _measured(self, share: Coroutine[Any, Any, list[Episode]]) -> _Share:
+        """Play this process's share; return it with what was measured of it."""
+        before, self._batch_metrics = self._batch_metrics, {}
+        try:
+            return _Share(episodes=run(share, self.engine), measured=self._batch_metrics)
+        finally:
+            self._batch_metrics = before
+
+    def _put_together(self, shares: Sequence[_Share], group_size: int) -> list[Episode]:
+        """Return the episodes of all processes in their order, and keep what was measured."""
+        count = sum(len(share.episodes) for share in shares)
+        episodes: dict[int, Episode] = {}
+        for rank, share in enumerate(shares):
+            places = share_of_episodes(count // group_size, group_size, rank, self.group.size)
+            episodes |= zip(places, share.episodes, strict=True)
+            for name, values in share.measured.items():
+                self._batch_metrics.setdefault(name, []).extend(values)
+        return [episodes[place] for place in range(count)]
 
     def take_metrics(self) -> dict[str, float]:
         """Return means over what was measured of training episodes since the last call.
@@ -120,11 +148,11 @@ class Runner:
             f"{self.env.name}: let the env end them, or set env.max_turns"
         )
 
-    async def _with_batch_rewards(self, episodes: list[Episode], stream: Stream) -> list[Episode]:
-        """Add the rewards that are found for a whole batch (`Env.score_batch`), and the scores."""
-        ended = [place for place, episode in enumerate(episodes) if episode.error is None]
+    async def _judged(self, episodes: list[Episode]) -> BatchRewards | None:
+        """Return the rewards that are found for a whole batch (`Env.score_batch`)."""
+        ended = [episode for episode in episodes if episode.error is None]
         try:
-            found = await self.env.score_batch([episodes[i] for i in ended], self._iterations)
+            return await self.env.score_batch(ended, self._iterations)
         except TurnwiseError:
             raise
         except Exception as cause:  # code of the user's that fails for a batch fails for the next
@@ -132,6 +160,12 @@ class Runner:
                 f"{self.env.name}: finding the rewards raised {type(cause).__name__}: {cause} "
                 f"({_line_of(cause)}): fix it; the run can go on from its last checkpoint"
             ) from cause
+
+    def _with_rewards(
+        self, episodes: list[Episode], found: BatchRewards | None, stream: Stream
+    ) -> list[Episode]:
+        """Add the rewards that were found for a whole batch, and the scores."""
+        ended = [place for place, episode in enumerate(episodes) if episode.error is None]
         if found is not None:
             team = {name for name, level in self.env.components.items() if level == "team"}
             for number, place in enumerate(ended):
@@ -219,6 +253,14 @@ class Runner:
                 counter=counter,
             )
         return EpisodeAgents(self.env, agents)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Share:
+    """The episodes that one process played, and what it measured of them."""
+
+    episodes: list[Episode]
+    measured: Mapping[str, list[float]]
 
 
 def with_batch_rewards(

@@ -10,7 +10,7 @@ from turnwise.runs.episodes import (
     recorded_iterations,
 )
 from turnwise.runs.folder import Run, resume_command
-from turnwise.runs.metrics import MetricsLog, Record, comparable, read_metrics
+from turnwise.runs.metrics import MetricsLog, Record, Unlogged, comparable, read_metrics
 from turnwise.runs.results import Difference, RunScores, read_scores, write_scores
 from turnwise.runs.signals import StopSignal
 from turnwise.runs.sinks import MetricsConfig, check_installed, open_sinks
@@ -29,6 +29,7 @@ __all__ = [
     "Run",
     "RunScores",
     "StopSignal",
+    "Unlogged",
     "check_installed",
     "comparable",
     "episode_file",

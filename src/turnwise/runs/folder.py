@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from pathlib import Path
 
 from turnwise.errors import RunError
@@ -224,6 +224,12 @@ class Run:
         earlier = list(takewhile(lambda line: line.startswith("#"), lines))
         head = "\n".join([*earlier, f"# {note}"])
         write_atomically(self.recipe, f"{head}\n{recipe_toml}")
+
+    def keep_setting(self, name: str, value: int, why: str) -> None:
+        """Write a top-level setting that a run has chosen into its recipe, which lacks it."""
+        text = self.recipe.read_text(encoding="utf-8")
+        body = "\n".join(dropwhile(lambda line: line.startswith("#"), text.splitlines()))
+        self.replace_recipe(f"{name} = {value}\n{body}\n", f"{name} = {value}: {why}")
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -26,6 +26,8 @@ CAPPED = "rollout/capped_share"
 FAILED = "rollout/failed_share"
 SKIPPED = "optim/skipped"
 SECONDS = "time/total"
+MEMORY = "mem/peak_mb"
+"""The most memory of process 0; of process 2 and so on it is this name with `_process_2`."""
 
 COSTS = {
     "tokens sampled": ("total/sampled_tokens",),

@@ -84,6 +84,29 @@ class MetricsLog:
             sink.close()
 
 
+class Unlogged(MetricsLog):
+    """Takes records and writes nothing: another process of the run writes them."""
+
+    def __init__(self) -> None:
+        pass
+
+    def append(self, phase: str, step: int, metrics: Mapping[str, float]) -> None:
+        """Ignore a record."""
+
+    def summarise(self, metrics: Mapping[str, float]) -> None:
+        """Ignore the final numbers."""
+
+    def sync(self) -> int:
+        """Return 0: there is nothing to sync."""
+        return 0
+
+    def truncate_to(self, offset: int) -> None:
+        """Leave the log to the process that writes it."""
+
+    def close(self) -> None:
+        """Do nothing: no file is open."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _AxisPosition:
     """The position of the latest record: its phase, its step, and the start of its phase."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from turnwise.credit import Credit
 from turnwise.losses import LossConfig
+from turnwise.parallel import ALONE, ProcessGroup
 from turnwise.policies import Policy
 from turnwise.rollout import samples_from_episodes
 from turnwise.trainers.demonstrations import SftMix
@@ -77,7 +78,7 @@ def batches_of(
         samples = samples_of(plan, episodes, own)
         if learner.sft_mix is not None and plan.sft_mix is not None:
             samples += learner.sft_mix.batch(iteration, plan.sft_mix.rows)
-        batches[name] = batch_of(plan, learner, samples, own, kl.get(name))
+        batches[name] = batch_of(plan, learner, samples, own, kl.get(name), session.group)
     return batches
 
 
@@ -98,13 +99,14 @@ def batch_of(
     samples: Sequence[TrainingSample],
     credit: Credit,
     kl: RewardKl | None = None,
+    group: ProcessGroup = ALONE,
 ) -> Batch:
     """Fix weights, proximal and reference log-probabilities before any step (docs/math.md 3)."""
     model, scorer, proximal = learner.policy.model, learner.scorer, None
     if kl is not None and kl.proximal is not None:
         proximal = kl.proximal_of(samples)
     elif recomputes(plan, learner):
-        proximal = score_column(model, scorer, samples)
+        proximal = score_column(model, scorer, samples, group)
     in_loss = learner.reference if plan.loss.has_kl_loss else None
     parts = parts_of(samples, credit)
     return make_batch(
@@ -112,7 +114,7 @@ def batch_of(
         plan.loss,
         counted=credit.counted,
         proximal=proximal,
-        reference=score_column(in_loss.model, scorer, samples) if in_loss else None,
+        reference=score_column(in_loss.model, scorer, samples, group) if in_loss else None,
         parts=parts,
         scale=min(plan.trainer.minibatches, len(set(parts) - {None})),
     )
@@ -143,5 +145,6 @@ def kl_in_reward(session: Session, plan: Plan, episodes: Sequence[Episode]) -> d
             policy=learner.policy.model if recomputes(plan, learner) else None,
             scorer=learner.scorer,
             weight=plan.loss.kl_weight,
+            group=session.group,
         )
     return found

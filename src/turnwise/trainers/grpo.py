@@ -59,7 +59,7 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
     session.take_sampling()  # what was sampled before is in the totals only
 
     while iteration < plan.trainer.iterations and not done:
-        if session.stop.requested:
+        if session.asked_to_stop():
             return False
         began = time.perf_counter()
         played = play_groups(session, plan, session.curriculum.visits(iteration))
@@ -95,7 +95,7 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
         session.progress.advance(iteration, metrics)
         session.note(watch.warning(played, iteration, metrics.get(CAPPED, 0.0)))
         done = reached(plan, found and found.score)
-        last = done or iteration == plan.trainer.iterations or bool(session.stop.requested)
+        last = session.asked_to_stop() or done or iteration == plan.trainer.iterations
         if found is not None or last or iteration % session.checkpoint_every == 0:
             save(session, PHASE, iteration, found)
     session.note(watch.verdict())
@@ -192,7 +192,13 @@ def update(
         for rows in minibatches(batch.parts, plan.trainer.minibatches, order):
             with learner.policy.dropout(False):
                 last = optimise(
-                    learner.policy, learner.optimizer, learner.scorer, batch, plan.loss, rows=rows
+                    learner.policy,
+                    learner.optimizer,
+                    learner.scorer,
+                    batch,
+                    plan.loss,
+                    rows=rows,
+                    group=session.group,
                 )
             session.count(trained_tokens=last["forest/tokens_distinct"], optimizer_steps=1)
             skipped += last["optim/skipped"]

@@ -15,6 +15,7 @@ import numpy as np
 from turnwise.credit import Penalties
 from turnwise.forest import Scorer
 from turnwise.forest.score import Model
+from turnwise.parallel import ALONE, ProcessGroup
 from turnwise.rollout import samples_from_episodes
 from turnwise.trainers.update import row_offsets, score_column
 from turnwise.types import Episode, FloatArray, TrainingSample, Turn, TurnId
@@ -72,6 +73,7 @@ def reward_kl(
     policy: Model | None,
     scorer: Scorer,
     weight: float,
+    group: ProcessGroup = ALONE,
 ) -> RewardKl:
     """Return `weight` times the k1 estimate of each turn's KL to the reference.
 
@@ -82,14 +84,15 @@ def reward_kl(
         policy: the model whose own log-probabilities count; None takes the engine's.
         scorer: how rows are laid out and scored.
         weight: `loss.kl_weight`.
+        group: the processes that share the rows.
     """
     kept = (turn for episode in episodes if not episode.broken for turn in episode.turns)
     turns = {turn.id: turn for turn in kept if turn.policy == name}
     rows = samples_from_episodes(episodes, {identity: {"": 0.0} for identity in turns})
-    own = None if policy is None else score_column(policy, scorer, rows)
+    own = None if policy is None else score_column(policy, scorer, rows, group)
     behaviour = np.concatenate([np.zeros(0, np.float32), *(row.logprobs for row in rows)])
     found = (behaviour if own is None else own).astype(np.float64)
-    found -= score_column(reference, scorer, rows)
+    found -= score_column(reference, scorer, rows, group)
     found[np.abs(found) < ROUNDING] = 0.0
     drawn = np.concatenate([np.zeros(0, bool), *(row.sampled_mask for row in rows)])
     by_turn = _by_turn(rows, found)

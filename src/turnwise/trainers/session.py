@@ -7,7 +7,7 @@ trained; the loops decide what is done with them.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,13 @@ from turnwise.agents import AgentConfig
 from turnwise.curriculum import UniformCurriculum
 from turnwise.engines.loop import SteppedEngine
 from turnwise.envs.base import Env
-from turnwise.errors import RunError
+from turnwise.errors import RunError, TrainingError
+from turnwise.parallel import ALONE, ProcessGroup
 from turnwise.policies import Policy
 from turnwise.rollout import Health, Runner
 from turnwise.runs import Checkpoints, EpisodeLog, MetricsLog, Run, StopSignal
 from turnwise.runs.checkpoints import Checkpoint, optimizer_file, policy_folder
-from turnwise.runs.metric_names import TRAIN
+from turnwise.runs.metric_names import MEMORY, TRAIN
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers.learner import Learner
 from turnwise.trainers.progress import Progress
@@ -44,6 +45,7 @@ class Session:
         eval_runner: plays evaluation episodes over the same engine.
         validation: the tasks that `eval_runner` plays.
         validation_states: unseen tasks of the training env.
+        group: the processes of the run, each with a session of its own. Process 0 writes.
         totals: tokens, environment and optimizer steps of the whole run (docs/math.md 5).
     """
 
@@ -66,9 +68,18 @@ class Session:
     checkpoint_every: int
     progress: Progress
     stop: StopSignal
+    group: ProcessGroup = ALONE
     totals: dict[str, float] = field(default_factory=dict)
     sampling: dict[str, float] = field(default_factory=dict)
     health: Health = field(default_factory=Health)
+
+    def join(self, group: ProcessGroup) -> None:
+        """Go on as one of several processes, before anything is trained or played."""
+        self.group = self.runner.group = self.eval_runner.group = group
+
+    def asked_to_stop(self) -> bool:
+        """Return whether the run shall stop here, the same in all processes."""
+        return self.group.broadcast(bool(self.stop.requested))
 
     def note(self, text: str | None) -> None:
         """Show a sentence to the user, if there is one."""
@@ -81,8 +92,8 @@ class Session:
             self.totals[name] = self.totals.get(name, 0.0) + amount
 
     def count_engine(self) -> None:
-        """Add what the engine did since the last call to the run's totals."""
-        did = self.engine.metrics()
+        """Add what the engines of all processes did since the last call to the run's totals."""
+        did = _summed(self.group.gather(self.engine.metrics()))
         self.count(
             sampled_tokens=did["engine/sampled_tokens"],
             prefilled_tokens=did["engine/prefill_tokens"],
@@ -97,7 +108,9 @@ class Session:
 
     def record(self, phase: str, step: int, metrics: Mapping[str, float], began: float) -> None:
         """Write one record of metrics, with the clock and the run's totals."""
-        clock = {"time/step": time.perf_counter() - began, "mem/peak_mb": peak_megabytes()}
+        peaks = self.group.gather(peak_megabytes())
+        clock = {"time/step": time.perf_counter() - began, MEMORY: peaks[0]}
+        clock |= {f"{MEMORY}_process_{n}": peak for n, peak in enumerate(peaks[1:], start=2)}
         self.count(seconds=clock["time/step"])
         totals = {f"total/{k}": v for k, v in self.totals.items() if k != "seconds"}
         clock["time/total"] = self.totals["seconds"]
@@ -111,7 +124,14 @@ class Session:
         score: float | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write a checkpoint after `step` steps of `phase`; a kill loses only what follows."""
+        """Write a checkpoint after `step` steps of `phase`; a kill loses only what follows.
+
+        Raises:
+            TrainingError: if the processes of the run have different weights.
+        """
+        check_equal_weights(self)
+        if not self.group.leads:
+            return
 
         def write(folder: Path) -> None:
             for name, learner in self.learners.items():
@@ -129,7 +149,11 @@ class Session:
     def save_start(self) -> None:
         """Keep the weights that reinforcement learning begins with."""
         for name, learner in self.learners.items():
-            learner.policy.save(self.run.start(name))
+            self.save_policy(learner, self.run.start(name))
+
+    def save_policy(self, learner: Learner, folder: Path) -> None:
+        """Write a policy to a folder; afterwards all processes can read it."""
+        self.group.from_first(lambda: learner.policy.save(folder))
 
     def new_weights(self, learner: Learner) -> None:
         """Give a policy's new weights a new version, and the engine the policy."""
@@ -165,23 +189,10 @@ def resume(session: Session, *, based_on: str = "") -> Resumed | None:
     Raises:
         RunError: if the checkpoint holds other policies than the session trains.
     """
-    latest = session.checkpoints.latest()
-    if latest.note:
-        session.progress.note(latest.note)
-    checkpoint = latest.checkpoint
-    if checkpoint is not None and checkpoint.phase != based_on:
-        _check_team(session, checkpoint)
-    session.checkpoints.discard_after(checkpoint)
+    checkpoint = session.group.from_first(lambda: _go_back(session, based_on))
     if checkpoint is None:
-        session.metrics.truncate_to(0)
-        session.episodes.cut_after(-1)
         return None
-    session.metrics.truncate_to(checkpoint.meta["metrics_offset"])
     session.totals.update(checkpoint.meta["totals"])
-    if checkpoint.phase == TRAIN:
-        session.episodes.cut_after(checkpoint.step - 1)
-    elif "env_steps" not in session.totals:  # else training came before this phase
-        session.episodes.cut_after(-1)
     versions = checkpoint.meta["policy_versions"]
     if checkpoint.phase == based_on:
         for name, learner in session.learners.items():
@@ -201,6 +212,27 @@ def resume(session: Session, *, based_on: str = "") -> Resumed | None:
     )
 
 
+def _go_back(session: Session, based_on: str) -> Checkpoint | None:
+    """Return the latest checkpoint, after cutting what was written since; process 0 does it."""
+    latest = session.checkpoints.latest()
+    if latest.note:
+        session.progress.note(latest.note)
+    checkpoint = latest.checkpoint
+    if checkpoint is not None and checkpoint.phase != based_on:
+        _check_team(session, checkpoint)
+    session.checkpoints.discard_after(checkpoint)
+    if checkpoint is None:
+        session.metrics.truncate_to(0)
+        session.episodes.cut_after(-1)
+        return None
+    session.metrics.truncate_to(checkpoint.meta["metrics_offset"])
+    if checkpoint.phase == TRAIN:
+        session.episodes.cut_after(checkpoint.step - 1)
+    elif "env_steps" not in checkpoint.meta["totals"]:  # else training came before this phase
+        session.episodes.cut_after(-1)
+    return checkpoint
+
+
 def _check_team(session: Session, checkpoint: Checkpoint) -> None:
     """Refuse a checkpoint of another team: a recipe that was edited after it was written."""
     saved, trained = sorted(checkpoint.meta["policy_versions"]), sorted(session.learners)
@@ -210,6 +242,31 @@ def _check_team(session: Session, checkpoint: Checkpoint) -> None:
             f"'{session.run.recipe}' trains {', '.join(trained)}: restore the recipe as it was, or "
             f"begin a new run with `turnwise train {session.run.recipe}`"
         )
+
+
+def check_equal_weights(session: Session) -> None:
+    """Raise if the weights of two processes differ in a bit: they would drift apart unseen.
+
+    Raises:
+        TrainingError: which names the policy and what may be the cause.
+    """
+    if session.group.is_alone:
+        return
+    own = {name: learner.policy.digest() for name, learner in session.learners.items()}
+    found = session.group.gather(own)
+    for name in own:
+        if len({each[name] for each in found}) > 1:
+            raise TrainingError(
+                f"policy {name!r} has other weights in some of the {session.group.size} processes, "
+                "though all take the same steps: an env or a reward function that changes the "
+                "model, torch's settings or its random numbers in one process does that, and so "
+                "does a mixture of processors; set processes = 1"
+            )
+
+
+def _summed(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the sums of equally named numbers."""
+    return {name: sum(each[name] for each in found) for name in found[0]}
 
 
 def peak_megabytes() -> float:

@@ -57,7 +57,7 @@ def warm_up(
     }
     session.progress.begin("warm-up" if phase == PHASE else phase, done=step, total=config.steps)
     while step < last:
-        if session.stop.requested:
+        if session.asked_to_stop():
             return False
         began, end = time.perf_counter(), min(step + config.eval_every, last)
         found = imitate_round(session, rows, range(step, end), config.batch_size)
@@ -110,8 +110,15 @@ def imitate(
 ) -> dict[str, float]:
     """Take one supervised step of a learner on `count` rows; return its metrics."""
     batch = make_batch(rows.batch(step, count), IMITATION)
-    with drawn_dropout(session.seed, learner, step):
-        metrics = optimise(learner.policy, learner.optimizer, learner.scorer, batch, IMITATION)
+    with drawn_dropout(session.seed, learner, step, session.group.rank):
+        metrics = optimise(
+            learner.policy,
+            learner.optimizer,
+            learner.scorer,
+            batch,
+            IMITATION,
+            group=session.group,
+        )
     session.count(trained_tokens=metrics["forest/tokens_distinct"], warmup_optimizer_steps=1)
     return metrics
 
@@ -125,8 +132,10 @@ def _why_it_ends(phase: str, step: int, config: SftConfig, seen: Seen) -> str:
 
 
 @contextmanager
-def drawn_dropout(seed: int, learner: Learner, step: int) -> Iterator[None]:
+def drawn_dropout(seed: int, learner: Learner, step: int, rank: int = 0) -> Iterator[None]:
     """Let dropout act inside the block, drawn by (seed, step) alone: a resumed run drops the same.
+
+    Each process of a run draws for its own rows, so that it differs with their number.
 
     Dropout reads torch's global generator only, which is as before after the block.
     """
@@ -135,7 +144,8 @@ def drawn_dropout(seed: int, learner: Learner, step: int) -> Iterator[None]:
         torch.random.fork_rng([device] if device.type == "cuda" else []),
         learner.policy.dropout(True),
     ):
-        torch.manual_seed(int(generator(seed, "dropout", step).integers(2**63)))
+        place = (step, rank) if rank else (step,)
+        torch.manual_seed(int(generator(seed, "dropout", *place).integers(2**63)))
         yield
 
 
@@ -193,6 +203,7 @@ def perception(session: Session, learner: Learner, config: SftConfig, step: int)
             session.engine,
             number=step,
             states=config.states or "first",
+            group=session.group,
         )
         for agent in learner.agents.values()
     ]

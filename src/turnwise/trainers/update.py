@@ -8,7 +8,7 @@ rows].
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,11 @@ from turnwise.errors import EngineError, TrainingError
 from turnwise.forest import EntropyUse, MicroBatch, Scorer, forest_metrics
 from turnwise.forest.score import Model
 from turnwise.losses import LossConfig, LossInputs, combine_metrics, token_weights, total_loss
+from turnwise.parallel import ALONE, ProcessGroup, divide_rows
 from turnwise.policies import Policy, PolicyOptimizer
+from turnwise.trainers.exchange import Share, joined_metrics, sum_gradients
 from turnwise.trainers.minibatches import Part
-from turnwise.types import FloatArray, TrainingSample, TurnId
+from turnwise.types import FloatArray, IntArray, TrainingSample, TurnId
 
 Column = NDArray[np.floating[Any]]
 """A value for each token of all rows, float32 or float64, [tokens of all rows]."""
@@ -60,10 +62,14 @@ class Batch:
         spans = zip(offsets, lengths, strict=True)
         total = sum(metric[o : o + n].sum(dtype=np.float64) for o, n in spans)
         columns = self.columns | {"metric": metric / np.float32(total or 1.0)}
+        return replace(self.rows(rows), columns=columns)
+
+    def rows(self, rows: Sequence[int]) -> Batch:
+        """Return some rows with all their values as they are."""
         return Batch(
             samples=[self.samples[r] for r in rows],
-            columns=columns,
-            offsets=offsets,
+            columns=self.columns,
+            offsets=self.offsets[list(rows)],
             parts=[self.parts[r] for r in rows],
         )
 
@@ -118,21 +124,43 @@ def row_offsets(samples: Sequence[TrainingSample]) -> np.ndarray:
     return np.cumsum([0, *lengths])[:-1].astype(np.int64)
 
 
-def score_column(model: Model, scorer: Scorer, samples: Sequence[TrainingSample]) -> Column:
+def score_column(
+    model: Model,
+    scorer: Scorer,
+    samples: Sequence[TrainingSample],
+    group: ProcessGroup = ALONE,
+) -> Column:
     """Return the model's log-probability of every target, without gradient, as a flat column.
 
     The column is float64 where the model is, so that ratios to it are exactly 1, and else float32.
+    `group` are the processes that share the rows; each returns the whole column.
     """
     offsets = row_offsets(samples)
     exact = next(model.parameters()).dtype == torch.float64
     column = np.zeros(
         sum(len(sample.token_ids) for sample in samples), np.float64 if exact else np.float32
     )
+    own = np.array(rows_of_process(samples, group), dtype=np.int64)
     with torch.no_grad():
-        for batch in scorer.batches(samples):
+        for batch in scorer.batches([samples[row] for row in own]):
             found = scorer.score(model, batch, entropy="none").logprobs
-            column[offsets[batch.row.numpy()] + batch.position.numpy()] = found.cpu().numpy()
+            row = own[batch.row.numpy()]
+            column[offsets[row] + batch.position.numpy()] = found.cpu().numpy()
+    group.sum_(torch.from_numpy(column))  # in place; the other processes' rows are 0 here
     return column
+
+
+def rows_of_process(samples: Sequence[TrainingSample], group: ProcessGroup) -> list[int]:
+    """Return the rows that this process computes, ascending."""
+    if group.is_alone:
+        return list(range(len(samples)))
+    return divide_rows([_computed(sample) for sample in samples], group.size)[group.rank]
+
+
+def _computed(sample: TrainingSample) -> IntArray:
+    """Return the tokens of a row that a target depends on."""
+    targets = sample.targets
+    return sample.token_ids[: targets[-1] if len(targets) else 0]
 
 
 def optimise(
@@ -143,37 +171,52 @@ def optimise(
     loss: LossConfig,
     *,
     rows: Sequence[int] | None = None,
+    group: ProcessGroup = ALONE,
 ) -> dict[str, float]:
     """Take one optimizer step on `rows` of a batch (all of them by default); return its metrics.
 
     Gradients add up over micro-batches whose weights were fixed before, so the step does not depend
-    on how they were cut.
+    on how they were cut. For the same reason they add up over the processes in `group`, which share
+    the rows and take the same step.
 
     Raises:
         TrainingError: if gradients were not finite three times in a row.
     """
     part = batch.part(range(len(batch.samples)) if rows is None else rows)
-    micro_batches = scorer.batches(part.samples)
+    own = part if group.is_alone else part.rows(rows_of_process(part.samples, group))
     optimizer.zero()
+    share = _add_gradients(policy, scorer, own, loss)
+    sum_gradients(policy, group)
+    try:
+        stepped = optimizer.step()
+    except TrainingError as error:
+        raise TrainingError(f"{error}; {_members(part.samples)}") from None
+    shares = group.gather(share)
+    drawn = np.concatenate([each.drawn for each in shares])
+    return joined_metrics(shares) | stepped | _gap_metrics(drawn)
+
+
+def _add_gradients(policy: Policy, scorer: Scorer, batch: Batch, loss: LossConfig) -> Share:
+    """Add the gradient of the rows of a batch, and return what was measured of them."""
+    micro_batches = scorer.batches(batch.samples) if batch.samples else []
     use: EntropyUse = "trained" if loss.entropy_weight else "measured"
     pieces: list[Mapping[str, Tensor]] = []
     span_entropy = 0.0
     drawn: list[Tensor] = []
     for micro_batch in micro_batches:
         scores = scorer.score(policy.model, micro_batch, entropy=use)
-        inputs = _inputs(part.at(micro_batch), micro_batch, scores.logprobs, scores.entropy)
+        inputs = _inputs(batch.at(micro_batch), micro_batch, scores.logprobs, scores.entropy)
         output = total_loss(inputs, loss)
         output.loss.backward()
         pieces.append(output.metrics)
         drawn.append(_drawn_ratio(inputs))
         span_entropy += float((inputs.entropy_weight * inputs.entropy.detach()).sum())
-    try:
-        stepped = optimizer.step()
-    except TrainingError as error:
-        raise TrainingError(f"{error}; {_members(part.samples)}") from None
-    metrics = combine_metrics(pieces) | forest_metrics(micro_batches) | stepped
-    metrics = {name: float(value) for name, value in metrics.items()}
-    return metrics | _gap_metrics(torch.cat(drawn)) | {"policy/span_entropy": span_entropy}
+    return Share(
+        loss=combine_metrics(pieces),
+        forest=forest_metrics(micro_batches),
+        span_entropy=span_entropy,
+        drawn=torch.cat(drawn).double().numpy() if drawn else np.zeros(0),
+    )
 
 
 def _members(samples: Sequence[TrainingSample]) -> str:
@@ -236,9 +279,9 @@ def _drawn_ratio(inputs: LossInputs) -> Tensor:
     return (inputs.logprobs.detach() - inputs.behaviour_logprobs)[inputs.sampled].cpu()
 
 
-def _gap_metrics(log_ratio: Tensor) -> dict[str, float]:
+def _gap_metrics(log_ratio: NDArray[np.float64]) -> dict[str, float]:
     """Return how far current and behaviour log-probabilities are apart, from [drawn]."""
-    ratio = log_ratio.double().numpy() if len(log_ratio) else np.zeros(1)
+    ratio = log_ratio if len(log_ratio) else np.zeros(1)
     gap = np.abs(ratio)
     return {
         "engine/gap_max": float(gap.max()),

@@ -73,7 +73,10 @@ def validate_policy(
     """
     if exact:
         assert decoding != "validated", "refused when the recipe was read"
-        score = exact_score(session.eval_runner.env, tasks, session.agents, session.policies)
+        env = session.eval_runner.env
+        score = session.group.from_first(
+            lambda: exact_score(env, tasks, session.agents, session.policies)
+        )
         return Validation(scores={decoding: score})
     number = iteration or BEFORE
     scores: dict[Decoding, float] = {}

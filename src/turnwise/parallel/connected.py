@@ -1,0 +1,203 @@
+"""Processes joined by `torch.distributed`: gloo, and NCCL for tensors on a CUDA card.
+
+Provides `ConnectedGroup`. The process groups of torch are its own: a program that uses
+`torch.distributed` for something else is left alone. NCCL is untested: no machine with two cards
+was available.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch._C import _distributed_c10d as c10d
+
+from turnwise.errors import ProcessError
+from turnwise.parallel.group import ProcessGroup
+
+T = TypeVar("T")
+INLINE = 4096
+"""Bytes of the first message of an exchange; a longer object needs a second one."""
+HEAD = 8
+"""Bytes at its start that hold the object's length."""
+PATIENCE = timedelta(days=30)
+"""How long one process may wait for the others: a share of episodes can take hours."""
+POLLS, SHORT, LONG = 100, 1e-4, 1e-3
+"""A wait looks so many times after the short pause, then after the long one, in seconds."""
+
+
+class ConnectedGroup(ProcessGroup):
+    """Several processes, connected at the first exchange.
+
+    Args:
+        rank: the number of this process.
+        size: how many processes there are.
+        store: where the processes find each other.
+        host: the address of this process, at which the others reach it.
+        wait_for_all: returns once all processes run; called before the connection is made.
+        lost: returns why an exchange failed, in a sentence for the user.
+    """
+
+    def __init__(
+        self,
+        *,
+        rank: int,
+        size: int,
+        store: c10d.Store,
+        host: str,
+        wait_for_all: Callable[[], None] = lambda: None,
+        lost: Callable[[str], str] = str,
+    ) -> None:
+        self.rank, self.size = rank, size
+        self._store, self._host = store, host
+        self._wait_for_all, self._lost = wait_for_all, lost
+        self._gloo: Any = None
+        self._nccl: Any = None
+        self._apart: bool | None = None
+
+    def gather(self, value: T) -> list[T]:
+        """Return the values of all processes, by rank.
+
+        Raises:
+            ProcessError: if a process is gone, or a value cannot be sent.
+        """
+        sent = _packed(value)
+        heads = [torch.empty(INLINE, dtype=torch.uint8) for _ in range(self.size)]
+        self._exchange(lambda gloo: gloo.allgather([heads], [_head(sent)]))
+        sizes = [_length(head) for head in heads]
+        longest = max(sizes)
+        if longest > INLINE - HEAD:
+            bodies = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.size)]
+            own = torch.zeros(longest, dtype=torch.uint8)
+            own[: len(sent)] = sent
+            self._exchange(lambda gloo: gloo.allgather([bodies], [own]))
+        else:
+            bodies = [head[HEAD:] for head in heads]
+        return [
+            value if rank == self.rank else self._unpacked(body[:size], rank)
+            for rank, (body, size) in enumerate(zip(bodies, sizes, strict=True))
+        ]
+
+    def broadcast(self, value: T) -> T:
+        """Return the value of process 0.
+
+        Raises:
+            ProcessError: if a process is gone, or the value cannot be sent.
+        """
+        sent = _packed(value) if self.leads else torch.empty(0, dtype=torch.uint8)
+        head = _head(sent)
+        self._exchange(lambda gloo: gloo.broadcast([head], _from_first()))
+        size = _length(head)
+        body = head[HEAD : HEAD + size]
+        if size > INLINE - HEAD:
+            body = sent if self.leads else torch.empty(size, dtype=torch.uint8)
+            self._exchange(lambda gloo: gloo.broadcast([body], _from_first()))
+        return value if self.leads else self._unpacked(body, 0)
+
+    def sum_(self, flat: Tensor) -> None:
+        """Replace a tensor of one dimension by its sum over all processes."""
+        if flat.device.type == "cpu":
+            self._exchange(lambda gloo: gloo.allreduce([flat]))
+        elif flat.device.type == "cuda" and self._has_cards(flat.device):
+            self._exchange(lambda gloo: self._over_cards().allreduce([flat]))
+            torch.cuda.synchronize(flat.device)
+        else:
+            held = flat.cpu()
+            self._exchange(lambda gloo: gloo.allreduce([held]))
+            flat.copy_(held)
+
+    def close(self) -> None:
+        """Close the connections; an exchange that another process waits in fails there."""
+        self._gloo = self._nccl = None
+
+    def _connect(self) -> None:
+        if self._gloo is None:
+            self._wait_for_all()
+            backend: Any = c10d.ProcessGroupGloo
+            options = backend._Options()
+            options._devices = [backend.create_device(hostname=self._host)]
+            options._timeout = PATIENCE
+            store = c10d.PrefixStore("gloo", self._store)
+            self._gloo = backend(store, self.rank, self.size, options)
+
+    def _has_cards(self, device: torch.device) -> bool:
+        """Whether every process computes on a card of its own, as NCCL requires."""
+        if self._apart is None:
+            own = str(torch.cuda.get_device_properties(device).uuid)
+            self._apart = len(set(self.gather(own))) == self.size
+        return self._apart
+
+    def _over_cards(self) -> Any:
+        """Return torch's process group between cards."""
+        if self._nccl is None:
+            store = c10d.PrefixStore("nccl", self._store)
+            backend: Any = c10d.ProcessGroupNCCL
+            self._nccl = backend(store, self.rank, self.size, backend.Options())
+        return self._nccl
+
+    def _exchange(self, begin: Callable[[Any], Any]) -> None:
+        """Connect, begin an operation and wait until it is done."""
+        try:
+            self._connect()
+            self._wait(begin(self._gloo))
+        except RuntimeError as error:
+            if isinstance(error, ProcessError):
+                raise
+            raise ProcessError(self._lost(str(error).splitlines()[0])) from error
+
+    def _wait(self, work: Any) -> None:
+        """Wait in Python, so that Ctrl-C is heard."""
+        polls = 0
+        while not work.is_completed():
+            time.sleep(SHORT if polls < POLLS else LONG)
+            polls += 1
+        work.wait()
+
+    def _unpacked(self, body: Tensor, rank: int) -> Any:
+        value = pickle.loads(body.numpy().tobytes())
+        if isinstance(value, _Unsendable):
+            raise ProcessError(
+                f"process {rank + 1} of {self.size} cannot send what it found to the others "
+                f"({value.reason}): set processes = 1"
+            )
+        return value
+
+
+class _Unsendable:
+    """Stands for a value that cannot be pickled."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+def _packed(value: Any) -> Tensor:
+    """Return a value as bytes; one that cannot be pickled becomes an error for the others."""
+    try:
+        data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    except (pickle.PicklingError, TypeError, AttributeError, RecursionError) as error:
+        data = pickle.dumps(_Unsendable(str(error)))
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
+
+
+def _head(sent: Tensor) -> Tensor:
+    """Return the first message: the length, and the value itself if there is room for it."""
+    head = torch.zeros(INLINE, dtype=torch.uint8)
+    head[:HEAD] = torch.frombuffer(bytearray(len(sent).to_bytes(HEAD, "big")), dtype=torch.uint8)
+    if len(sent) <= INLINE - HEAD:
+        head[HEAD : HEAD + len(sent)] = sent
+    return head
+
+
+def _length(head: Tensor) -> int:
+    return int.from_bytes(head[:HEAD].numpy().tobytes(), "big")
+
+
+def _from_first() -> Any:
+    options = c10d.BroadcastOptions()
+    options.rootRank, options.rootTensor = 0, 0
+    return options
