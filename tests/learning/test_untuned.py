@@ -18,7 +18,12 @@ RANDOM_GUESSES = 1 - (15 / 16) ** 4
 NOISE = 3
 """Standard errors by which a score may differ by chance: two are exceeded once in 44 times."""
 UNREADABLE = 0.08
-"""The largest share of training games that may end by a reply that cannot be read."""
+"""The largest share of training games that may end by a reply that cannot be read.
+
+With the defaults it was 0.00 to 0.05 (seed 0). With a learning rate of 1e-3 from the first step,
+eight mini-batches, no SFT mix and a warm-up on first states it was 0.27 in guess-blind and 0.72 in
+the corridor.
+"""
 
 
 def corridor():
