@@ -16,7 +16,8 @@ SEED ?= 0
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 TORCH := $(shell grep '^torch==' constraints.txt)
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 8
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 8 \
+  --dist worksteal
 
 .PHONY: .venv quickstart test test-all mutants lint reference docs clean
 

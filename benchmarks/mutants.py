@@ -234,7 +234,8 @@ def main() -> None:
     os.chdir(ROOT)
     STATE.mkdir(exist_ok=True)
     paths = [path for package in PACKAGES for path in sources(package)]
-    every = [m for path in paths for m in mutants_of(path, ROOT) if options.only in m.file]
+    wanted = [path for path in paths if options.only in str(path.relative_to(ROOT))]
+    every = [mutant for path in wanted for mutant in mutants_of(path, ROOT)]
     drawn = sample(every, options.mutants, options.seed)
     if options.show:
         print(*drawn, sep="\n")

@@ -1,13 +1,17 @@
 """A Gymnasium env in words, and a model made on the spot that learns to play it.
 
-python examples/05_a_gymnasium_env.py
+    python examples/05_a_gymnasium_env.py
+    python examples/05_a_gymnasium_env.py seed=1 trainer.iterations=60   # with other settings
 
 Any id with discrete or a few continuous actions goes there: see docs/gymnasium.md.
 """
 
 from __future__ import annotations
 
+import sys
+
 import turnwise as tw
+from turnwise.recipe.overrides import parse_override
 
 SETTINGS = {
     "env.training.start": "anywhere",  # so that the goal is met before the way to it
@@ -21,13 +25,14 @@ SETTINGS = {
 }
 
 
-def main() -> None:
+def main(*settings: str) -> None:
     lake = {"id": "FrozenLake-v1", "kwargs": {"is_slippery": False}}
     env = tw.make_env("gymnasium", **lake, clock=False)
     print(tw.check_env(env))
     model = tw.PolicyConfig(nano={"hidden": 64, "layers": 2, "init_std": 0.1})
     weights = {"gain": 1.0, "invalid": -1.0}
-    outcome = tw.train(model, env=env, reward_weights=weights, settings=SETTINGS)
+    chosen = {**SETTINGS, **dict(map(parse_override, settings))}
+    outcome = tw.train(model, env=env, reward_weights=weights, settings=chosen)
     scores = outcome.scores
     assert scores is not None, "stopped before the end: call again with resume_run=True"
     for name, score in {**scores.baselines, "trained": scores.score}.items():
@@ -35,4 +40,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -1,6 +1,7 @@
 """Train on what programs do: a reply becomes a program, is run in the sandbox, and judged by tests.
 
     python examples/07_programs.py
+    python examples/07_programs.py seed=1 trainer.iterations=100   # with other settings
 
 The model is made on the spot and knows nothing: it finds out which programs pass. With a real one,
 give prompts that ask for a program and leave `before` and `after` out: replies are then whole
@@ -9,8 +10,11 @@ programs, or hold one in a fenced block.
 
 from __future__ import annotations
 
+import sys
+
 import turnwise as tw
 from turnwise import rewards, sandbox
+from turnwise.recipe.overrides import parse_override
 
 WORDS = {"+": ("add", "plus", "sum"), "-": ("take", "minus", "less"), "*": ("times", "product")}
 PAIRS = ((1, 2), (3, 3), (5, 2))
@@ -30,7 +34,7 @@ ROWS = [
 ]
 
 
-def main() -> None:
+def main(*settings: str) -> None:
     tried = sandbox.run("def f(x): return x + 3", (4,), call="f")
     print(f"a program, run: {tried.value} after {tried.cpu_seconds:.3f} s")
     stuck = sandbox.run("while True: pass", (), sandbox.Limits(cpu=0.1))
@@ -44,6 +48,7 @@ def main() -> None:
             "trainer.iterations": 150,
             "trainer.group_size": 16,
             "agents.player.max_tokens": 1,
+            **dict(map(parse_override, settings)),
         },
     )
     scores = outcome.scores
@@ -53,4 +58,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -14,6 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "examples" / "slurm" / "train.sbatch"
 TINY = ROOT / "tests" / "resume" / "tiny.toml"
+LAST = 16
+"""Training iterations of a job: several seconds more than it takes to be stopped."""
 SRUN = """#!/bin/bash
 # As srun of FAKE_SLURM does: it counts CPUs, hands on SIGUSR1 and kills its task at SIGTERM.
 set -u
@@ -93,7 +95,7 @@ def until(condition, job, seconds=120.0):
 def test_a_job_whose_time_is_up_goes_on_in_the_next_one(tmp_path):
     cluster = Cluster(tmp_path, TURNWISE)
     run = tmp_path / "runs" / "lake-4711"
-    arguments = (str(TINY), "--set", "trainer.iterations=30")
+    arguments = (str(TINY), "--set", f"trainer.iterations={LAST}", "--set", "warmup.steps=25")
 
     def trained():
         metrics = run / "metrics.jsonl"
@@ -107,12 +109,12 @@ def test_a_job_whose_time_is_up_goes_on_in_the_next_one(tmp_path):
     assert "stopped by SIGUSR1 after saving" in said
     assert cluster.requeued == ["requeue 4711"]
     before = trained()
-    assert 2 <= before < 30
+    assert 2 <= before < LAST
 
     job = cluster.start(*arguments)
     said, _ = job.communicate(timeout=240)
     assert job.returncode == 0, said
-    assert trained() == 30
+    assert trained() == LAST
     assert (run / "report.md").is_file()
     assert cluster.requeued == ["requeue 4711"]
 

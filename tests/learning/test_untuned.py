@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from math import hypot
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
 import turnwise as tw
+from turnwise.runs import read_metrics
 
 from .untuned import Guess, GuessShown, Nim, PhoneBook
 
 HERE = Path(__file__).with_name("untuned.py")
 RANDOM_GUESSES = 1 - (15 / 16) ** 4
+NOISE = 3
+"""Standard errors by which a score may differ by chance: two are exceeded once in 44 times."""
+UNREADABLE = 0.08
+"""The largest share of training games that may end by a reply that cannot be read.
+
+With the defaults it was 0.00 to 0.05 (seed 0). With a learning rate of 1e-3 from the first step,
+eight mini-batches, no SFT mix and a warm-up on first states it was 0.27 in guess-blind and 0.72 in
+the corridor.
+"""
 
 
 def corridor():
@@ -23,8 +34,8 @@ def corridor():
 
 
 def random_less_noise(scores, error):
-    """Return random play's score less two standard errors of its difference from another score."""
-    return scores.baselines["random"] - 2 * hypot(scores.baselines_stderr["random"], error)
+    """Return random play's score less the noise of its difference from another score."""
+    return scores.baselines["random"] - NOISE * hypot(scores.baselines_stderr["random"], error)
 
 
 def check_greedy(scores, warnings):
@@ -34,14 +45,21 @@ def check_greedy(scores, warnings):
         assert any("below random play's" in each for each in warnings)
 
 
+def unreadable(run):
+    """Return the share of all training games that ended by a reply that cannot be read."""
+    records = read_metrics(run / "metrics.jsonl")
+    return mean(r["rollout/failed_share"] for r in records if "rollout/failed_share" in r)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["nim", "corridor", "phone-book"])
 def test_the_defaults_do_not_end_below_random_play(tmp_path, name):
     env = {"nim": Nim, "corridor": corridor(), "phone-book": PhoneBook}[name]
-    settings = {"trainer.iterations": 25, "evaluation.test_tasks": 400}
+    settings = {"trainer.iterations": 8, "evaluation.test_tasks": 300}
     outcome = tw.train("pico", env=env, settings=settings, root=tmp_path)
     scores = outcome.scores
     assert scores is not None
+    assert unreadable(outcome.run) < UNREADABLE
     assert scores.score_sampled >= random_less_noise(scores, scores.score_sampled_stderr)
     assert scores.score >= random_less_noise(scores, scores.stderr)
     if name == "phone-book":  # near uniform play the most probable reply may be a call each time
@@ -51,23 +69,23 @@ def test_the_defaults_do_not_end_below_random_play(tmp_path, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("name", ["guess", "guess-blind", "guess-shown"])
-def test_play_whose_best_constant_is_worse_than_random_play_is_sampled(tmp_path, name, seed):
+def test_play_whose_best_constant_is_worse_than_random_play_is_sampled(tmp_path, name):
     """Whoever repeats one guess is right in 1 of 16 games, and uniformly random play in 0.227.
 
-    Sampled, the policy is about as good as random play after ten iterations: 0.220 in the mean of
-    these six runs, where up to 3 % of the games end by a reply that cannot be read. Evaluations of
-    400 games have a standard deviation of 0.020, which is too much here.
+    Sampled, the policy is about as good as random play: after ten iterations 0.220 in the mean of
+    six runs. Four iterations show it too: up to 5 % of their games end by a reply that cannot be
+    read, and 8 % do after half of the warm-up.
 
     With the last answer alone in the prompt no greedy policy makes more than three different
     guesses, so that even the best one has 3 of 16.
     """
     blind = {"agents.player.history": "observation"} if name == "guess-blind" else {}
-    settings = {"trainer.iterations": 10, "evaluation.test_tasks": 2000, "seed": seed, **blind}
+    short = {"trainer.iterations": 4, "evaluation.test_tasks": 800}
     env = GuessShown if name == "guess-shown" else Guess
-    outcome = tw.train("pico", env=env, settings=settings, root=tmp_path)
+    outcome = tw.train("pico", env=env, settings={**short, **blind}, root=tmp_path)
     scores = outcome.scores
     assert scores is not None
-    assert scores.score >= 0.95 * RANDOM_GUESSES - 2 * scores.stderr
+    assert unreadable(outcome.run) < UNREADABLE
+    assert scores.score >= (1 - UNREADABLE) * RANDOM_GUESSES - NOISE * scores.stderr
     check_greedy(scores, outcome.warnings)

@@ -16,6 +16,8 @@ from turnwise.policies import threads as threads_module
 from turnwise.policies.threads import SMALL, VARIABLES, _SlowerError, _time_pass
 from turnwise.runs import Run, StopSignal
 
+from ..conftest import TINY
+
 
 @pytest.fixture
 def unset(monkeypatch):
@@ -138,7 +140,7 @@ def test_a_run_says_how_many_threads_it_takes_and_gives_them_back(
     watcher = Watcher()
     small = ["warmup.steps=1", "trainer.iterations=1", "trainer.tasks_per_iteration=1"]
     small += ["evaluation.test_tasks=1", "evaluation.validation_tasks=1"]
-    recipe = tw.load_recipe("frozen-lake", ["preset=smoke", "device=cpu", *small, *setting])
+    recipe = tw.load_recipe("frozen-lake", [*TINY, *small, *setting])
     tw.train(recipe, root=tmp_path, progress=watcher)
     assert watcher.threads == {threads}
     assert any(note.startswith(f"{threads} thread") for note in watcher.notes)

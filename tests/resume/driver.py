@@ -14,6 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import matplotlib.backends.backend_agg
+import matplotlib.figure
+import matplotlib.ticker
+import tensorboard.compat.proto.event_pb2
+import tensorboard.summary.writer.record_writer
 import torch
 
 import turnwise.trainers.grpo
@@ -24,6 +29,8 @@ from turnwise.engines import LocalEngine
 from turnwise.policies import Policy, PolicyOptimizer
 from turnwise.runs import Checkpoints, EpisodeLog, MetricsLog, checkpoints, files
 
+ONCE = (matplotlib, tensorboard)
+"""Packages that every run imports late: imported here, they cost no child half a second."""
 PLACES: dict[str, tuple[Any, str]] = {
     "token": (LocalEngine, "advance"),
     "step": (PolicyOptimizer, "step"),
