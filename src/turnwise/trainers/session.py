@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
 from turnwise.agents import AgentConfig
@@ -30,7 +31,7 @@ from turnwise.trainers.learner import Learner
 from turnwise.trainers.progress import Progress
 
 ENGINE = "engine.safetensors"
-"""The file of a checkpoint that holds the engine's state."""
+"""The file of a checkpoint that holds the state of each process's engine."""
 
 
 @dataclass(kw_only=True)
@@ -130,13 +131,15 @@ class Session:
             TrainingError: if the processes of the run have different weights.
         """
         check_equal_weights(self)
+        states = self.group.gather(self.engine.state())
         if not self.group.leads:
             return
 
         def write(folder: Path) -> None:
             for name, learner in self.learners.items():
                 learner.save(policy_folder(folder, name), optimizer_file(folder, name))
-            (folder / ENGINE).write_bytes(save(self.engine.state()))  # whose errors say why
+            every = {f"{rank}/{k}": v for rank, own in enumerate(states) for k, v in own.items()}
+            (folder / ENGINE).write_bytes(save(every))  # whose errors say why
 
         meta = {
             "totals": self.totals,
@@ -202,13 +205,22 @@ def resume(session: Session, *, based_on: str = "") -> Resumed | None:
         learner.policy.version = versions[name]
         learner.policy.load_weights(policy_folder(checkpoint.path, name))
         session.engine.update_weights(name)
-    session.engine.restore(load((checkpoint.path / ENGINE).read_bytes()))
+    restore_engine(session, load((checkpoint.path / ENGINE).read_bytes()))
     return Resumed(
         phase=checkpoint.phase,
         step=checkpoint.step,
         score=checkpoint.score,
         folder=checkpoint.path,
         meta=checkpoint.meta,
+    )
+
+
+def restore_engine(session: Session, states: Mapping[str, NDArray[Any]]) -> None:
+    """Give the engine its state, or that of process 0 where there were fewer processes."""
+    own = f"{session.group.rank}/"
+    begin = own if any(name.startswith(own) for name in states) else "0/"
+    session.engine.restore(
+        {name.removeprefix(begin): a for name, a in states.items() if name.startswith(begin)}
     )
 
 

@@ -115,7 +115,9 @@ class DraftIndex:
         at = len(context) - len(completion)
         right = 0
         for token in completion:
-            known = 0
+            known: int = 0
+            end: Context = ()
+            entry: int | None = None
             for order in ORDERS:
                 if order > at:
                     continue
@@ -131,7 +133,7 @@ class DraftIndex:
             prediction = self._choose(entry, known, context[at - 2 : at], copies, token)
             if prediction is not None:
                 right += self._count(prediction, token)
-            if known:
+            if entry is not None:
                 entries[end] = _updated(entry, token)
             at += 1
         weight = min(1.0, len(completion) / WINDOW)
