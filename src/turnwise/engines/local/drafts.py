@@ -130,7 +130,7 @@ class DraftIndex:
                     continue
                 known = order
                 break
-            prediction = self._choose(entry, known, context[at - 2 : at], copies, token)
+            prediction = self._choose(entry, known, context[max(0, at - 2) : at], copies, token)
             if prediction is not None:
                 right += self._count(prediction, token)
             if entry is not None:
