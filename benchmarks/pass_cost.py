@@ -2,9 +2,9 @@
 
     OMP_NUM_THREADS=1 python benchmarks/pass_cost.py
 
-Prints CPU milliseconds, medians of nine passes, for a nano model and for one of 13 M parameters. Drafts
-pay as long as several tokens of a row take little more than one: `drafts.spare_tokens` is the number of
-tokens that take as long as the fixed part of a pass.
+Prints CPU milliseconds, medians of nine passes, for a nano model and for one of 13 M parameters.
+Drafts pay as long as several tokens of a row take little more than one: `drafts.spare_tokens` is
+the number of tokens that take as long as the fixed part of a pass.
 """
 
 from __future__ import annotations
