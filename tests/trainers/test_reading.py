@@ -44,10 +44,10 @@ def code_lines(path: Path, called: set[tuple[int, str]]) -> int:
 @pytest.mark.slow
 @pytest.mark.skipif(ALONE in os.environ, reason="it is the process that this test starts")
 def test_one_iteration_is_read_in_1500_lines():
-    """In a process of its own: CPython 3.11 may loop for ever at a profile function after others."""
+    """Run in a process of its own: after others, CPython 3.11 may loop at a profile function."""
     alone = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | {ALONE: "1"}
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__],
+        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", __file__],
         env=alone,
         cwd=SOURCE.parents[1],
         capture_output=True,
