@@ -18,8 +18,8 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from turnwise.engines import EngineConfig
 from turnwise.engines.base import PromptKey
 from turnwise.engines.local.drafts import spare_tokens
-from turnwise.engines.local.model_runner import NewTokens
 from turnwise.engines.local.probe import choose_rows
+from turnwise.engines.local.row_store import NewTokens
 
 PROMPT, CONTEXT, HELD, PASSES = 55, 512, 5, 9
 SHAPES = ((1, 1), (1, 8), (1, 32), (8, 1), (8, 16), (32, 1), (32, 4), (32, 16), (128, 1), (128, 8))

@@ -23,9 +23,9 @@ from turnwise.engines.base import Completion, Request
 from turnwise.engines.config import EngineConfig
 from turnwise.engines.local.drafts import Drafts, spare_tokens
 from turnwise.engines.local.forward import Model
-from turnwise.engines.local.model_runner import RowStore
 from turnwise.engines.local.multi_lora import Families
 from turnwise.engines.local.probe import choose_rows
+from turnwise.engines.local.row_store import RowStore
 from turnwise.engines.local.scheduler import Entry, RunningBatch
 from turnwise.engines.loop import RunLoop
 from turnwise.errors import EngineError, unknown_name

@@ -1,7 +1,6 @@
-"""The rows that one model generates: from prompts to the logits of the next token.
+"""The rows that one model generates, with their keys and values kept.
 
-Provides two forms of the forward passes behind one interface: `CachedRows` keeps keys and values,
-`RecomputedRows` computes whole sequences for every token and supports any causal decoder.
+Provides `CachedRows`, from prompts to the logits of the next token.
 
 Shapes: N rows, T new tokens, W of them after which logits are wanted, Q new tokens of a prompt, L
 longest sequence, V vocabulary.
@@ -10,8 +9,6 @@ longest sequence, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -22,11 +19,11 @@ from turnwise.engines.local.cache import SlotCache
 from turnwise.engines.local.forward import HeadAt, Pass
 from turnwise.engines.local.masks import MaskRule
 from turnwise.engines.local.prefix_cache import PrefixStore, shared_length
+from turnwise.engines.local.row_store import Ids, NewTokens
 from turnwise.kernels import DecodePlan
 from turnwise.kernels.wrapped import Model, base_of
 from turnwise.types import IntArray
 
-Ids: TypeAlias = tuple[int, ...]
 PIECE = 512
 """Longest part of a prompt that is computed at once."""
 AREA = 1 << 22
@@ -41,99 +38,6 @@ SHARED = 16
 """Tokens that two prompts must share for one to wait for the other."""
 SHORT = 32
 """Prompt tokens that are computed with what the rows write, where no more of them are unknown."""
-
-
-class RowStore(Protocol):
-    """The rows of one policy; `count` of them are being written, at 0 to count - 1.
-
-    `prefilled` counts prompt tokens computed, `decoded` tokens computed after them, `calls` forward
-    passes, and `copied` bytes of keys and values that were moved or remembered.
-    """
-
-    count: int
-    prefilled: int
-    decoded: int
-    calls: int
-
-    @property
-    def copied(self) -> int:
-        """Bytes of keys and values moved since the last `reset_counts`."""
-        ...
-
-    def reset_counts(self) -> None:
-        """Begin to count anew."""
-        ...
-
-    def prefill(self, prompts: Sequence[PromptKey]) -> tuple[list[int], list[Ids]]:
-        """Add a row for every prompt, after the others, and compute what is long of the prompts.
-
-        Returns:
-            The order in which they were added, as indices of `prompts`, and in that order the end
-            of each prompt, one token or more, with which the row's next pass must begin.
-        """
-        ...
-
-    def decode(self, new: NewTokens) -> Tensor:
-        """Append tokens to every row; return the logits that are wanted, [W, V]."""
-        ...
-
-    def rearrange(self, source: IntArray, target: IntArray, lengths: IntArray) -> None:
-        """Copy rows `source` to `target`, all at once, and keep the first len(lengths).
-
-        Of each row kept, the first `lengths` of the tokens that were appended to it stay, [N].
-        """
-        ...
-
-    def remember(self, ended: Sequence[tuple[int, PromptKey, Ids]]) -> None:
-        """Keep what rows wrote, where that saves work: their prompts will be gone on with.
-
-        Called after every pass, before rows are rearranged.
-
-        Args:
-            ended: row, its prompt, and what was written after it, the last token included.
-        """
-        ...
-
-    def clean(self) -> None:
-        """Overwrite what rows that are gone have left that is not finite."""
-        ...
-
-    def forget(self) -> None:
-        """Drop everything that is remembered of rows that are gone, and all spare memory."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class NewTokens:
-    """What a pass appends to N rows: `tokens` [T], row by row, `sizes` [N] of them to each.
-
-    `prompt` [N] of a row's tokens are its prompt's. Logits are wanted after the last `wanted` [N]
-    tokens of each row; W in all.
-    """
-
-    tokens: IntArray
-    sizes: IntArray
-    wanted: IntArray
-    prompt: IntArray
-
-    @property
-    def single(self) -> bool:
-        """Whether there is one token of each row."""
-        return len(self.tokens) == len(self.sizes)
-
-    @property
-    def places(self) -> IntArray | None:
-        """The tokens after which logits are wanted, [W]; None if they are all wanted."""
-        if len(self.tokens) == int(self.wanted.sum()):
-            return None
-        ends = np.repeat(np.cumsum(self.sizes), self.wanted)
-        left = np.repeat(np.cumsum(self.wanted), self.wanted) - np.arange(int(self.wanted.sum()))
-        return ends - left
-
-    @property
-    def prompt_tokens(self) -> int:
-        """The number of tokens that belong to prompts."""
-        return int(self.prompt.sum())
 
 
 class CachedRows:
@@ -184,7 +88,7 @@ class CachedRows:
                 rests += [prompts[i].ids[len(known[i]) :] for i in later]
             lengths = {i: len(begun[i].ids) for i in now}
             sizes = [(lengths[i] - len(known[i]), lengths[i], i) for i in now]
-            for batch in _batches(sizes):
+            for batch in batches(sizes):
                 order += batch
                 self._fill([begun[i] for i in batch], [known[i] for i in batch])
                 rests += [prompts[i].ids[-1:] for i in batch]
@@ -343,7 +247,7 @@ class CachedRows:
         self.prefilled += sum(map(len, rests))
         width = max(map(len, rests))
         for begin in range(0, width, PIECE):
-            piece = _padded([rest[begin : begin + PIECE] for rest in rests])
+            piece = padded([rest[begin : begin + PIECE] for rest in rests])
             # Padding is written behind the longest prompt, where it is never seen.
             positions = np.minimum(starts[:, None] + begin + np.arange(piece.shape[1]), longest)
             self._forward(first, piece, positions, longest)
@@ -397,80 +301,7 @@ class CachedRows:
         )
 
 
-class RecomputedRows:
-    """Rows without a cache: every pass computes every row from its first token on."""
-
-    def __init__(self, model: Model) -> None:
-        self.count = self.prefilled = self.decoded = self.calls = 0
-        self._device = base_of(model).device
-        self._head = HeadAt(model)
-        self._tokens: list[list[int]] = []
-
-    copied = 0
-    """Nothing is kept, so nothing is moved."""
-
-    def reset_counts(self) -> None:
-        """Begin to count anew (see `RowStore`)."""
-        self.prefilled = self.decoded = self.calls = 0
-
-    def prefill(self, prompts: Sequence[PromptKey]) -> tuple[list[int], list[Ids]]:
-        """Add rows, of which nothing is computed yet (see `RowStore`)."""
-        self._tokens += [[] for _ in prompts]
-        self.count += len(prompts)
-        return list(range(len(prompts))), [prompt.ids for prompt in prompts]
-
-    def decode(self, new: NewTokens) -> Tensor:
-        """Append tokens to every row (see `RowStore`)."""
-        ends = np.cumsum(new.sizes)
-        for row, part in zip(self._tokens, np.split(new.tokens, ends[:-1]), strict=True):
-            row.extend(part.tolist())
-        self.prefilled += new.prompt_tokens
-        self.decoded += len(new.tokens) - new.prompt_tokens
-        batches = _batches([(len(row), len(row), i) for i, row in enumerate(self._tokens)])
-        found: list[Tensor | None] = [None] * self.count
-        for batch in batches:
-            wanted = new.wanted[batch]
-            logits = self._forward([self._tokens[i] for i in batch], wanted)
-            for row, part in zip(batch, logits.split(wanted.tolist()), strict=True):
-                found[row] = part
-        return torch.cat([part for part in found if part is not None])
-
-    def rearrange(self, source: IntArray, target: IntArray, lengths: IntArray) -> None:
-        """Copy rows to their new places (see `RowStore`)."""
-        copies = [list(self._tokens[row]) for row in source]
-        self._tokens += [[] for _ in range(len(lengths) - len(self._tokens))]
-        for row, tokens in zip(target.tolist(), copies, strict=True):
-            self._tokens[row] = tokens
-        self.count = len(lengths)
-        self._tokens = [
-            row[:length]
-            for row, length in zip(self._tokens[: self.count], lengths.tolist(), strict=True)
-        ]
-
-    def remember(self, ended: Sequence[tuple[int, PromptKey, Ids]]) -> None:
-        """Do nothing: nothing is remembered."""
-
-    def clean(self) -> None:
-        """Do nothing: nothing is kept."""
-
-    def forget(self) -> None:
-        """Do nothing: nothing is remembered."""
-
-    def _forward(self, rows: list[list[int]], wanted: IntArray) -> Tensor:
-        """Return the logits after the last `wanted` tokens of rows, [W, V].
-
-        Padding is to the right of the rows.
-        """
-        self.calls += 1
-        tokens_NL = torch.from_numpy(_padded(rows)).to(self._device)
-        lengths = np.array([len(row) for row in rows])
-        places = np.arange(int(wanted.sum())) + np.repeat(lengths - np.cumsum(wanted), wanted)
-        at = np.stack([np.repeat(np.arange(len(rows)), wanted), places])
-        where = torch.from_numpy(at).to(self._device)
-        return self._head((where[0], where[1]), input_ids=tokens_NL, use_cache=False)
-
-
-def _batches(sized: list[tuple[int, int, int]]) -> list[list[int]]:
+def batches(sized: list[tuple[int, int, int]]) -> list[list[int]]:
     """Cut items into batches with little padding and a bounded area of attention.
 
     Args:
@@ -489,7 +320,7 @@ def _batches(sized: list[tuple[int, int, int]]) -> list[list[int]]:
     return batches
 
 
-def _padded(rows: Sequence[Sequence[int]]) -> IntArray:
+def padded(rows: Sequence[Sequence[int]]) -> IntArray:
     """Return rows as one array, with token 0 to the right of the shorter ones, [N, L]."""
     array = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
     for line, row in zip(array, rows, strict=True):

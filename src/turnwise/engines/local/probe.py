@@ -20,13 +20,9 @@ from torch import Tensor
 from turnwise.engines.base import PromptKey
 from turnwise.engines.config import EngineConfig
 from turnwise.engines.local.masks import MaskRule
-from turnwise.engines.local.model_runner import (
-    CachedRows,
-    Ids,
-    NewTokens,
-    RecomputedRows,
-    RowStore,
-)
+from turnwise.engines.local.model_runner import CachedRows
+from turnwise.engines.local.recomputed import RecomputedRows
+from turnwise.engines.local.row_store import Ids, NewTokens, RowStore
 from turnwise.errors import EngineError
 from turnwise.kernels import (
     check_rotary,

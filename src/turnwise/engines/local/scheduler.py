@@ -23,7 +23,8 @@ from torch import Tensor
 from turnwise.engines.base import Completion, PromptKey, Request
 from turnwise.engines.local.drafts import LONGEST, Drafts
 from turnwise.engines.local.forward import Pass
-from turnwise.engines.local.model_runner import CachedRows, Ids, NewTokens, RowStore
+from turnwise.engines.local.model_runner import CachedRows
+from turnwise.engines.local.row_store import Ids, NewTokens, RowStore
 from turnwise.engines.local.sampler import draw
 from turnwise.errors import EngineError
 from turnwise.types import FinishReason, IntArray

@@ -1,0 +1,51 @@
+"""The counts of one episode: its model calls, turns, env steps and rounds.
+
+Provides `EpisodeCounter`, which the agents of an episode share.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from turnwise.envs.base import Env
+
+
+class EpisodeCounter:
+    """Counts an episode's model calls, turns, env steps and rounds, over all of its seats.
+
+    Turns are the calls that act; a turn with an invalid reply makes no env step.
+    """
+
+    def __init__(self) -> None:
+        self.calls = self.turns = self.steps = self.round = self.asked = 0
+        self._acted: set[str] = set()
+        self._cap: int | None = None
+
+    def cap(self, env: Env[Any]) -> int:
+        """Return the env's cap on turns, asked for once an episode."""
+        if self._cap is None:
+            self._cap = env.turn_cap()
+        return self._cap
+
+    def next_call(self) -> int:
+        """Return the number of the next model call."""
+        self.calls += 1
+        return self.calls - 1
+
+    def next_turn(self) -> int:
+        """Return the number of the next turn, counted from 1."""
+        self.turns += 1
+        self.asked = 0
+        return self.turns
+
+    def next_step(self) -> int:
+        """Return the number of the next env step."""
+        self.steps += 1
+        return self.steps - 1
+
+    def begin_act(self, seat: str) -> None:
+        """Begin a new round if `seat` has acted in the present one."""
+        if seat in self._acted:
+            self.round += 1
+            self._acted.clear()
+        self._acted.add(seat)
