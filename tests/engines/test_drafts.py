@@ -1,5 +1,7 @@
 """Drafts: they change the number of passes and nothing else."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -275,3 +277,26 @@ def test_memory_is_bounded(monkeypatch):
         index.learn((9, 9), (5, 6, 7, *rng.integers(3, 9, 5).tolist()))
     assert len(index._entries) + len(index._older) <= 2 * (500 + 6 * 8)
     assert index.draft((9, 9, 5), {}, threshold=0.1, most=1) == [6]
+
+
+def test_prompts_of_finished_completions_are_not_kept_without_end(monkeypatch, tools):
+    monkeypatch.setattr("turnwise.engines.local.drafts.MOST_COPIED", 500)
+    drafts = Drafts(STOP, 100.0)
+    for visit, prompt in enumerate(prompts(100, (20, 60))):
+        asked = tools.request(prompt, id=tools.turn(visit))
+        drafts.of(asked, (), 1, 8)
+        drafts.learn([(asked, (5, 6, 2))])
+        assert sum(map(len, drafts._copies)) < 500 + 60
+    assert drafts._copies, "few of them are"
+
+
+def test_the_state_of_roles_with_any_name_is_restored(tools):
+    def learned(role):
+        asked = tools.request((10, 11), id=replace(tools.turn(), role=role))
+        drafts.learn([(asked, (5, 6, 7, 2))] * 3)
+        return asked
+
+    drafts, again = Drafts(STOP, 100.0), Drafts(STOP, 100.0)
+    asked = [learned(role) for role in ("player", "black/white", "/", "entries 12")]
+    again.restore(drafts.state())
+    assert [again.of(each, (), 1, 8) for each in asked] == [[5, 6, 7]] * 4

@@ -104,7 +104,8 @@ def test_a_run_that_met_its_target_is_not_trained_on(turnwise, unbroken, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "file", ["optimizers/main.pt", "policies/main/model.safetensors", "manifest.json"]
+    "file",
+    ["optimizers/main.pt", "policies/main/model.safetensors", "engine.safetensors", "manifest.json"],
 )
 def test_a_damaged_checkpoint_falls_back_and_says_so(
     turnwise, unbroken, traces, differences, tmp_path, file
@@ -118,6 +119,20 @@ def test_a_damaged_checkpoint_falls_back_and_says_so(
     assert f"checkpoint {newest.name} is damaged" in ended.said
     assert f"going on from {before.name}" in ended.said
     assert differences(traces(run), unbroken) == []
+
+
+@pytest.mark.slow
+def test_a_checkpoint_without_drafts_goes_on(turnwise, tmp_path):
+    run = tmp_path / "run"
+    assert turnwise.train(run, {"place": "episodes", "call": 5}).code == -9
+    newest = checkpoints(run)[-1]
+    manifest = json.loads((newest / "manifest.json").read_text())
+    del manifest["files"]["engine.safetensors"]
+    (newest / "manifest.json").write_text(json.dumps(manifest))
+    (newest / "engine.safetensors").unlink()
+    ended = turnwise.resume(run)
+    assert ended.code == 0, ended.said
+    assert "damaged" not in ended.said
 
 
 @pytest.mark.slow

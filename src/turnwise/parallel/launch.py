@@ -16,15 +16,23 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from turnwise.errors import ProcessError
 from turnwise.parallel.group import ProcessGroup
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import TCPStore
 
 HOST = "127.0.0.1"
 NOTICE = 5.0
 """Seconds in which a process whose connection is lost is expected to have ended."""
 FAREWELL = 5.0
 """Seconds that processes have to end by themselves before they are killed."""
+MEETING = timedelta(seconds=5)
+"""How long this process tries to reach its own address, where there may be no network at all."""
+CONNECTING = timedelta(minutes=5)
+"""How long processes that run may take to connect."""
 LEFT_TO_FIRST = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
 PR_SET_PDEATHSIG = 1
 
@@ -36,17 +44,27 @@ class Launcher:
         module: what each process runs, as `python -m module`; it calls `begin` and `join`.
         size: how many processes there are, this one included.
         cure: returns what the user can do when a process is lost.
+
+    Raises:
+        ProcessError: if the loopback cannot be used, or a process cannot be started.
     """
 
     def __init__(self, module: str, size: int, cure: Callable[[], str]) -> None:
-        from torch._C._distributed_c10d import TCPStore
-
         from turnwise.parallel.connected import ConnectedGroup
 
         self._cure = cure
+        self._store = _open_store(size)
         self._scratch = tempfile.TemporaryDirectory(prefix="turnwise-")
-        self._store = TCPStore(HOST, 0, size, is_master=True, wait_for_workers=False)
-        self._processes = [self._start(module, rank, size) for rank in range(1, size)]
+        self._processes: list[subprocess.Popen[bytes]] = []
+        try:
+            for rank in range(1, size):
+                self._processes.append(self._start(module, rank, size))
+        except OSError as error:
+            self._end(0.0)
+            raise ProcessError(
+                f"process {len(self._processes) + 2} of {size} cannot be started ({error}): set "
+                "processes = 1"
+            ) from error
         self.group: ProcessGroup = ConnectedGroup(
             rank=0,
             size=size,
@@ -59,7 +77,11 @@ class Launcher:
     def close(self, *, finished: bool) -> None:
         """End the processes: at once, or when they have `finished` the program as this one has."""
         self.group.close()
-        deadline = time.monotonic() + (FAREWELL if finished else 0.0)
+        self._end(FAREWELL if finished else 0.0)
+
+    def _end(self, patience: float) -> None:
+        """Wait so many seconds for the processes, and kill those that still run."""
+        deadline = time.monotonic() + patience
         for process in self._processes:
             try:
                 process.wait(max(0.0, deadline - time.monotonic()))
@@ -94,9 +116,11 @@ class Launcher:
             ProcessError: if one ended before.
         """
         names = [f"ready/{rank}" for rank in range(1, len(self._processes) + 1)]
-        while not self._store.check(names):
+        while True:
             if any(process.poll() is not None for process in self._processes):
                 raise ProcessError(self._lost("it ended while it started"))
+            if self._store.check(names):
+                return
             time.sleep(0.01)
 
     def _lost(self, what: str) -> str:
@@ -125,6 +149,25 @@ class Launcher:
         if code < 0:
             return f"was ended by signal {-code} ({signal.Signals(-code).name}): {self._cure()}"
         return f"ended with exit code {code}: {self._cure()}"
+
+
+def _open_store(size: int) -> TCPStore:
+    """Return where `size` processes find each other.
+
+    Raises:
+        ProcessError: if this machine has no loopback, as in some sandboxes.
+    """
+    from torch._C._distributed_c10d import TCPStore
+
+    try:
+        store = TCPStore(HOST, 0, size, is_master=True, timeout=MEETING, wait_for_workers=False)
+    except RuntimeError as error:
+        raise ProcessError(
+            f"processes = {size}, but they cannot meet at {HOST} "
+            f"({str(error).splitlines()[0]}): allow connections there, or set processes = 1"
+        ) from error
+    store.set_timeout(CONNECTING)
+    return store
 
 
 def begin(arguments: list[str]) -> None:

@@ -205,7 +205,9 @@ def resume(session: Session, *, based_on: str = "") -> Resumed | None:
         learner.policy.version = versions[name]
         learner.policy.load_weights(policy_folder(checkpoint.path, name))
         session.engine.update_weights(name)
-    restore_engine(session, load((checkpoint.path / ENGINE).read_bytes()))
+    kept = checkpoint.path / ENGINE
+    if kept.is_file():  # checkpoints of versions without drafts have none
+        restore_engine(session, load(kept.read_bytes()))
     return Resumed(
         phase=checkpoint.phase,
         step=checkpoint.step,

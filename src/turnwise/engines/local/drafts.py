@@ -34,6 +34,8 @@ LAYER_WORK = 4e7
 """Floating-point operations in the time that a layer takes on a CPU whatever it computes."""
 READING, GPU_READING = 12.0, 128.0
 """Tokens whose products take as long as reading the weights, on a CPU and on an accelerator."""
+MOST_COPIED = 1 << 18
+"""Tokens of prompts above which those of finished completions are not kept; 160 bytes for each."""
 SAMPLED = 8
 """One completion in so many is learned from, and one step drafted, while drafts do not pay."""
 
@@ -153,7 +155,7 @@ class DraftIndex:
         for name, entries in (("entries", self._entries), ("older", self._older)):
             for order in ORDERS:
                 lines = [(*k, entry) for k, entry in entries.items() if len(k) == order]
-                found[f"{name}/{order}"] = np.array(lines, dtype=np.int64)
+                found[f"{name} {order}"] = np.array(lines, dtype=np.int64)
         return found
 
     def restore(self, state: Arrays) -> None:
@@ -167,7 +169,7 @@ class DraftIndex:
         for name, entries in (("entries", self._entries), ("older", self._older)):
             entries.clear()
             for order in ORDERS:
-                for line in state[f"{name}/{order}"].reshape(-1, order + 1).tolist():
+                for line in state[f"{name} {order}"].reshape(-1, order + 1).tolist():
                     entries[tuple(line[:order])] = line[order]
 
     def _predict(self, context: Context, copies: Copies) -> Prediction | None:
@@ -278,6 +280,7 @@ class Drafts:
         self._stop_ids, self._spare = stop_ids, spare
         self._indexes: dict[tuple[str, str], DraftIndex] = {}
         self._copies: dict[Context, Copies] = {}
+        self._copied = 0  # tokens of their prompts
 
     def pay(self, rows: int) -> bool:
         """Whether drafts of `rows` rows are worth looking for in this step."""
@@ -291,6 +294,7 @@ class Drafts:
         copies = self._copies.get(prompt)
         if copies is None:
             copies = self._copies[prompt] = copies_of(prompt)
+            self._copied += len(prompt)
         context = (prompt[-LONGEST:] + wrote)[-LONGEST:]
         return index.draft(context, copies, threshold=self._threshold(rows), most=most)
 
@@ -300,13 +304,17 @@ class Drafts:
             return
         known: set[tuple[Context, Context]] = set()
         for request, completion in completions:
-            if (request.prompt_ids, completion) not in known:
-                known.add((request.prompt_ids, completion))
-                self._index(request).learn(request.prompt_ids, completion)
+            prompt = request.prompt_ids
+            if (prompt, completion) not in known:
+                known.add((prompt, completion))
+                self._index(request).learn(prompt, completion)
+            if self._copied > MOST_COPIED and self._copies.pop(prompt, None) is not None:
+                self._copied -= len(prompt)
 
     def end_iteration(self) -> None:
         """Forget prompts, and everything that is not of training."""
         self._copies.clear()
+        self._copied = 0
         self._indexes = {key: each for key, each in self._indexes.items() if key[0] == "train"}
 
     def state(self) -> Arrays:
@@ -321,7 +329,8 @@ class Drafts:
         """Go on from what `state` returned."""
         parts: dict[tuple[str, str], Arrays] = {}
         for key, array in state.items():
-            stream, role, name = key.split("/", 2)
+            stream, rest = key.split("/", 1)
+            role, name = rest.rsplit("/", 1)  # a role may be named "black/white"
             parts.setdefault((stream, role), {})[name] = array
         self._indexes = {}
         for key, arrays in parts.items():

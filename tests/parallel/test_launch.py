@@ -1,0 +1,67 @@
+"""Processes that cannot be started or reached: one sentence, at once, and nothing is left."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from turnwise.errors import ProcessError
+from turnwise.parallel import launch
+from turnwise.parallel.launch import Launcher
+
+HERE = str(Path(__file__).parent)
+
+
+def again():
+    return "start again"
+
+
+def test_without_a_loopback_the_cure_is_said(monkeypatch, tmp_path):
+    monkeypatch.setattr(launch, "HOST", "192.0.2.1")  # kept for documentation: nobody is there
+    monkeypatch.setattr(launch, "MEETING", timedelta(seconds=0.5))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(ProcessError, match=r"cannot meet at 192\.0\.2\.1 .* set processes = 1"):
+        Launcher("partner", 2, again)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_was_started_ends_if_another_process_cannot_be(monkeypatch, tmp_path):
+    started, popen = [], subprocess.Popen
+
+    def start(*args, **kwargs):
+        if started:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        started.append(popen(*args, **kwargs))
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(ProcessError, match=re.escape("process 3 of 3 cannot be started")):
+        Launcher("partner", 3, again)
+    assert started[0].returncode == -signal.SIGKILL
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_process_that_dies_before_it_is_needed_is_named(monkeypatch, capfd):
+    monkeypatch.setattr(sys, "path", [HERE, *sys.path])
+    launcher = Launcher("partner", 2, again)
+    try:
+        deadline = time.monotonic() + 100
+        while not launcher._store.check(["ready/1"]):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        (process,) = launcher._processes
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        with pytest.raises(ProcessError, match=r"process 2 of 2 was killed .* start again"):
+            launcher.group.broadcast(1)
+        assert not capfd.readouterr().err, "nobody tries to connect to it"
+    finally:
+        launcher.close(finished=False)
