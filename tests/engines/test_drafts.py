@@ -1,5 +1,6 @@
 """Drafts: they change the number of passes and nothing else."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 
 from turnwise.engines import EngineConfig, LocalEngine
 from turnwise.engines.local.drafts import LONGEST, DraftIndex, Drafts, copies_of
+from turnwise.errors import EngineError
 from turnwise.policies.policy import fork
 from turnwise.seeding import token_uniforms
 
@@ -42,14 +44,14 @@ def prompts(count, lengths=(3, 60), seed=0):
 
 
 def workload(tools, *, iteration=0, names=("main",), temperatures=(0.7, 1.0, 0.0), **options):
-    """Groups with unequal prompts, lengths and temperatures."""
+    """Groups with unequal prompts, lengths and temperatures; siblings have unequal limits."""
     return [
         tools.request(
             prompt,
             id=tools.turn(visit, sample, iteration=iteration),
             policy=name,
             temperature=temperatures[visit % len(temperatures)],
-            max_tokens=6 + 3 * visit % 20,
+            max_tokens=6 + (3 * visit + 5 * sample) % 20,
             **options,
         )
         for visit, prompt in enumerate(prompts(9))
@@ -172,20 +174,42 @@ def test_frequencies_are_the_policys_with_drafts(make_engine, models, tools, mon
 
 
 def test_stop_tokens_and_limits_end_a_draft(make_engine, tools, monkeypatch):
-    """Nothing is kept behind an end token or the limit, although the draft foretold it."""
+    """Nothing is kept behind an end token or the limit, although the draft went on to there."""
     asked = [tools.request((5, 6, 7), max_tokens=12)]
     said = tools.ask(make_engine(drafts=False), asked)[0].token_ids
     stop = next(token for i, token in enumerate(said) if i > 2 and token not in said[:i])
     before = said.index(stop)
-    forced(monkeypatch, lambda request, wrote, rows, most: list(said[len(wrote) + 1 :])[:most])
+    forced(monkeypatch, lambda request, wrote, rows, most: list(said[len(wrote) : before])[:most])
     engine = make_engine(stop_ids={stop})
-    ended = tools.ask(engine, asked)[0]
+
+    def answer(engine, limit):
+        engine.metrics()
+        completion = tools.ask(engine, [tools.request((5, 6, 7), max_tokens=limit)])[0]
+        counted = engine.metrics()
+        assert counted["engine/steps"] == 1, "one pass, as the whole draft is right"
+        assert counted["engine/drafted_tokens"] == counted["engine/accepted_tokens"]
+        return completion
+
+    ended = answer(engine, 12)
     assert ended.token_ids == said[: before + 1]
     assert ended.finish_reason == "stop"
-    cut = tools.ask(engine, [tools.request((5, 6, 7), max_tokens=before)])[0]
+    cut = answer(engine, before)
     assert cut.token_ids == said[:before] and cut.finish_reason == "length"
-    full = tools.ask(make_engine(context=3 + before), [tools.request((5, 6, 7), max_tokens=12)])[0]
+    full = answer(make_engine(context=3 + before), 12)
     assert full.token_ids == said[:before] and full.finish_reason == "context"
+
+
+def test_a_draft_keeps_nothing_behind_logits_that_are_not_finite(
+    weights, models, monkeypatch, tools
+):
+    """The draws from such logits are all the same, and a draft may foretell them."""
+    broken = copy.deepcopy(models("qwen3"))
+    engine = LocalEngine({"main": weights(broken)}, EngineConfig(), 0)
+    with torch.no_grad():
+        broken.lm_head.weight.fill_(torch.nan)
+    forced(monkeypatch, lambda request, wrote, rows, most: [22, 22, 22][:most])
+    with pytest.raises(EngineError, match="not finite at token 1 of"):
+        tools.ask(engine, [tools.request((5, 6, 7))])
 
 
 def test_equal_runs_have_equal_drafts_and_a_restored_one_too(make_engine, tools):
@@ -219,10 +243,41 @@ def test_an_evaluation_leaves_no_trace(make_engine, tools):
     assert tools.ask(watched, asked) == tools.ask(plain, asked)
 
 
-def test_roles_and_policies_learn_apart():
+def test_streams_and_roles_learn_apart_and_only_training_is_kept(tools):
+    def request(role="player", stream="train"):
+        return tools.request((5, 6, 7), id=replace(tools.turn(), role=role), stream=stream)
+
+    def guess(role="player", stream="train"):
+        return drafts.of(request(role, stream), (), rows=1, most=8)
+
     drafts = Drafts(STOP, 100.0)
-    assert not drafts.pay(1)
-    assert drafts.state() == {}
+    assert not drafts.pay(1) and drafts.state() == {}
+    for word, asked in enumerate((request(), request("guide"), request(stream="evaluation"))):
+        for _ in range(3):
+            drafts.learn([(asked, (10 + word, 20, 2))])
+    assert [guess(), guess("guide"), guess(stream="evaluation")] == [[10, 20], [11, 20], [12, 20]]
+    drafts.end_iteration()
+    assert [guess(), guess("guide")] == [[10, 20], [11, 20]]
+    assert not any(name.startswith("evaluation/") for name in drafts.state())
+    assert guess(stream="evaluation") == []
+
+
+def test_the_end_of_the_prompt_is_part_of_the_context(tools):
+    drafts = Drafts(STOP, 100.0)
+    asked = [tools.request((5, 6, last)) for last in (7, 8)]
+    for _ in range(4):
+        drafts.learn([(asked[0], (10, 11, 12, 2)), (asked[1], (10, 13, 14, 2))])
+    found = [drafts.of(one, wrote, rows=1, most=8) for one in asked for wrote in ((), (10,))]
+    assert found == [[10, 11, 12], [11, 12], [10, 13, 14], [13, 14]]
+
+
+def test_equal_completions_of_one_step_are_learned_from_once(tools):
+    once, often = Drafts(STOP, 100.0), Drafts(STOP, 100.0)
+    one = (tools.request((5, 6, 7)), (10, 11, 2))
+    once.learn([one])
+    often.learn([one] * 8)
+    for name, array in once.state().items():
+        np.testing.assert_array_equal(array, often.state()[name])
 
 
 def test_an_index_predicts_what_came_most_often_lately():
@@ -237,6 +292,17 @@ def test_an_index_predicts_what_came_most_often_lately():
     for _ in range(6):
         index.learn((10, 11), (8, 9, 2))
     assert index.draft((10, 11), {}, **asked) == [8, 9]
+
+
+def test_a_draft_ends_where_all_of_it_is_too_unlikely():
+    """Each token is likely, given those before it; that all of many are right is less so."""
+    index = DraftIndex(STOP)
+    for _ in range(12):
+        index.learn((10, 11), tuple(range(20, 50)))
+    every = index.draft((10, 11), {}, threshold=0.1, most=99)
+    assert every == list(range(20, 50))
+    some = index.draft((10, 11), {}, threshold=0.9, most=99)
+    assert some and some == every[: len(some)] and len(some) < len(every)
 
 
 def test_what_stands_in_the_prompt_is_copied_where_that_comes_true():
@@ -300,3 +366,34 @@ def test_the_state_of_roles_with_any_name_is_restored(tools):
     asked = [learned(role) for role in ("player", "black/white", "/", "entries 12")]
     again.restore(drafts.state())
     assert [again.of(each, (), 1, 8) for each in asked] == [[5, 6, 7]] * 4
+
+
+def test_a_restored_index_goes_on_as_the_one_that_was_saved(monkeypatch):
+    """Its generations of contexts, and the counts by which it rests, are part of its state."""
+    monkeypatch.setattr("turnwise.engines.local.drafts.MOST_CONTEXTS", 700)
+    monkeypatch.setattr("turnwise.engines.local.drafts.WINDOW", 64)
+    rng = np.random.default_rng(0)
+    index = DraftIndex(STOP)
+
+    def episode():
+        return (9, 9), tuple(rng.integers(20, 500, 12).tolist())
+
+    for _ in range(12):
+        index.learn((9, 9), (5, 6, 7, 2))
+    while not index._older:
+        index.learn(*episode())
+    for _ in range(3):
+        index.pays(1.0)
+        index.learn(*episode())
+    assert not index._entries, "it learns from few, and only the older generation knows anything"
+    restored = DraftIndex(STOP)
+    restored.restore(index.state())
+    asked = {"threshold": 0.01, "most": 8}
+    assert restored.draft((9, 9), {}, **asked) == index.draft((9, 9), {}, **asked) != []
+    for _ in range(20):
+        assert restored.pays(1.0) == index.pays(1.0)
+        one = episode()
+        index.learn(*one)
+        restored.learn(*one)
+        for name, array in index.state().items():
+            np.testing.assert_array_equal(restored.state()[name], array, err_msg=name)

@@ -477,6 +477,24 @@ def test_after_an_error_in_a_step_it_begins_anew(make_engine, tools, monkeypatch
     assert tools.ask(engine, asked) == tools.ask(make_engine(), asked)
 
 
+def test_after_an_error_of_one_policy_the_others_begin_anew(weights, models, tools, monkeypatch):
+    """What one policy admitted in the step in which another fails is forgotten, too."""
+    policies = {"a": weights(models("qwen3"), "a"), "b": weights(models("llama"), "b")}
+    engine = LocalEngine(policies, EngineConfig(drafts=False), 0)
+    asked = [tools.request(PROMPT, policy=name) for name in policies]
+    expected = tools.ask(engine, asked)
+    engine.end_iteration()
+
+    def short_of_memory(prompts):
+        raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine._lanes["b"].rows, "prefill", short_of_memory)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            tools.ask(engine, asked)
+    assert tools.ask(engine, asked) == expected
+
+
 def test_a_full_context_may_be_cancelled(make_engine, tools):
     engine = make_engine()
 

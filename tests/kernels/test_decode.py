@@ -46,7 +46,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("softcap", [None, 1.5])
-@pytest.mark.parametrize("window", [None, 4, 100])
+@pytest.mark.parametrize("window", [None, 4, 7, 100])
 @pytest.mark.parametrize("case", CASES)
 def test_rows_see_their_prompt_and_their_own(case, window, softcap):
     prompt_of, lengths, written, sizes = (

@@ -15,6 +15,7 @@ from turnwise.policies import PolicyOptimizer
 from turnwise.recipe.schema import load_recipe
 from turnwise.runs import Run, StopSignal, write_scores
 from turnwise.trainers import Silent
+from turnwise.trainers.exchange import sum_gradients
 
 
 def exchange(group: ProcessGroup):
@@ -44,6 +45,17 @@ def fail(group: ProcessGroup, where: int, kind: str):
 
 def send_what_cannot_be(group: ProcessGroup):
     return group.gather((lambda: 0) if group.rank else 0)
+
+
+def add_up(group: ProcessGroup):
+    """Sum gradients of two types, of which one is nowhere and others in one process only."""
+    kinds = (torch.float64, torch.float32, torch.float64, torch.float32, torch.float64)
+    weights = [torch.nn.Parameter(torch.zeros(2, 2, dtype=kind)) for kind in kinds]
+    weights[0].grad = torch.full((2, 2), 1.0 + 1e-12 * group.rank, dtype=kinds[0])
+    weights[1].grad = torch.arange(4.0).view(2, 2) * 10**group.rank
+    weights[2 + group.rank].grad = torch.full((2, 2), 5.0, dtype=kinds[2 + group.rank])
+    sum_gradients(weights, group)
+    return [None if weight.grad is None else weight.grad.flatten().tolist() for weight in weights]
 
 
 def train(group: ProcessGroup, folder, recipe, overrides):

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from turnwise.losses.total import MAX_SUFFIX
 from turnwise.parallel import ProcessGroup
-from turnwise.policies import Policy
 
 SHARING, FLAT, DISTINCT = "forest/sharing", "forest/tokens_flat", "forest/tokens_distinct"
 
@@ -48,18 +47,18 @@ def joined_metrics(shares: Sequence[Share]) -> dict[str, float]:
     return {**loss, **forest, "policy/span_entropy": sum(each.span_entropy for each in shares)}
 
 
-def sum_gradients(policy: Policy, group: ProcessGroup) -> None:
-    """Replace the gradient of each trained parameter by its sum over the processes.
+def sum_gradients(parameters: Sequence[torch.nn.Parameter], group: ProcessGroup) -> None:
+    """Replace the gradient of each parameter by its sum over the processes.
 
     A parameter without a gradient in every process keeps none, so that no optimizer moves it.
     """
     if group.is_alone:
         return
     by_type: dict[torch.dtype, list[torch.nn.Parameter]] = {}
-    for parameter in policy.trainable_parameters():
+    for parameter in parameters:
         by_type.setdefault(parameter.dtype, []).append(parameter)
-    for parameters in by_type.values():
-        _sum_gradients(parameters, group)
+    for alike in by_type.values():
+        _sum_gradients(alike, group)
 
 
 def _sum_gradients(parameters: Sequence[torch.nn.Parameter], group: ProcessGroup) -> None:

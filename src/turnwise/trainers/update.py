@@ -186,7 +186,7 @@ def optimise(
     own = part if group.is_alone else part.rows(rows_of_process(part.samples, group))
     optimizer.zero()
     share = _add_gradients(policy, scorer, own, loss)
-    sum_gradients(policy, group)
+    sum_gradients(policy.trainable_parameters(), group)
     try:
         stepped = optimizer.step()
     except TrainingError as error:
