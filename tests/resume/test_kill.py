@@ -105,7 +105,10 @@ def test_a_run_that_met_its_target_is_not_trained_on(turnwise, unbroken, tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "file",
-    ["optimizers/main.pt", "policies/main/model.safetensors", "engine.safetensors", "manifest.json"],
+    [
+        *("optimizers/main.pt", "policies/main/model.safetensors"),
+        *("engine.safetensors", "manifest.json"),
+    ],
 )
 def test_a_damaged_checkpoint_falls_back_and_says_so(
     turnwise, unbroken, traces, differences, tmp_path, file
