@@ -66,6 +66,12 @@ def test_what_cannot_be_sent_says_so(pair):
         pair("send_what_cannot_be")
 
 
+def test_what_cannot_be_read_says_so(pair):
+    with pytest.raises(ProcessError, match=r"process 2 of 2 .*no number.* set processes = 1"):
+        pair("send_what_cannot_be_read")
+    assert pair("exchange")["first"], "the processes go on"
+
+
 def test_a_group_of_one_imports_no_torch():
     code = (
         "import sys; from turnwise.parallel import ALONE; "

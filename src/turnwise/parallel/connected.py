@@ -27,6 +27,8 @@ HEAD = 8
 """Bytes at its start that hold the object's length."""
 PATIENCE = timedelta(days=30)
 """How long one process may wait for the others: a share of episodes can take hours."""
+UNREADABLE = (pickle.UnpicklingError, ImportError, AttributeError, TypeError, ValueError)
+"""What reading a value raises whose class this process does not have, or not so."""
 POLLS, SHORT, LONG = 100, 1e-4, 1e-3
 """A wait looks so many times after the short pause, then after the long one, in seconds."""
 
@@ -64,7 +66,7 @@ class ConnectedGroup(ProcessGroup):
         """Return the values of all processes, by rank.
 
         Raises:
-            ProcessError: if a process is gone, or a value cannot be sent.
+            ProcessError: if a process is gone, or a value cannot be sent or read.
         """
         sent = _packed(value)
         heads = [torch.empty(INLINE, dtype=torch.uint8) for _ in range(self.size)]
@@ -87,7 +89,7 @@ class ConnectedGroup(ProcessGroup):
         """Return the value of process 0.
 
         Raises:
-            ProcessError: if a process is gone, or the value cannot be sent.
+            ProcessError: if a process is gone, or the value cannot be sent or read.
         """
         sent = _packed(value) if self.leads else torch.empty(0, dtype=torch.uint8)
         head = _head(sent)
@@ -159,7 +161,13 @@ class ConnectedGroup(ProcessGroup):
         work.wait()
 
     def _unpacked(self, body: Tensor, rank: int) -> Any:
-        value = pickle.loads(body.numpy().tobytes())
+        try:
+            value = pickle.loads(body.numpy().tobytes())
+        except UNREADABLE as error:
+            raise ProcessError(
+                f"what process {rank + 1} of {self.size} found cannot be read in another one "
+                f"({error}): set processes = 1"
+            ) from error
         if isinstance(value, _Unsendable):
             raise ProcessError(
                 f"process {rank + 1} of {self.size} cannot send what it found to the others "
