@@ -492,6 +492,8 @@ def test_after_an_error_of_one_policy_the_others_begin_anew(weights, models, too
         patch.setattr(engine._lanes["b"].rows, "prefill", short_of_memory)
         with pytest.raises(RuntimeError, match="out of memory"):
             tools.ask(engine, asked)
+    for name in policies:  # in the rows that were given up
+        tools.ask(engine, [tools.request(PROMPT[::-1], policy=name)])
     assert tools.ask(engine, asked) == expected
 
 
