@@ -103,16 +103,18 @@ class DraftIndex:
         self._steps += 1
         return self._share >= threshold / 2 or self._steps % SAMPLED == 0
 
-    def learn(self, prompt: Context, completion: Context) -> None:
+    def learn(self, prompt: Context, completion: Context, copies: Copies | None = None) -> None:
         """Count which predictions of a completion come true, and remember it.
 
+        `copies` are `copies_of(prompt)`, where the caller has them.
         A context is remembered with the contexts that are longer; shorter ones keep what they
         predict where no longer one is known, as in prediction by partial matching.
         """
         self._seen += 1
         if self._share < 0.25 and self._seen % SAMPLED:
             return
-        copies, entries, older = copies_of(prompt), self._entries, self._older
+        copies = copies_of(prompt) if copies is None else copies
+        entries, older = self._entries, self._older
         context = prompt[-LONGEST:] + completion
         at = len(context) - len(completion)
         right = 0
@@ -307,7 +309,7 @@ class Drafts:
             prompt = request.prompt_ids
             if (prompt, completion) not in known:
                 known.add((prompt, completion))
-                self._index(request).learn(prompt, completion)
+                self._index(request).learn(prompt, completion, self._copies.get(prompt))
             if self._copied > MOST_COPIED and self._copies.pop(prompt, None) is not None:
                 self._copied -= len(prompt)
 
