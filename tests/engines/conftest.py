@@ -3,12 +3,15 @@
 import asyncio
 from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 import torch
 import transformers as hf
 from peft import LoraConfig, get_peft_model
 
 from turnwise.engines import EngineConfig, LocalEngine, Request, run
+from turnwise.policies.policy import fork
+from turnwise.seeding import token_uniforms
 from turnwise.types import EpisodeId, Sampling, TurnId
 
 VOCAB, CONTEXT = 23, 96
@@ -196,6 +199,28 @@ def true_logprobs(model, prompt, reply, temperature=1.0):
     return logits.log_softmax(-1)[places, ids[0, places + 1]].numpy()
 
 
+def edges(model, one, completion, temperature):
+    """Distances of each token's uniform from the edges of the tokens' intervals."""
+    ids = torch.tensor([[*one.prompt_ids, *completion.token_ids]])
+    with torch.no_grad():
+        logits = model(ids).logits[0].double() / temperature
+    cdf = logits.softmax(-1).cumsum(-1).numpy()
+    uniforms = token_uniforms(0, one.stream, one.id, len(completion.token_ids))
+    begin = len(one.prompt_ids) - 1
+    return [np.abs(cdf[begin + i] - u).min() for i, u in enumerate(uniforms)]
+
+
+def adapted(model, seed):
+    """Another adapter on the base of `model`, whose frozen tensors it shares."""
+    torch.manual_seed(seed)
+    other = fork(model)
+    with torch.no_grad():
+        for name, parameter in other.named_parameters():
+            if "lora_" in name:
+                parameter.normal_(0, 0.3)
+    return other.eval()
+
+
 @pytest.fixture
 def tools():
     """The functions above, as one object."""
@@ -205,4 +230,5 @@ def tools():
 
     Tools.turn, Tools.request = staticmethod(turn), staticmethod(request)
     Tools.ask, Tools.true_logprobs = staticmethod(ask), staticmethod(true_logprobs)
+    Tools.edges, Tools.adapted = staticmethod(edges), staticmethod(adapted)
     return Tools

@@ -10,32 +10,8 @@ import torch
 from turnwise.engines import EngineConfig, LocalEngine
 from turnwise.engines.local.drafts import LONGEST, DraftIndex, Drafts, copies_of
 from turnwise.errors import EngineError
-from turnwise.policies.policy import fork
-from turnwise.seeding import token_uniforms
 
 STOP = frozenset({2})
-
-
-def edges(model, one, completion, temperature):
-    """Distances of each token's uniform from the edges of the tokens' intervals."""
-    ids = torch.tensor([[*one.prompt_ids, *completion.token_ids]])
-    with torch.no_grad():
-        logits = model(ids).logits[0].double() / temperature
-    cdf = logits.softmax(-1).cumsum(-1).numpy()
-    uniforms = token_uniforms(0, one.stream, one.id, len(completion.token_ids))
-    begin = len(one.prompt_ids) - 1
-    return [np.abs(cdf[begin + i] - u).min() for i, u in enumerate(uniforms)]
-
-
-def adapted(model, seed):
-    """Another adapter on the base of `model`."""
-    torch.manual_seed(seed)
-    other = fork(model)
-    with torch.no_grad():
-        for name, parameter in other.named_parameters():
-            if "lora_" in name:
-                parameter.normal_(0, 0.3)
-    return other.eval()
 
 
 def prompts(count, lengths=(3, 60), seed=0):
@@ -94,7 +70,7 @@ def same(asked, found, expected, models, tools, name="qwen3"):
             assert mine.finish_reason == theirs.finish_reason
         else:
             flips += 1
-            assert heat and edges(models(name), one, mine, heat)[alike] < 1e-4
+            assert heat and tools.edges(models(name), one, mine, heat)[alike] < 1e-4
     assert flips <= 1
 
 
@@ -137,7 +113,7 @@ def test_drafts_whatever_the_batching(make_engine, models, tools, monkeypatch, o
 @pytest.mark.parametrize("source", ["wrong", "right"])
 def test_adapters_in_one_pass_have_drafts_of_their_own(models, weights, tools, monkeypatch, source):
     first = models("qwen3-lora")
-    team = {"a": weights(first, "a"), "b": weights(adapted(first, 5), "b")}
+    team = {"a": weights(first, "a"), "b": weights(tools.adapted(first, 5), "b")}
     asked = workload(tools, names=("a", "b"))
     plain = LocalEngine(team, EngineConfig(drafts=False), 0)
     expected = tools.ask(plain, asked)

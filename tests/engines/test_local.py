@@ -10,7 +10,6 @@ from turnwise.engines import EngineConfig, LocalEngine, run
 from turnwise.engines.local.model_runner import SHORT
 from turnwise.engines.local.scheduler import draw
 from turnwise.errors import ConfigError, EngineError
-from turnwise.seeding import token_uniforms
 from turnwise.settings import parse
 
 PROMPT = (5, 6, 7, 8, 9)
@@ -70,17 +69,6 @@ def test_iterations_visits_samples_streams_and_seeds_draw_differently(make_engin
     assert said() == said()
 
 
-def edges(model, one, completion, temperature):
-    """Distances of each token's uniform from the edges of the tokens' intervals."""
-    ids = torch.tensor([[*one.prompt_ids, *completion.token_ids]])
-    with torch.no_grad():
-        logits = model(ids).logits[0].double() / temperature
-    cdf = logits.softmax(-1).cumsum(-1).numpy()
-    uniforms = token_uniforms(0, one.stream, one.id, len(completion.token_ids))
-    begin = len(one.prompt_ids) - 1
-    return [np.abs(cdf[begin + i] - u).min() for i, u in enumerate(uniforms)]
-
-
 OTHER_WAYS = {
     "alone": {"max_rows": 1},
     "in sevens": {"max_rows": 7},
@@ -104,7 +92,7 @@ def test_equal_uniforms_give_equal_tokens_whatever_the_batching(
         np.testing.assert_allclose(mine.logprobs[:same], theirs.logprobs[:same], atol=1e-4)
         if same < len(pairs):
             flips += 1
-            assert edges(models("qwen3"), one, mine, 0.8)[same] < 1e-4
+            assert tools.edges(models("qwen3"), one, mine, 0.8)[same] < 1e-4
     assert flips <= 1
 
 

@@ -9,27 +9,15 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from turnwise.engines import EngineConfig, LocalEngine
-from turnwise.policies.policy import fork
 
 PROMPT = (5, 6, 7, 8, 9)
 
 
-def adapted(model, seed, **options):
-    """Another adapter on the base of `model`, whose frozen tensors it shares."""
-    torch.manual_seed(seed)
-    other = fork(model)
-    with torch.no_grad():
-        for name, parameter in other.named_parameters():
-            if "lora_" in name:
-                parameter.normal_(0, 0.3)
-    return other.eval()
-
-
 @pytest.fixture
-def three(models, weights):
+def three(models, weights, tools):
     """Policies a, b and c: three adapters on one base."""
     first = copy.deepcopy(models("qwen3-lora"))
-    members = {"a": first, "b": adapted(first, 5), "c": adapted(first, 6)}
+    members = {"a": first, "b": tools.adapted(first, 5), "c": tools.adapted(first, 6)}
     return {name: weights(model, name) for name, model in members.items()}
 
 
