@@ -109,3 +109,8 @@ def noting(gradients, most=4):
         yield
     finally:
         PolicyOptimizer.step = real
+
+
+def gather(group: ProcessGroup, value: object):
+    """Wait for the other process; `value` has been sent with the duty."""
+    group.gather(None)

@@ -65,3 +65,51 @@ def test_a_process_that_dies_before_it_is_needed_is_named(monkeypatch, capfd):
         assert not capfd.readouterr().err, "nobody tries to connect to it"
     finally:
         launcher.close(finished=False)
+
+
+class Touch:
+    """An object that makes a file when it is read from its pickle."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    monkeypatch.setattr(sys, "path", [HERE, *sys.path])
+    launcher = Launcher("partner", 2, again)
+    yield launcher
+    launcher.close(finished=False)
+
+
+def test_a_program_without_the_secret_is_noticed_when_it_connects(launched):
+    launched.group._secret = bytes(32)
+    with pytest.raises(ProcessError, match="process 2 of 2 does not have this run's signature"):
+        launched.group.broadcast(None)
+
+
+def test_what_is_not_signed_is_not_read(launched, tmp_path):
+    launched.group.broadcast(("gather", {"value": Touch(tmp_path / "signed")}))
+    launched.group.gather(None)
+    launched.group._secret = bytes(32)
+    launched.group.broadcast(("gather", {"value": Touch(tmp_path / "forged")}))
+    launched._processes[0].wait(100)
+    assert [path.name for path in tmp_path.iterdir()] == ["signed"]
+
+
+def test_what_was_signed_for_another_exchange_is_not_read(launched, tmp_path):
+    launched.group.broadcast(("gather", {"value": None}))
+    launched.group.gather(None)
+    launched.group._objects -= 1
+    launched.group.broadcast(("gather", {"value": Touch(tmp_path / "again")}))
+    launched._processes[0].wait(100)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_secret_is_neither_an_argument_nor_in_the_environment(launched):
+    (process,) = launched._processes
+    for name in ("cmdline", "environ"):
+        assert launched._secret.encode() not in Path(f"/proc/{process.pid}/{name}").read_bytes()

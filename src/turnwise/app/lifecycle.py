@@ -152,7 +152,9 @@ def _run(recipe: Recipe, folder: Run, watcher: Progress, change: Change | None =
             how = partial(_how_to_go_on, folder, resumed=resumed)
             stack.enter_context(before_exit(how))
             stack.enter_context(kept_threads())
-            processes = stack.enter_context(Processes(recipe, folder, resumed=resumed, cure=how))
+            processes = stack.enter_context(
+                Processes(recipe, folder, resumed=resumed, cure=how, note=watcher.note)
+            )
 
             def parts(recipe: Recipe) -> Session:
                 session = assemble(recipe, folder=folder, stop=stop, progress=watcher)
@@ -169,7 +171,7 @@ def _run(recipe: Recipe, folder: Run, watcher: Progress, change: Change | None =
                     watcher.note(memory)
                 tested.append(scores)
 
-            if not run_program(recipe, folder, parts, stop, finish, resumed=resumed):
+            if not run_program(processes.recipe, folder, parts, stop, finish, resumed=resumed):
                 return _stopped(folder, watcher, stop, "after saving", resumed=resumed)
     except KeyboardInterrupt as error:
         if isinstance(error, Interrupted):

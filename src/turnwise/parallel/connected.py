@@ -1,15 +1,19 @@
 """Processes joined by `torch.distributed`: gloo, and NCCL for tensors on a CUDA card.
 
 Provides `ConnectedGroup`. The process groups of torch are its own: a program that uses
-`torch.distributed` for something else is left alone. NCCL is untested: no machine with two cards
+`torch.distributed` for something else is left alone. Objects are sent as pickles, which run code
+when they are read, and any program of the machine can connect to the loopback. So each is signed
+with a secret that only the processes of the run know. NCCL is untested: no machine with two cards
 was available.
 """
 
 from __future__ import annotations
 
+import hmac
 import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -25,6 +29,8 @@ INLINE = 4096
 """Bytes of the first message of an exchange; a longer object needs a second one."""
 HEAD = 8
 """Bytes at its start that hold the object's length."""
+SIGNATURE = 32
+"""Bytes before an object: its HMAC-SHA256 (RFC 2104)."""
 PATIENCE = timedelta(days=30)
 """How long one process may wait for the others: a share of episodes can take hours."""
 UNREADABLE = (pickle.UnpicklingError, ImportError, AttributeError, TypeError, ValueError)
@@ -41,6 +47,7 @@ class ConnectedGroup(ProcessGroup):
         size: how many processes there are.
         store: where the processes find each other.
         host: the address of this process, at which the others reach it.
+        secret: what all processes of the group know and no other program does.
         wait_for_all: returns once all processes run; called before the connection is made.
         lost: returns why an exchange failed, in a sentence for the user.
     """
@@ -52,11 +59,13 @@ class ConnectedGroup(ProcessGroup):
         size: int,
         store: c10d.Store,
         host: str,
+        secret: bytes,
         wait_for_all: Callable[[], None] = lambda: None,
         lost: Callable[[str], str] = str,
     ) -> None:
         self.rank, self.size = rank, size
-        self._store, self._host = store, host
+        self._store, self._host, self._secret = store, host, secret
+        self._objects = 0  # exchanges of objects so far, the same number in all processes
         self._wait_for_all, self._lost = wait_for_all, lost
         self._gloo: Any = None
         self._nccl: Any = None
@@ -68,7 +77,9 @@ class ConnectedGroup(ProcessGroup):
         Raises:
             ProcessError: if a process is gone, or a value cannot be sent or read.
         """
-        sent = _packed(value)
+        self._connect()
+        self._objects += 1
+        sent = self._packed(value)
         heads = [torch.empty(INLINE, dtype=torch.uint8) for _ in range(self.size)]
         self._exchange(lambda gloo: gloo.allgather([heads], [_head(sent)]))
         sizes = [_length(head) for head in heads]
@@ -91,7 +102,9 @@ class ConnectedGroup(ProcessGroup):
         Raises:
             ProcessError: if a process is gone, or the value cannot be sent or read.
         """
-        sent = _packed(value) if self.leads else torch.empty(0, dtype=torch.uint8)
+        self._connect()
+        self._objects += 1
+        sent = self._packed(value) if self.leads else torch.empty(0, dtype=torch.uint8)
         head = _head(sent)
         self._exchange(lambda gloo: gloo.broadcast([head], _from_first()))
         size = _length(head)
@@ -118,7 +131,10 @@ class ConnectedGroup(ProcessGroup):
         self._gloo = self._nccl = None
 
     def _connect(self) -> None:
-        if self._gloo is None:
+        """Connect if that has not been done, and let each process show that it has the secret."""
+        if self._gloo is not None:
+            return
+        with self._reported():
             self._wait_for_all()
             backend: Any = c10d.ProcessGroupGloo
             options = backend._Options()
@@ -126,6 +142,7 @@ class ConnectedGroup(ProcessGroup):
             options._timeout = PATIENCE
             store = c10d.PrefixStore("gloo", self._store)
             self._gloo = backend(store, self.rank, self.size, options)
+        self.gather(None)
 
     def _has_cards(self, device: torch.device) -> bool:
         """Whether every process computes on a card of its own, as NCCL requires."""
@@ -144,9 +161,15 @@ class ConnectedGroup(ProcessGroup):
 
     def _exchange(self, begin: Callable[[Any], Any]) -> None:
         """Connect, begin an operation and wait until it is done."""
-        try:
-            self._connect()
+        self._connect()
+        with self._reported():
             self._wait(begin(self._gloo))
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        """Raise what torch raises in the block as a `ProcessError`."""
+        try:
+            yield
         except RuntimeError as error:
             if isinstance(error, ProcessError):
                 raise
@@ -160,9 +183,31 @@ class ConnectedGroup(ProcessGroup):
             polls += 1
         work.wait()
 
-    def _unpacked(self, body: Tensor, rank: int) -> Any:
+    def _signature(self, data: bytes, rank: int) -> bytes:
+        """Return the signature of what process `rank` sends in the present exchange."""
+        place = f"{rank}/{self._objects}/".encode()
+        return hmac.digest(self._secret, place + data, "sha256")
+
+    def _packed(self, value: Any) -> Tensor:
+        """Return a value as signed bytes; one that cannot be pickled is an error for the others."""
         try:
-            value = pickle.loads(body.numpy().tobytes())
+            data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+        except (pickle.PicklingError, TypeError, AttributeError, RecursionError) as error:
+            data = pickle.dumps(_Unsendable(str(error)))
+        sent = bytearray(self._signature(data, self.rank) + data)
+        return torch.frombuffer(sent, dtype=torch.uint8)
+
+    def _unpacked(self, body: Tensor, rank: int) -> Any:
+        sent = body.numpy().tobytes()
+        signature, data = sent[:SIGNATURE], sent[SIGNATURE:]
+        if not hmac.compare_digest(signature, self._signature(data, rank)):
+            raise ProcessError(
+                f"what came in the place of process {rank + 1} of {self.size} does not have this "
+                "run's signature: another program connected to it; start again, or set "
+                "processes = 1"
+            )
+        try:
+            value = pickle.loads(data)
         except UNREADABLE as error:
             raise ProcessError(
                 f"what process {rank + 1} of {self.size} found cannot be read in another one "
@@ -181,15 +226,6 @@ class _Unsendable:
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
-
-
-def _packed(value: Any) -> Tensor:
-    """Return a value as bytes; one that cannot be pickled becomes an error for the others."""
-    try:
-        data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
-    except (pickle.PicklingError, TypeError, AttributeError, RecursionError) as error:
-        data = pickle.dumps(_Unsendable(str(error)))
-    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
 
 
 def _head(sent: Tensor) -> Tensor:

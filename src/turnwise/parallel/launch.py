@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import secrets
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,7 +55,7 @@ class Launcher:
         from turnwise.parallel.connected import ConnectedGroup
 
         self._cure = cure
-        self._store = _open_store(size)
+        self._store, self._secret = _open_store(size), secrets.token_hex(32)
         self._scratch = tempfile.TemporaryDirectory(prefix="turnwise-")
         self._processes: list[subprocess.Popen[bytes]] = []
         try:
@@ -70,6 +72,7 @@ class Launcher:
             size=size,
             store=self._store,
             host=HOST,
+            secret=bytes.fromhex(self._secret),
             wait_for_all=self._wait_for_all,
             lost=self._lost,
         )
@@ -91,19 +94,27 @@ class Launcher:
         self._scratch.cleanup()
 
     def _start(self, module: str, rank: int, size: int) -> subprocess.Popen[bytes]:
-        """Start process `rank`; it imports modules from where this one does."""
+        """Start process `rank`; it imports modules from where this one does.
+
+        The secret goes through its standard input: arguments can be seen by all users, and the
+        environment is inherited by programs that it starts.
+        """
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path),
             **_card(rank),
         }
         where = [str(self._store.port), str(rank), str(size), str(os.getpid())]
-        return subprocess.Popen(
+        started = subprocess.Popen(
             [sys.executable, "-P", "-m", module, *where, str(self._farewell(rank))],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=_error_output(),
             env=environment,
             start_new_session=True,  # a terminal's Ctrl-C does not reach it while it starts
         )
+        assert started.stdin is not None
+        with suppress(BrokenPipeError), started.stdin:  # one that has ended is noticed later
+            started.stdin.write(f"{self._secret}\n".encode())
+        return started
 
     def _farewell(self, rank: int) -> Path:
         """Return the file in which process `rank` says why it failed."""
@@ -188,10 +199,11 @@ def join(arguments: list[str]) -> tuple[ProcessGroup, Path]:
     from turnwise.parallel.connected import PATIENCE, ConnectedGroup
 
     port, rank, size, _, farewell = arguments
+    secret = bytes.fromhex(sys.stdin.readline())
     store = TCPStore(HOST, int(port), int(size), is_master=False, timeout=timedelta(seconds=60))
     store.set_timeout(PATIENCE)
     store.set(f"ready/{rank}", "yes")
-    group = ConnectedGroup(rank=int(rank), size=int(size), store=store, host=HOST)
+    group = ConnectedGroup(rank=int(rank), size=int(size), store=store, host=HOST, secret=secret)
     return group, Path(farewell)
 
 

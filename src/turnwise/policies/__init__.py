@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from turnwise.policies.presets import PRESETS, NanoConfig, is_nano, nano_preset
     from turnwise.policies.schedule import OptimizerConfig, learning_rate
     from turnwise.policies.threads import (
+        cores_are_chosen,
         default_threads,
         kept_threads,
         measure_threads,
@@ -27,6 +28,7 @@ __all__ = [
     "Policy",
     "PolicyConfig",
     "PolicyOptimizer",
+    "cores_are_chosen",
     "default_threads",
     "is_nano",
     "kept_threads",
@@ -50,6 +52,7 @@ __getattr__, __dir__ = lazy_names(
         "Policy": "turnwise.policies.policy",
         "PolicyConfig": "turnwise.policies.config",
         "PolicyOptimizer": "turnwise.policies.optimizer",
+        "cores_are_chosen": "turnwise.policies.threads",
         "default_threads": "turnwise.policies.threads",
         "is_nano": "turnwise.policies.presets",
         "kept_threads": "turnwise.policies.threads",

@@ -39,6 +39,12 @@ class NanoConfig(Settings):
     max_words: int = Field(default=4096, ge=0)
     """The number of words of the transcripts that become tokens, the most frequent first."""
 
+    @property
+    def layer_weights(self) -> int:
+        """The number of weights of all decoder layers, without embeddings and norms."""
+        attention = 2 * (self.heads + self.kv_heads) * self.head_dim
+        return self.layers * self.hidden * (attention + 3 * self.intermediate)
+
     @model_validator(mode="after")
     def _check_heads(self) -> NanoConfig:
         if self.heads % self.kv_heads:

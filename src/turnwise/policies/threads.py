@@ -1,8 +1,8 @@
 """The number of threads of torch: one for small models, measured for others, or the user's choice.
 
-Provides `use_threads`, `measure_threads` and `kept_threads`. With two threads every operation waits
-for the slower one. Beside another busy process a step of a small model then takes several times as
-long as with one thread.
+Provides `use_threads`, `measure_threads`, `cores_are_chosen` and `kept_threads`. With two threads
+every operation waits for the slower one. Beside another busy process a step of a small model then
+takes several times as long as with one thread.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def use_threads(parameters: int, asked: int | None) -> str:
     if asked is not None:
         torch.set_num_threads(asked)
         return f"{_many(asked)}, as `threads` says"
-    if _chosen():
+    if cores_are_chosen():
         return f"{_many(torch.get_num_threads())}, as set outside the recipe"
     small = default_threads(parameters)
     if small is None:
@@ -81,7 +81,7 @@ def measure_threads(model: Model, processes: int = 1) -> int | None:
         model's size decides.
     """
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    if parameters < SMALL or _chosen():
+    if parameters < SMALL or cores_are_chosen():
         return None
     several = max(1, torch.get_num_threads() // processes)
     torch.set_num_threads(several)
@@ -146,7 +146,7 @@ def _many(count: int) -> str:
     return f"{count} thread{'' if count == 1 else 's'}"
 
 
-def _chosen() -> bool:
+def cores_are_chosen() -> bool:
     """Whether the user set the number of threads; by itself torch uses all CPUs or all cores."""
     if any(os.environ.get(name) for name in VARIABLES):
         return True

@@ -65,8 +65,10 @@ class Recipe(Settings):
     the start, which the run keeps, and above 50 million torch's own default."""
     processes: int | None = Field(default=None, ge=1)
     """Processes on this machine that share episodes and updates, each with `threads` threads and
-    its own copy of the weights. None is one: sums of other parts are rounded differently, so that
-    runs with different numbers of processes are not equal to the bit."""
+    its own copy of the weights. None is two for long runs of nano models in shipped envs, where a
+    second core is free at the start and no number of threads was set; the run keeps the number.
+    Else it is one. Sums of other parts are rounded differently, so that runs with different numbers
+    of processes are not equal to the bit."""
     env: EnvChoice
     """The world."""
     workflow: WorkflowConfig = WorkflowConfig()
@@ -176,6 +178,12 @@ class Recipe(Settings):
         has = self.warmup is not None and self.has("warmup")
         own = self.warmup.steps * self.warmup.batch_size if self.warmup and has else 0
         return self.rows_before_warmup + own
+
+    @property
+    def episodes_of_training(self) -> int:
+        """The number of episodes that the trainer plays, without refills."""
+        one = self.trainer
+        return one.iterations * one.tasks_per_iteration * one.group_size
 
     def to_toml(self) -> str:
         """Return the resolved recipe as TOML that loads to an equal recipe."""

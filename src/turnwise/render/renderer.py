@@ -161,7 +161,7 @@ class Renderer:
         together; where the prompt's last token would change by that, the reply is encoded alone.
         """
         said = self._harmless(reply) + self._end_text
-        prompt, whole = self._ids(self._opening), self._ids(self._opening + said)
+        prompt, whole = self._opening_ids, self._ids(self._opening + said)
         if whole[: len(prompt)] == prompt:
             return whole[len(prompt) :]
         return self._ids(said)
@@ -202,6 +202,11 @@ class Renderer:
         start = before + self.completion_ids(longer[count].content)
         after = self.prompt_ids(Prompt(messages=tuple(longer), tools=tools))
         return after[: len(start)] == start
+
+    @cached_property
+    def _opening_ids(self) -> tuple[int, ...]:
+        """The ids of what stands before a reply to a message."""
+        return self._ids(self._opening)
 
     @cached_property
     def _call_form(self) -> CallForm | None:
