@@ -45,7 +45,7 @@ def train(recipe: str, settings: tuple[str, ...], folder: Path, commit: str) -> 
     run = folder / name
     command = ["train", recipe, *(word for s in settings for word in ("--set", s))]
     fresh = not run.is_dir()  # a run goes on with its own settings
-    asked = [*(command if fresh else ["train", recipe, "--resume"]), "--run", str(run)]
+    asked = [*command, "--run", str(run)] if fresh else ["resume", str(run)]
     began = time.perf_counter()
     with (folder / f"{name}.log").open("a") as log:
         subprocess.run(

@@ -12,7 +12,7 @@ came true is counted, and a draft ends where it is too likely to be wrong.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -155,9 +155,12 @@ class DraftIndex:
             "totals": np.array([self._share, self._seen, self._steps]),
         }
         for name, entries in (("entries", self._entries), ("older", self._older)):
-            for order in ORDERS:
-                lines = [(*k, entry) for k, entry in entries.items() if len(k) == order]
-                found[f"{name} {order}"] = np.array(lines, dtype=np.int64)
+            parts: dict[int, list[Context]] = {order: [] for order in ORDERS}
+            for context, entry in entries.items():
+                parts[len(context)].append((*context, entry))
+            for order, lines in parts.items():
+                flat = np.fromiter(chain.from_iterable(lines), np.int64, (order + 1) * len(lines))
+                found[f"{name} {order}"] = flat.reshape(len(lines), order + 1)
         return found
 
     def restore(self, state: Arrays) -> None:
