@@ -122,12 +122,14 @@ def serve_run(folder: Path, given: Path) -> None:
     from turnwise.types import EpisodeId, Sampling, TurnId
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    recipe = load_recipe(str(folder / "recipe.toml"))
+    threads = f"threads={torch.get_num_threads()}"
+    recipe = load_recipe(str(folder / "recipe.toml"), [threads, "processes=1"])
     session = assemble(recipe, Run.open(folder), StopSignal(), Silent())
     resume(session)
     ((role, agent),) = session.agents.items()
     learner = session.learners[agent.policy]
     policy, env = learner.policy, session.runner.env
+    assert not policy.has_adapter, "vLLM would need its base: take a run without lora"
     policy.save(given / "model")
 
     def prompts_of(step: int) -> list[list[int]]:

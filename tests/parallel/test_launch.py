@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from turnwise.errors import ProcessError
-from turnwise.parallel import launch
+from turnwise.parallel import connected, launch
 from turnwise.parallel.launch import Launcher
 
 HERE = str(Path(__file__).parent)
@@ -113,3 +113,39 @@ def test_the_secret_is_neither_an_argument_nor_in_the_environment(launched):
     (process,) = launched._processes
     for name in ("cmdline", "environ"):
         assert launched._secret.encode() not in Path(f"/proc/{process.pid}/{name}").read_bytes()
+
+
+def test_other_machines_cannot_reach_the_processes(launched):
+    launched.group.broadcast(("gather", {"value": None}))
+    launched.group.gather(None)
+    pids = [os.getpid(), launched._processes[0].pid]
+    sockets = {
+        os.readlink(link)
+        for pid in pids
+        for link in Path(f"/proc/{pid}/fd").iterdir()
+        if link.is_symlink() and os.path.lexists(link)
+    }
+    found = []
+    for name in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+                found.append(fields[1].partition(":")[0])
+    assert found
+    assert set(found) == {"0100007F"}, "127.0.0.1, in the byte order of the machine"
+
+
+def test_a_process_that_is_sent_no_secret_does_not_go_on(tmp_path):
+    ended = subprocess.run(
+        [sys.executable, "-c", "from turnwise.parallel.launch import join; join(['1'] * 5)"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert "ended before it sent the secret" in ended.stderr
+
+
+def test_a_length_without_a_signature_takes_no_memory():
+    for length in (1 << 62, 1 << 64):
+        with pytest.raises(ProcessError, match="there is no memory"):
+            connected._room(length)

@@ -1,8 +1,10 @@
 import multiprocessing
 import os
 import re
+import tomllib
 
 import pytest
+import tomli_w
 
 from turnwise.errors import RunError
 from turnwise.runs.folder import Run
@@ -67,3 +69,16 @@ def test_a_folder_in_use_is_refused_with_the_process_and_free_after_a_kill(tmp_p
         assert (run.path / "run.lock").read_text().strip() == str(os.getpid())
     with run.lock():
         pass
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x85", "\x0c"])
+def test_a_kept_setting_leaves_all_texts_as_they_are(tmp_path, end):
+    text = tomli_w.dumps({"name": "lake", "agents": {"player": {"system": f"a{end}b"}}})
+    run = Run.create(tmp_path, "lake", text, tmp_path / "run")
+    before = run.recipe.read_text(encoding="utf-8")
+    run.keep_setting("processes", 2, "a second core was free")
+    run.keep_setting("threads", 1, "measured")
+    after = run.recipe.read_text(encoding="utf-8")
+    kept = {"processes": 2, "threads": 1}
+    assert tomllib.loads(after) == tomllib.loads(before) | kept
+    assert "# processes = 2: a second core was free\n# threads = 1: measured\n" in after

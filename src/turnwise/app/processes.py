@@ -5,7 +5,6 @@ Provides `Processes` and `Job`. `turnwise.app.worker` is what each of them runs.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import torch
 from turnwise.engines import RemoteConfig
 from turnwise.envs import ENVS, GymnasiumEnv
 from turnwise.errors import ConfigError, ProcessError
-from turnwise.parallel.cores import second_core_is_free
+from turnwise.parallel.cores import free_memory, second_core_is_free
 from turnwise.parallel.launch import Launcher
 from turnwise.policies import PRESETS, PolicyConfig, cores_are_chosen, default_threads, is_nano
 from turnwise.recipe.schema import Recipe
@@ -28,8 +27,8 @@ WORKER = "turnwise.app.worker"
 LONG = 10_000
 """Rows of a run from which on a second process saves more time than its start takes: starting one
 takes about 5 seconds, in which one process plays or imitates some 1,000 rows of a nano model."""
-MEMORY = 8 << 30
-"""Bytes of memory that a machine must have for a second process to be started unasked."""
+MEMORY = 4 << 30
+"""Bytes of memory that must be free for a second process to be started unasked."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +66,8 @@ class Processes:
         cure: Callable[[], str],
         note: Callable[[str], None],
     ) -> None:
-        self._folder, self._resumed, self._cure, self._note = folder, resumed, cure, note
+        self._folder, self._resumed, self._note = folder, resumed, note
+        self._cure = lambda: f"{cure()}, with `--set processes=1` if it happens again"
         self.recipe = recipe
         self._launcher: Launcher | None = None
         self._told = False
@@ -87,11 +87,17 @@ class Processes:
             return
         try:
             self._launcher = Launcher(WORKER, 2, self._cure)
-        except ProcessError:  # a sandbox without a loopback, for example
+        except (ProcessError, OSError):  # a sandbox without a loopback, for example
             return
-        self._folder.keep_setting("processes", 2, "a second core was free at the start")
-        self.recipe = self.recipe.model_copy(update={"processes": 2})
-        self._note("processes = 2, as a second core is free; `--set processes=1` leaves it free")
+        try:
+            self._folder.keep_setting("processes", 2, "a second core was free at the start")
+            self.recipe = self.recipe.model_copy(update={"processes": 2})
+            self._note(
+                "processes = 2, as a second core is free; `--set processes=1` leaves it free"
+            )
+        except BaseException:
+            self._launcher.close(finished=False)
+            raise
 
     def __exit__(
         self,
@@ -131,9 +137,11 @@ def gains_from_two(recipe: Recipe) -> bool:
         and not cores_are_chosen()
         and recipe.device in ("auto", "cpu")
         and not torch.cuda.is_available()
+        and torch.distributed.is_available()
+        and torch.distributed.is_gloo_available()
         and all(map(_is_small, recipe.policies.values()))
         and recipe.rows_before_training + recipe.episodes_of_training >= LONG
-        and os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >= MEMORY
+        and free_memory() >= MEMORY
     )
 
 
@@ -147,11 +155,12 @@ def _has_own_code(value: object) -> bool:
 
 
 def _is_small(policy: PolicyConfig | RemoteConfig) -> bool:
-    """Whether a policy is a model made on the spot that is computed on one thread."""
+    """Whether a policy is a model made on the spot that is surely computed on one thread."""
     if policy.kind != "weights" or not is_nano(policy.model):
         return False
     sizes = policy.nano or PRESETS[policy.model]
-    return default_threads(sizes.layer_weights) is not None
+    embeddings = sizes.hidden * sizes.max_words * (1 if sizes.tied_embeddings else 2)
+    return default_threads(sizes.layer_weights + embeddings) is not None
 
 
 def check_rebuilt(recipe: Recipe, folder: Run) -> None:

@@ -85,7 +85,7 @@ class ConnectedGroup(ProcessGroup):
         sizes = [_length(head) for head in heads]
         longest = max(sizes)
         if longest > INLINE - HEAD:
-            bodies = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.size)]
+            bodies = [_room(longest) for _ in range(self.size)]
             own = torch.zeros(longest, dtype=torch.uint8)
             own[: len(sent)] = sent
             self._exchange(lambda gloo: gloo.allgather([bodies], [own]))
@@ -110,7 +110,7 @@ class ConnectedGroup(ProcessGroup):
         size = _length(head)
         body = head[HEAD : HEAD + size]
         if size > INLINE - HEAD:
-            body = sent if self.leads else torch.empty(size, dtype=torch.uint8)
+            body = sent if self.leads else _room(size)
             self._exchange(lambda gloo: gloo.broadcast([body], _from_first()))
         return value if self.leads else self._unpacked(body, 0)
 
@@ -142,7 +142,11 @@ class ConnectedGroup(ProcessGroup):
             options._timeout = PATIENCE
             store = c10d.PrefixStore("gloo", self._store)
             self._gloo = backend(store, self.rank, self.size, options)
-        self.gather(None)
+        try:
+            self.gather(None)
+        except BaseException:
+            self._gloo = None
+            raise
 
     def _has_cards(self, device: torch.device) -> bool:
         """Whether every process computes on a card of its own, as NCCL requires."""
@@ -235,6 +239,17 @@ def _head(sent: Tensor) -> Tensor:
     if len(sent) <= INLINE - HEAD:
         head[HEAD : HEAD + len(sent)] = sent
     return head
+
+
+def _room(length: int) -> Tensor:
+    """Return a tensor for an object, whose length has come without a signature."""
+    try:
+        return torch.empty(length, dtype=torch.uint8)
+    except (RuntimeError, OverflowError, TypeError) as error:
+        raise ProcessError(
+            f"another process announced an object of {length} bytes, for which there is no memory: "
+            "set processes = 1"
+        ) from error
 
 
 def _length(head: Tensor) -> int:

@@ -10,6 +10,7 @@ import ctypes
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import TCPStore
 
 HOST = "127.0.0.1"
+SECRET = 32
+"""Bytes of the secret with which the processes of a run sign what they send."""
 NOTICE = 5.0
 """Seconds in which a process whose connection is lost is expected to have ended."""
 FAREWELL = 5.0
@@ -55,7 +58,7 @@ class Launcher:
         from turnwise.parallel.connected import ConnectedGroup
 
         self._cure = cure
-        self._store, self._secret = _open_store(size), secrets.token_hex(32)
+        self._store, self._secret = _open_store(size), secrets.token_hex(SECRET)
         self._scratch = tempfile.TemporaryDirectory(prefix="turnwise-")
         self._processes: list[subprocess.Popen[bytes]] = []
         try:
@@ -171,8 +174,20 @@ def _open_store(size: int) -> TCPStore:
     from torch._C._distributed_c10d import TCPStore
 
     try:
-        store = TCPStore(HOST, 0, size, is_master=True, timeout=MEETING, wait_for_workers=False)
-    except RuntimeError as error:
+        with socket.socket() as listener:  # torch's own would listen on all interfaces
+            listener.bind((HOST, 0))
+            listener.listen()
+            port = listener.getsockname()[1]
+            store = TCPStore(
+                HOST,
+                port,
+                size,
+                is_master=True,
+                timeout=MEETING,
+                wait_for_workers=False,
+                master_listen_fd=listener.detach(),
+            )
+    except (RuntimeError, OSError) as error:
         raise ProcessError(
             f"processes = {size}, but they cannot meet at {HOST} "
             f"({str(error).splitlines()[0]}): allow connections there, or set processes = 1"
@@ -200,6 +215,8 @@ def join(arguments: list[str]) -> tuple[ProcessGroup, Path]:
 
     port, rank, size, _, farewell = arguments
     secret = bytes.fromhex(sys.stdin.readline())
+    if len(secret) != SECRET:
+        raise ProcessError("the process that started this one ended before it sent the secret")
     store = TCPStore(HOST, int(port), int(size), is_master=False, timeout=timedelta(seconds=60))
     store.set_timeout(PATIENCE)
     store.set(f"ready/{rank}", "yes")

@@ -65,10 +65,11 @@ class Recipe(Settings):
     the start, which the run keeps, and above 50 million torch's own default."""
     processes: int | None = Field(default=None, ge=1)
     """Processes on this machine that share episodes and updates, each with `threads` threads and
-    its own copy of the weights. None is two for long runs of nano models in shipped envs, where a
-    second core is free at the start and no number of threads was set; the run keeps the number.
-    Else it is one. Sums of other parts are rounded differently, so that runs with different numbers
-    of processes are not equal to the bit."""
+    its own copy of the weights. None is two for long runs of nano models in frozen-lake, relay and
+    treasure, where a second core and 4 GB of memory are free at the start, on Linux without a GPU,
+    if no number of threads was set; the run keeps the number. Else it is one. Sums of other parts
+    are rounded differently, so that runs with different numbers of processes are not equal to the
+    bit."""
     env: EnvChoice
     """The world."""
     workflow: WorkflowConfig = WorkflowConfig()
@@ -183,6 +184,8 @@ class Recipe(Settings):
     def episodes_of_training(self) -> int:
         """The number of episodes that the trainer plays, without refills."""
         one = self.trainer
+        if not self.has("trainer"):
+            return 0
         return one.iterations * one.tasks_per_iteration * one.group_size
 
     def to_toml(self) -> str:

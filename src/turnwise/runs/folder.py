@@ -220,16 +220,19 @@ class Run:
 
     def replace_recipe(self, recipe_toml: str, note: str) -> None:
         """Write another resolved recipe, with a comment on each change at its head."""
-        lines = self.recipe.read_text(encoding="utf-8").splitlines()
+        lines = self._recipe_lines()
         earlier = list(takewhile(lambda line: line.startswith("#"), lines))
         head = "\n".join([*earlier, f"# {note}"])
         write_atomically(self.recipe, f"{head}\n{recipe_toml}")
 
     def keep_setting(self, name: str, value: int, why: str) -> None:
         """Write a top-level setting that a run has chosen into its recipe, which lacks it."""
-        text = self.recipe.read_text(encoding="utf-8")
-        body = "\n".join(dropwhile(lambda line: line.startswith("#"), text.splitlines()))
+        body = "\n".join(dropwhile(lambda line: line.startswith("#"), self._recipe_lines()))
         self.replace_recipe(f"{name} = {value}\n{body}\n", f"{name} = {value}: {why}")
+
+    def _recipe_lines(self) -> list[str]:
+        """Return the recipe's lines; U+2028 and its like, which TOML strings may hold, end none."""
+        return self.recipe.read_text(encoding="utf-8").rstrip("\n").split("\n")
 
     @contextmanager
     def lock(self) -> Iterator[None]:
