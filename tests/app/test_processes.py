@@ -132,3 +132,19 @@ def test_a_run_gets_its_second_process_and_goes_on_with_it(tmp_path, monkeypatch
     assert "mem/peak_mb_process_2" in (run / "metrics.jsonl").read_text()
     assert lifecycle.resume(run, ["trainer.iterations=3"]).finished
     assert os.path.getsize(run / "report.md")
+
+
+def test_a_process_is_not_left_behind_if_its_number_cannot_be_kept(tmp_path, monkeypatch):
+    closed = []
+
+    class Closing(Started):
+        def close(self, *, finished):
+            closed.append(finished)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Run, "keep_setting", full)
+    with pytest.raises(OSError, match="No space"):
+        chosen(tmp_path, monkeypatch, launcher=Closing)
+    assert closed == [False]

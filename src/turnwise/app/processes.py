@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -89,15 +90,14 @@ class Processes:
             self._launcher = Launcher(WORKER, 2, self._cure)
         except (ProcessError, OSError):  # a sandbox without a loopback, for example
             return
-        try:
+        with ExitStack() as failed:
+            failed.callback(self._launcher.close, finished=False)
             self._folder.keep_setting("processes", 2, "a second core was free at the start")
             self.recipe = self.recipe.model_copy(update={"processes": 2})
             self._note(
                 "processes = 2, as a second core is free; `--set processes=1` leaves it free"
             )
-        except BaseException:
-            self._launcher.close(finished=False)
-            raise
+            failed.pop_all()
 
     def __exit__(
         self,

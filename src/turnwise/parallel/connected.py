@@ -13,7 +13,7 @@ import hmac
 import pickle
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -142,11 +142,10 @@ class ConnectedGroup(ProcessGroup):
             options._timeout = PATIENCE
             store = c10d.PrefixStore("gloo", self._store)
             self._gloo = backend(store, self.rank, self.size, options)
-        try:
+        with ExitStack() as failed:
+            failed.callback(self.close)
             self.gather(None)
-        except BaseException:
-            self._gloo = None
-            raise
+            failed.pop_all()
 
     def _has_cards(self, device: torch.device) -> bool:
         """Whether every process computes on a card of its own, as NCCL requires."""
