@@ -107,8 +107,6 @@ def serve_run(folder: Path, given: Path) -> None:
     from turnwise.bench.worker import StepServer
 
     server = StepServer()
-    import torch
-
     from turnwise.agents import prompt_for
     from turnwise.app.build import assemble
     from turnwise.engines import run
@@ -121,8 +119,7 @@ def serve_run(folder: Path, given: Path) -> None:
     from turnwise.trainers.gc import frozen
     from turnwise.types import EpisodeId, Sampling, TurnId
 
-    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    threads = f"threads={torch.get_num_threads()}"
+    threads = f"threads={os.environ['OMP_NUM_THREADS']}"
     recipe = load_recipe(str(folder / "recipe.toml"), [threads, "processes=1"])
     session = assemble(recipe, Run.open(folder), StopSignal(), Silent())
     resume(session)

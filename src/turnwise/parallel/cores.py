@@ -43,13 +43,10 @@ def usable_cores() -> float:
         cores = float(len(os.sched_getaffinity(0)))
     else:
         cores = float(os.cpu_count() or 1)
-    for quota, _, period in (text.partition(" ") for text in _limits("cpu.max")):
-        if quota.isdigit() and period.isdigit() and int(period):
-            cores = min(cores, int(quota) / int(period))
-    periods = _limits("cpu/cpu.cfs_period_us")
-    for quota, period in zip(_limits("cpu/cpu.cfs_quota_us"), periods, strict=False):
-        if quota.isdigit() and period.isdigit() and int(period):  # -1 is no limit
-            cores = min(cores, int(quota) / int(period))
+    first = zip(_limits("cpu/cpu.cfs_quota_us"), _limits("cpu/cpu.cfs_period_us"), strict=False)
+    for pair in (*(text.split() for text in _limits("cpu.max")), *first):
+        if len(pair) == 2 and all(map(str.isdigit, pair)) and int(pair[1]):  # "max", -1: no limit
+            cores = min(cores, int(pair[0]) / int(pair[1]))
     return cores
 
 
