@@ -6,7 +6,7 @@ rewards. Replies are read by the agent's reply format (`turnwise.formats`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -101,6 +101,17 @@ def observation_text(config: AgentConfig, observation: Observation) -> str:
         return observation.text
     between = " | " if any(len(word.split()) > 1 for word in legal) else " "
     return f"{observation.text}\n{LEGAL}{between.join(legal)}"
+
+
+def outcome_text(rewards: Mapping[str, float], after: str | None) -> str:
+    r"""Return what is said of the outcome of a turn: its rewards, and what is seen next or the end.
+
+    Example:
+        >>> outcome_text({"goal": 1.0, "fall": 0.0}, None)
+        'reward goal 1\nend'
+    """
+    lines = [f"reward {name} {value:.3g}" for name, value in rewards.items() if value]
+    return "\n".join([*lines, "end" if after is None else after])
 
 
 def messages_for(

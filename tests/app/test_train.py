@@ -135,7 +135,7 @@ def test_a_function_without_a_file_goes_on_from_python_only(tmp_path):
     )
     assert watcher.notes[-1] == f"report: {first.run / 'report.md'}"
     assert [n for n in watcher.notes if n.startswith("warning: ")] == [
-        f"warning: {sentence}" for sentence in first.warnings
+        f"warning: {finding}".replace("**", "") for finding in first.findings
     ]
     said = f"go on from Python, with turnwise.resume('{first.run}')"
     assert _how_to_go_on(Run(first.run), resumed=True) == said
@@ -394,7 +394,8 @@ def test_an_env_of_ones_own_trains(tmp_path, kind, monkeypatch):
     outcome = go(tmp_path, None, env=envs[kind], settings=fast)
     assert set(outcome.scores.baselines) == {"random", "warmup"}
     recipe = tw.load_recipe(str(outcome.run / "recipe.toml"))
-    assert recipe.credit.rewards == {"same": 1.0, "invalid": -0.5}
+    assert recipe.credit.rewards == {"same": 1.0}
+    assert recipe.credit.invalid_below_worst
     words = recipe.env.make("evaluation").observe((0, None), "player").legal_actions
     assert words == (("red", "blue") if kind in ("name", "class") else ("green", "grey"))
 

@@ -38,11 +38,11 @@ def random_less_noise(scores, error):
     return scores.baselines["random"] - NOISE * hypot(scores.baselines_stderr["random"], error)
 
 
-def check_greedy(scores, warnings):
+def check_greedy(scores, findings):
     """Greedy play that is worse than random play is not what is reported, and is warned of."""
     if scores.score_greedy < random_less_noise(scores, scores.score_greedy_stderr):
         assert scores.decoding == "sampled"
-        assert any("below random play's" in each for each in warnings)
+        assert any("below random play's" in each.sentence for each in findings)
 
 
 def unreadable(run):
@@ -63,7 +63,7 @@ def test_the_defaults_do_not_end_below_random_play(tmp_path, name):
     assert scores.score_sampled >= random_less_noise(scores, scores.score_sampled_stderr)
     assert scores.score >= random_less_noise(scores, scores.stderr)
     if name == "phone-book":  # near uniform play the most probable reply may be a call each time
-        check_greedy(scores, outcome.warnings)
+        check_greedy(scores, outcome.findings)
     else:
         assert scores.score_greedy >= random_less_noise(scores, scores.score_greedy_stderr)
 
@@ -88,4 +88,4 @@ def test_play_whose_best_constant_is_worse_than_random_play_is_sampled(tmp_path,
     assert scores is not None
     assert unreadable(outcome.run) < UNREADABLE
     assert scores.score >= (1 - UNREADABLE) * RANDOM_GUESSES - NOISE * scores.stderr
-    check_greedy(scores, outcome.warnings)
+    check_greedy(scores, outcome.findings)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import tomllib
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 import turnwise as tw
 from turnwise.app.run_scores import evaluate_run
 from turnwise.app.train import _env_wanted
-from turnwise.envs import make_env
 from turnwise.envs.survey import survey
 from turnwise.errors import TrainingError
 from turnwise.policies import NanoConfig, PolicyConfig, make_nano
 from turnwise.recipe.env_defaults import env_recipe
 from turnwise.recipe.from_python import policy_section
+from turnwise.recipe.reasons import annotated, described, still_true
 from turnwise.recipe.schema import load_recipe
 from turnwise.runs import read_episodes
 from turnwise.tasks import GeneratedTasks
@@ -120,59 +120,20 @@ def recipe_of(env: Any, settings: Any = None, model: Any = "nano"):
     return recipe
 
 
-def paths(env, players, games=40):
-    """Return the rewards of every turn of games of some players."""
-    tasks = GeneratedTasks(env, "train", seed=5)
-    found = []
-    for number in range(games):
-        rng, state, rewards = np.random.default_rng(number), env.reset(tasks.task(number)), []
-        player, ended = players[number % len(players)], False
-        for _ in range(100):
-            step = env.step(state, "player", player(state, rng), rng)
-            rewards.append(step.rewards["pay"])
-            state = step.state
-            ended = step.terminated or step.truncated
-            if ended:
-                break
-        found.append((rewards, ended))
-    return found
-
-
 @pytest.mark.parametrize("kind", ENVS)
-def test_an_invalid_reply_is_worth_less_than_any_honest_game(kind):
-    env = kind()
-    weight = recipe_of(kind).credit.rewards["invalid"]
-    random = env.baselines()["random"]
-
-    def holding(word):
-        return lambda s, r: word if word in env.observe(s, "player").legal_actions else random(s, r)
-
-    played = paths(env, [random, *map(holding, ("left", "right", "stay"))])
-    worst = min(sum(rewards) for rewards, _ in played)
-    for rewards, ended in played:
-        for turns in range(len(rewards) if ended else len(rewards) + 1):
-            assert sum(rewards[:turns]) + weight < worst
+def test_an_invalid_reply_is_worth_less_than_any_honest_reply(kind):
+    credit = recipe_of(kind).credit
+    assert credit.invalid_below_worst
+    assert credit.rewards == {"pay": 1.0}
 
 
-def test_cliff_walking_pays_wandering_more_than_nonsense():
-    env = make_env("gymnasium", id="CliffWalking")
-    weight = recipe_of(env).credit.rewards["invalid"]
-    found = survey(env, GeneratedTasks(env, "train", seed=3).take(8), seed=3)
-    wandered = [sum(sum(turn.values()) for turn in game.rewards) for game in found.games]
-    assert min(wandered) < -100
-    assert weight < min(wandered)
-
-
-def test_the_weights_of_rewards_decide_what_an_invalid_reply_costs():
-    once = recipe_of(Costly).credit.rewards["invalid"]
-    twice = recipe_of(Costly, {"credit.rewards.pay": 2.0}).credit.rewards["invalid"]
-    assert twice == pytest.approx(2 * once)
-    own = recipe_of(Costly, {"credit.rewards.invalid": -3.0})
-    assert own.credit.rewards == {"pay": 1.0, "invalid": -3.0}
-    assert (
-        "invalid"
-        not in recipe_of(Walk, {"credit.scheme": "maxrl", "credit.std": None}).credit.rewards
-    )
+def test_whoever_weighs_invalid_replies_has_them_weighed():
+    own = recipe_of(Costly, {"credit.rewards.invalid": -3.0}).credit
+    assert own.rewards == {"pay": 1.0, "invalid": -3.0}
+    assert not own.invalid_below_worst
+    most = recipe_of(Walk, {"credit.scheme": "maxrl", "credit.std": None}).credit
+    assert most.rewards == {"pay": 1.0}
+    assert most.invalid_below_worst
 
 
 def test_a_nano_model_is_warmed_up_on_play_and_takes_small_steps():
@@ -180,24 +141,56 @@ def test_a_nano_model_is_warmed_up_on_play_and_takes_small_steps():
     assert recipe.warmup is not None
     assert recipe.sft_mix is not None
     assert (recipe.warmup.states, recipe.sft_mix.states) == ("play", "play")
-    assert (recipe.optimizer.lr, recipe.optimizer.warmup_steps) == (2e-4, 10)
-    assert recipe.trainer.minibatches == 2
-    assert recipe.warmup.stop_at_accuracy == 1.0  # a game fails by one reply
+    assert (recipe.optimizer.lr, recipe.optimizer.warmup_steps) == ("auto", 0)
+    assert recipe.trainer.minibatches == 4
+    assert recipe.sft_mix.spans == {"answer": 1.0, "action": 0.2}
+    assert recipe.sft_mix.final == {"action": 0.0}
+    assert recipe.warmup.outcomes  # nothing else is learned of states without descriptions
+    assert recipe.warmup.stop_at_accuracy == "never"
     assert recipe.evaluation.validate_start
     assert recipe.evaluation.decoding == "validated"
     assert not recipe.agents["player"].show_legal
     assert recipe_of(Walled).agents["player"].show_legal
-    assert recipe_of("frozen-lake").credit.segments == {"answer": "return"}
+    lake = recipe_of("frozen-lake")
+    assert lake.credit.segments == {"answer": "return"}
+    assert lake.warmup is not None and lake.sft_mix is not None
+    assert not lake.warmup.outcomes
+    assert lake.warmup.stop_at_accuracy == 0.98
+    assert lake.sft_mix.spans == {"think": 5.0, "answer": 1.0, "action": 0.2}
 
 
-def test_the_past_is_shown_where_it_fits_into_the_context():
-    class Short(Walk):
-        limit = 4
+def history_of(env, model: Any = "nano"):
+    return recipe_of(env, model=model).agents["player"].history
 
-    assert recipe_of(Short).agents["player"].history == "full"
-    assert recipe_of(Endless).agents["player"].history == "last_n"
+
+def test_the_past_is_shown_where_it_helps_and_fits_into_the_context():
+    class Long(Blind):
+        most = 100
+
     tiny = PolicyConfig(nano=NanoConfig(context=64))
-    assert recipe_of(Endless, model=tiny).agents["player"].history == "observation"
+    assert history_of(Walk) == history_of(Endless) == "observation"
+    assert history_of(Blind) == "full"
+    assert history_of(Long) == "last_n"
+    assert history_of(Long, model=tiny) == "observation"
+
+
+def test_the_past_is_shown_where_nothing_can_be_told():
+    """Every state is met in one game only."""
+
+    class Numbered(Walk):
+        def observe(self, state, role):
+            return replace(super().observe(state, role), text=f"{state.steps} {state.at}")
+
+        def step(self, state, role, action, noise):
+            found = super().step(state, role, action, noise)
+            return replace(found, state=Place(found.state.at, int(noise.integers(2**31))))
+
+    assert survey_of(Numbered()).groups.past_helps is None
+    assert history_of(Numbered) == "last_n"  # games are long
+
+
+def survey_of(env, tasks=100):
+    return survey(env, GeneratedTasks(env, "train", seed=0).take(tasks), seed=0)
 
 
 SETTINGS = [
@@ -211,6 +204,16 @@ SETTINGS = [
     {"warmup.states": "first", "sft_mix.states": "first"},
     {"optimizer.lr": 1e-3, "optimizer.warmup_steps": 0, "optimizer.schedule": "constant"},
     {"trainer.minibatches": 4, "trainer.group_size": 3},
+    {"trainer.minibatches": 8, "trainer.group_size": 64},
+    {"optimizer.lr": "auto", "optimizer.movement": 0.1, "optimizer.lr_start": 1e-5},
+    {"policies.main.lr": 1e-3},
+    {"warmup.states": "first"},
+    {"warmup.outcomes": False},
+    {"warmup.stop_at_accuracy": 0.5},
+    {"sft_mix.spans.action": 1.0, "sft_mix.final.action": 0.5},
+    {"credit.scheme": "rloo"},
+    {"credit.gamma": 0.5, "credit.state_weight": 0.5},
+    {"trainer.minutes": 5.0},
     {"agents.player.history": "observation", "agents.player.max_tokens": 9},
     {"agents.player.show_legal": True},
     {"credit.rewards.invalid": -7.0},
@@ -249,7 +252,11 @@ def test_rows_of_a_file_and_whole_replies_go_with_the_other_defaults(tmp_path):
     assert recipe.warmup is not None
     assert recipe.sft_mix is not None
     assert (recipe.warmup.states, recipe.sft_mix.states) == (None, "play")
-    assert (recipe.sft_mix.spans, recipe.credit.segments) == ({}, {})
+    assert recipe.sft_mix.spans == {
+        "answer": 1.0,
+        "action": 0.2,
+    }  # of a whole reply, all but its end
+    assert recipe.credit.segments == {}
 
 
 def test_a_real_model_is_told_the_actions_and_how_to_answer():
@@ -310,7 +317,7 @@ def test_a_warm_up_or_a_model_made_on_the_spot_may_begin_badly(tmp_path):
     assert outcome.finished
     assert load_recipe(str(outcome.run / "recipe.toml")).trainer.stop_if_failed == "auto"
     report = (outcome.run / "report.md").read_text()
-    assert "of the episodes failed at the end, more than half since iteration 1" in report
+    assert "of the episodes failed lately, more than half since iteration 1" in report
     with pytest.raises(TrainingError, match="replies of the first iteration are not actions"):
         strict = {**fast, "trainer.stop_if_failed": 0.9}
         tw.train(PolicyConfig(nano=TINY), env=Walk, settings=strict, run=tmp_path / "b")
@@ -330,11 +337,11 @@ def test_failing_replies_are_told_while_the_run_goes_on_and_at_its_end(tmp_path)
     watcher = Notes()
     fast = FAST | {"trainer.iterations": 3, "warmup": None, "sft_mix": None}
     tw.train(PolicyConfig(nano=TINY), env=Walk, settings=fast, run=tmp_path / "a", progress=watcher)
-    warnings = [note for note in watcher.notes if note.startswith("WARNING")]
-    assert len(warnings) == 2
+    warnings = [note for note in watcher.notes if note.startswith("warning: ")]
     assert "iteration 1: 100% of the episodes ended in a reply that is not a legal" in warnings[0]
     assert "The model said" in warnings[0]
-    assert "100% of the episodes of the last iteration" in warnings[1]
+    (finding,) = [note for note in warnings if "100% of the episodes failed lately" in note]
+    assert finding.endswith("Try `--set warmup.steps=400`.")
 
 
 @dataclass(frozen=True)
@@ -348,6 +355,7 @@ class Blind(tw.Env):
     """Find a hidden word of four in four tries; nothing is ever said about it."""
 
     name = "blind"
+    most = 4
     components = {"right": "agent"}  # noqa: RUF012
     all_words = ("ape", "bee", "cat", "dog")
 
@@ -362,7 +370,7 @@ class Blind(tw.Env):
 
     def step(self, state, role, action, noise):
         after = Hidden(state.word, state.tries + 1, action == state.word)
-        over = after.right or after.tries == 4
+        over = after.right or after.tries == self.most
         rewards = {"right": float(after.right)}
         return tw.Step(state=after, rewards=rewards, terminated=over, truncated=False)
 
@@ -392,7 +400,7 @@ def test_what_greedy_play_cannot_do_is_scored_as_sampled_and_said(tmp_path):
         scores.score - scores.baselines["random"]
     )
     assert scores.baselines["warmup"] > 0.45  # the start, played the same way
-    assert any("Played greedily the policy scores 0." in each for each in outcome.warnings)
+    assert any("Played greedily the policy scores 0." in each.sentence for each in outcome.findings)
     text = (run / "report.md").read_text()
     assert text.index("**trained, at training temperature**") < text.index("trained, greedy")
     greedy = evaluate_run(run, tasks=50, overrides=["evaluation.decoding=greedy"])
@@ -408,5 +416,189 @@ def test_env_recipe_leaves_what_it_is_given_alone():
         "credit": {"scheme": "grpo", "rewards": {"goal": 1.0}},
     }
     before = json.dumps(plain)
-    assert env_recipe(plain, {})["credit"]["rewards"]["invalid"] < 0
+    assert env_recipe(plain, {}).data["credit"]["invalid_below_worst"]
     assert json.dumps(plain) == before
+
+
+def reasons_of(env, settings=None):
+    """Return the reasons that are told, and the recipe."""
+    given = dict.fromkeys(("rows", "reward", "eval_rows", "reward_weights"))
+    wanted = _env_wanted(policy_section("nano"), env, {**given, "settings": settings})
+    recipe, _ = wanted.tried(settings or {}, lambda text: None)
+    return still_true(wanted.reasons, wanted.data, recipe, settings or {}), recipe
+
+
+WALK_REASONS = {
+    "agents.player.history",
+    "warmup.outcomes",
+    "warmup.stop_at_accuracy",
+    "sft_mix.final.action",
+    "trainer.tasks_per_iteration",
+    "credit.scheme",
+    "credit.gamma",
+    "credit.state_weight",
+    "credit.invalid_below_worst",
+    "agents.player.max_tokens",
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "dropped"),
+    [
+        ({}, set()),
+        ({"agents.player.history": "full"}, {"agents.player.history"}),
+        ({"agents.player.history": "observation"}, {"agents.player.history"}),  # the same value
+        ({"agents": {"player": {"history": "observation"}}}, {"agents.player.history"}),
+        ({"agents": {"player": {"max_tokens": 9}}}, {"agents.player.max_tokens"}),
+        ({"credit.gamma": 0.5}, {"credit.gamma"}),
+        ({"credit.rewards.invalid": -9.0}, {"credit.invalid_below_worst"}),
+        (
+            {"credit.scheme": "grpo"},
+            {"credit.scheme", "credit.gamma", "credit.state_weight"},
+        ),
+        ({"warmup.states": "first"}, {"warmup.outcomes", "warmup.stop_at_accuracy"}),
+        ({"warmup.outcomes": False}, {"warmup.outcomes"}),
+        ({"sft_mix": None}, {"sft_mix.final.action"}),
+        ({"warmup": None}, {"warmup.outcomes", "warmup.stop_at_accuracy"}),
+    ],
+)
+def test_a_setting_of_the_user_s_drops_its_reason(settings, dropped):
+    reasons, recipe = reasons_of(Walk, settings)
+    assert set(reasons) == WALK_REASONS - dropped
+    lines = described(recipe, reasons)
+    assert [line.partition(" = ")[0] for line in lines] == list(reasons)
+    assert all(why in line for why, line in zip(reasons.values(), lines, strict=True))
+
+
+def test_the_reasons_are_comments_of_a_recipe_that_is_the_same():
+    reasons, recipe = reasons_of(Walk)
+    lines = annotated(recipe.to_toml(), reasons).split("\n")
+    assert sum("  # " in line for line in lines) == len(reasons) == len(WALK_REASONS)
+    assert tomllib.loads("\n".join(lines)) == tomllib.loads(recipe.to_toml())
+    (gamma,) = (line for line in lines if line.startswith("gamma = "))
+    assert gamma == "gamma = 0.95  # the length of random episodes"
+
+
+def test_a_value_that_looks_like_a_section_has_no_comment():
+    reasons, recipe = reasons_of(Walk)
+    odd = recipe.model_copy(
+        update={
+            "agents": {
+                "player": recipe.agents["player"].model_copy(
+                    update={"system": "[credit]\ngamma = 0.95\n[agents.player]\n"}
+                )
+            }
+        }
+    )
+    text = annotated(odd.to_toml(), reasons)
+    assert tomllib.loads(text) == tomllib.loads(odd.to_toml())
+
+
+def test_a_run_tells_its_reasons_and_writes_them_down(tmp_path):
+    watcher, run = Notes(), tmp_path / "run"
+    fast = FAST | {"warmup.steps": 2, "warmup.eval_every": 1, "warmup.perception_tasks": 4}
+    model = PolicyConfig(nano=TINY)
+    tw.train(model, env=Walk, settings=fast, run=run, progress=watcher)
+    kept = WALK_REASONS - {"trainer.tasks_per_iteration", "agents.player.max_tokens"}
+    for key in kept:
+        assert sum(note.startswith(f"{key} = ") for note in watcher.notes) == 1
+    assert not any(note.startswith("trainer.") for note in watcher.notes)
+    text = (run / "recipe.toml").read_text()
+    assert sum("  # " in line for line in text.split("\n")) == len(kept)
+    assert load_recipe(str(run / "recipe.toml")) == recipe_of(Walk, fast, model)
+
+
+def test_options_of_the_env_may_be_settings():
+    reasons, recipe = reasons_of("gymnasium", {"env.options.id": "CliffWalking"})
+    assert "agents.player.history" in reasons
+    assert recipe.env.options["id"] == "CliffWalking"
+
+
+class Pair(Walk):
+    """Two roles walk in turn."""
+
+    name = "pair"
+    roles = ("one", "two")
+
+    def acting(self, state):
+        return (self.roles[state.steps % 2],)
+
+
+def test_roles_have_the_same_defaults_and_reasons_of_their_own():
+    reasons, recipe = reasons_of(Pair)
+    assert {agent.history for agent in recipe.agents.values()} == {"observation"}
+    assert {"agents.one.history", "agents.two.history"} <= set(reasons)
+    reasons, recipe = reasons_of(Pair, {"agents.one.history": "full"})
+    assert recipe.agents["one"].history == "full"
+    assert "agents.one.history" not in reasons
+    assert "agents.two.history" in reasons
+
+
+def test_spans_are_left_out_where_a_policy_replies_in_several_formats():
+    reasons, recipe = reasons_of(Pair, {"agents.one.reply": "whole"})
+    assert recipe.sft_mix is not None
+    assert (recipe.sft_mix.rows, recipe.sft_mix.spans, recipe.sft_mix.final) == (32, {}, {})
+    assert "sft_mix.final.action" not in reasons
+    both = {"agents.one.reply": "whole", "agents.two.reply": "whole"}
+    _, recipe = reasons_of(Pair, both)
+    assert recipe.sft_mix is not None
+    assert recipe.sft_mix.spans == {"answer": 1.0, "action": 0.2}
+
+
+def test_an_env_with_tools_shows_results_and_no_outcomes():
+    reasons, recipe = reasons_of("treasure")
+    assert recipe.warmup is not None
+    assert recipe.agents["player"].history == "full"
+    assert reasons["agents.player.history"] == "results of calls are in the past"
+    assert not recipe.warmup.outcomes
+
+
+class Once(Walk):
+    """Every game has one turn."""
+
+    name = "once"
+    limit = 1
+
+    def step(self, state, role, action, noise):
+        return replace(super().step(state, role, action, noise), terminated=True, truncated=False)
+
+
+class Free(Once):
+    """Any text is an answer."""
+
+    name = "free"
+
+    def observe(self, state, role):
+        return tw.Observation(text=f"cell {state.at}", legal_actions=())
+
+    def random_action(self, state, role, rng):
+        return str(rng.choice(["left", "right", "a longer answer"]))
+
+
+@pytest.mark.parametrize("kind", [Once, Free])
+def test_an_env_of_one_turn_compares_episodes_and_shows_no_outcomes(kind):
+    reasons, recipe = reasons_of(kind)
+    assert recipe.warmup is not None
+    assert recipe.credit.scheme == "grpo"
+    assert reasons["credit.scheme"] == "an episode has one turn"
+    assert not {"credit.gamma", "credit.state_weight", "warmup.outcomes"} & set(reasons)
+    assert recipe.warmup.stop_at_accuracy == 1.0
+    assert not recipe.warmup.outcomes
+    assert recipe.trainer.tasks_per_iteration == 16  # 128 episodes
+
+
+@pytest.mark.parametrize(("group_size", "tasks"), [(8, 11), (4, 21), (64, 2)])
+def test_an_iteration_has_about_as_many_turns_whatever_the_groups(group_size, tasks):
+    """Walks have about 12 turns: 85 episodes have about 1024."""
+    settings = {"trainer.group_size": group_size}
+    trainer = recipe_of(Walk, settings).trainer
+    assert (trainer.tasks_per_iteration, trainer.group_size) == (tasks, group_size)
+    assert trainer.minibatches <= tasks
+
+
+def test_the_discount_follows_the_length_of_episodes():
+    assert recipe_of(Blind).credit.gamma == 0.95
+    assert recipe_of(Walk).credit.gamma == 0.95
+    assert recipe_of(Endless).credit.gamma == 0.98  # 100 turns
+    assert recipe_of("frozen-lake").credit.state_weight == 1.0
+    assert recipe_of(Walk).credit.state_weight == 4.0

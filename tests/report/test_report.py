@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from turnwise.envs import Measure
 from turnwise.errors import ConfigError, RunError
 from turnwise.report.curve import LABEL_GAP, _spread
+from turnwise.report.findings import Facts, find_findings
 from turnwise.report.report import write_report
 from turnwise.report.verdict import verdict
-from turnwise.report.warnings import find_warnings
 from turnwise.runs.checkpoints import Checkpoints
 from turnwise.runs.folder import Run
 from turnwise.runs.metrics import MetricsLog
@@ -40,6 +40,11 @@ def scores(**changes) -> RunScores:
         "baselines_stderr": {"random": 0.004, "always DOWN": 0.006, "optimal": 0.012},
     }
     return RunScores(**(values | changes))
+
+
+def found_in(records, found=None) -> list[str]:
+    """Return the sentences of the findings."""
+    return [each.sentence for each in find_findings(Facts(records=records, scores=found))]
 
 
 def played(steps=20, **changes) -> list[dict]:
@@ -93,7 +98,7 @@ def test_the_report_has_results_costs_curve_and_the_way_on(run):
     ):
         assert line in text
     assert text.index("optimal") < text.index("always DOWN") < text.index("random")
-    assert "Warnings" not in text
+    assert "Findings" not in text
     assert "tokens prefilled" not in text
     assert run.curve.read_bytes().startswith(b"\x89PNG")
 
@@ -141,23 +146,23 @@ def test_scores_survive_the_file_and_a_wrong_file_is_refused(tmp_path):
             read_scores(path)
 
 
-def test_a_healthy_run_has_no_warnings():
-    assert find_warnings(played(), scores()) == []
-    assert find_warnings([], None) == []
+def test_a_healthy_run_has_no_findings():
+    assert found_in(played(), scores()) == []
+    assert found_in([], None) == []
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"policy/entropy": 0.001}, "The entropy collapsed: 0.001 nats"),
-        ({"credit/mixed_share": 0.05}, "At the end only 5% of the groups"),
+        ({"policy/entropy": 0.001}, "The entropy collapsed before the score rose: 0.001 nats"),
+        ({"credit/mixed_share": 0.05}, "Only 5% of the latest groups"),
         ({"rollout/cut_share": 0.5}, "50% of the completions were cut"),
         ({"rollout/failed_share": 0.2}, "20% of the episodes failed"),
         ({"optim/skipped": 1.0}, "20 optimizer steps were skipped"),
     ],
 )
-def test_each_sickness_is_one_warning_with_its_number(change, words):
-    found = find_warnings(played(**change), scores(score=0.5))
+def test_each_sickness_is_one_finding_with_its_number(change, words):
+    found = found_in(played(**change), scores(score=0.5))
     assert len(found) == 1
     assert found[0].startswith(words)
 
@@ -165,40 +170,42 @@ def test_each_sickness_is_one_warning_with_its_number(change, words):
 def test_a_solved_task_needs_no_exploration():
     levels = {"random": 0.1, "optimal": 1.0}
     certain = played(**{"policy/entropy": 0.0, "credit/mixed_share": 0.0})
-    assert find_warnings(certain, scores(score=0.99, stderr=0.01, baselines=levels)) == []
-    found = find_warnings(certain, scores(score=0.5, stderr=0.01, baselines=levels))
-    assert [sentence[:11] for sentence in found] == ["The entropy", "At the end "]
+    assert found_in(certain, scores(score=0.99, stderr=0.01, baselines=levels)) == []
+    found = found_in(certain, scores(score=0.5, stderr=0.01, baselines=levels))
+    assert [sentence[:11] for sentence in found] == ["The entropy", "Only 0% of "]
 
 
 def test_the_entropy_of_each_policy_is_judged():
     """The mean over policies stays high while one of them hardly explores."""
     own = {"hands/optim/lr": 1e-3, "eyes/optim/lr": 1e-3}
     own |= {"hands/policy/entropy": 0.001, "eyes/policy/entropy": 0.9, "policy/entropy": 0.45}
-    (found,) = find_warnings(played(**own), scores(score=0.5))
-    assert found.startswith("The entropy of policy 'hands' collapsed: 0.001 nats")
+    (found,) = found_in(played(**own), scores(score=0.5))
+    assert found.startswith(
+        "The entropy of policy 'hands' collapsed before the score rose: 0.001 nats"
+    )
 
 
-def test_broken_episodes_are_the_gravest_warning():
-    found = find_warnings(played(**{"policy/entropy": 0.0}), scores(broken=3))
+def test_broken_episodes_are_the_gravest_finding():
+    found = found_in(played(**{"policy/entropy": 0.0}), scores(broken=3))
     assert found[0].startswith("3 test episodes were ended by the env or the engine and count 0")
 
 
-def test_a_score_no_better_than_a_constant_is_the_first_warning():
-    found = find_warnings(played(**{"policy/entropy": 0.0}), scores(score=0.05, stderr=0.01))
+def test_a_score_no_better_than_a_constant_is_the_first_finding():
+    found = found_in(played(**{"policy/entropy": 0.0}), scores(score=0.05, stderr=0.01))
     assert "is not clearly above the baseline 'always DOWN' at 0.040" in found[0]
     assert len(found) == 2
 
 
 def test_a_lead_paired_by_task_counts_where_the_scores_alone_would_not_tell():
-    assert len(find_warnings(played(), scores(score=0.05, stderr=0.01))) == 1
+    assert len(found_in(played(), scores(score=0.05, stderr=0.01))) == 1
     paired = {"always DOWN": {"difference": 0.01, "stderr": 0.002}}
-    assert find_warnings(played(), scores(score=0.05, stderr=0.01, paired=paired)) == []
+    assert found_in(played(), scores(score=0.05, stderr=0.01, paired=paired)) == []
 
 
-def test_reaching_the_optimum_is_no_warning_even_if_a_heuristic_reaches_it_too():
+def test_reaching_the_optimum_is_no_finding_even_if_a_heuristic_reaches_it_too():
     levels = {"random": 0.1, "shortest-path": 0.99, "optimal": 1.0}
-    assert find_warnings(played(), scores(score=0.99, stderr=0.01, baselines=levels)) == []
-    (found,) = find_warnings(played(), scores(score=0.9, stderr=0.01, baselines=levels))
+    assert found_in(played(), scores(score=0.99, stderr=0.01, baselines=levels)) == []
+    (found,) = found_in(played(), scores(score=0.9, stderr=0.01, baselines=levels))
     assert "'shortest-path' at 0.990" in found
 
 
@@ -232,16 +239,14 @@ def test_the_way_of_playing_that_counts_stands_first_and_leads(run):
         ),
     ],
 )
-def test_play_below_random_is_a_warning_in_either_way(change, words):
-    first, *_ = find_warnings(played(), scores(**(SAMPLED | change)))
+def test_play_below_random_is_a_finding_in_either_way(change, words):
+    first, *_ = found_in(played(), scores(**(SAMPLED | change)))
     assert first.startswith(words)
 
 
 def test_play_at_the_level_of_random_play_is_not_said_to_be_below_it():
     level = {"score_greedy": 0.21, "score_sampled": 0.22, "score": 0.22}
-    assert not any(
-        "below random" in each for each in find_warnings(played(), scores(**SAMPLED | level))
-    )
+    assert not any("below random" in each for each in found_in(played(), scores(**SAMPLED | level)))
 
 
 def test_a_run_that_ends_with_the_weights_of_its_start_is_said_not_to_have_learned():
@@ -250,10 +255,10 @@ def test_a_run_that_ends_with_the_weights_of_its_start_is_said_not_to_have_learn
     assert said.startswith("not learned: no iteration had a better validation score than the start")
 
 
-def test_a_fall_after_the_best_validation_is_a_warning():
+def test_a_fall_after_the_best_validation_is_a_finding():
     records = played()
     records[4]["validation/score"], records[-1]["validation/score"] = 0.8, 0.6
-    (found,) = find_warnings(records, scores())
+    (found,) = found_in(records, scores())
     assert found.startswith("Validation fell by 0.200 after its best at iteration 5")
 
 
@@ -266,9 +271,9 @@ def test_labels_keep_their_order_and_distance(heights):
 
 def test_an_env_that_does_not_end_is_named_first_and_the_format_is_not_blamed():
     ends_not = {"rollout/capped_share": 0.4, "rollout/failed_share": 0.6}
-    first, *others = find_warnings(played(**ends_not), scores())
+    first, *others = found_in(played(**ends_not), scores())
     assert first.startswith("**40% of the episodes were cut at the cap on turns")
     assert "the env 'frozen-lake' does not end them" in first
     assert not any("optimizer.lr" in each or "format" in each for each in (first, *others))
-    (lost,) = find_warnings(played(**{"rollout/failed_share": 0.6}), None)
-    assert "optimizer.lr" in lost
+    (lost,) = found_in(played(**{"rollout/failed_share": 0.6}), None)
+    assert "has not learned the reply format" in lost

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from turnwise.app import build
+from turnwise.credit import assign_advantages
 from turnwise.forest import FlatScorer, ForestConfig, TreeScorer
 from turnwise.kernels import use
 from turnwise.policies import NanoConfig, PolicyConfig, load_policy, make_nano, make_optimizer
@@ -20,6 +21,8 @@ from turnwise.rollout import samples_from_episodes
 from turnwise.runs import Run, StopSignal, read_metrics
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers import Silent, train_grpo, warm_up
+from turnwise.trainers.batches import batch_of, begin
+from turnwise.trainers.grpo import play_groups
 from turnwise.trainers.update import make_batch, optimise, score_column
 from turnwise.types import Episode, EpisodeId, Sampling, Task, Trajectory, Turn, TurnId
 
@@ -117,6 +120,26 @@ def train(make_session):
         return session, records
 
     return run
+
+
+@pytest.fixture
+def first_batch(speaking, make_session):
+    """`first_batch(*overrides)`: a session, its plan, and the batch of its first iteration."""
+
+    def make(*overrides):
+        recipe = speaking(*overrides)
+        session, plan = make_session(recipe), build.plan_of(recipe)
+        session.save_start()
+        episodes = play_groups(session, plan, session.curriculum.visits(0))
+        credit = assign_advantages(episodes, plan.credit)
+        learner = session.learners["main"]
+        begin(session, plan, learner)
+        samples = samples_from_episodes(
+            episodes, credit.advantages, reference=plan.loss.has_kl_loss
+        )
+        return session, plan, batch_of(plan, learner, samples, credit)
+
+    return make
 
 
 SIZES = NanoConfig(

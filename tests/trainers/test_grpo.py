@@ -112,26 +112,6 @@ def test_cut_completions_are_trained_masked_or_excluded(speaking, train):
     assert len({record["optim/grad_norm"] for record in first.values()}) == 3
 
 
-@pytest.fixture
-def first_batch(speaking, make_session):
-    """`first_batch(*overrides)`: a session, its plan, and the batch of its first iteration."""
-
-    def make(*overrides):
-        recipe = speaking(*overrides)
-        session, plan = make_session(recipe), build.plan_of(recipe)
-        session.save_start()
-        episodes = play_groups(session, plan, session.curriculum.visits(0))
-        credit = assign_advantages(episodes, plan.credit)
-        learner = session.learners["main"]
-        begin(session, plan, learner)
-        samples = samples_from_episodes(
-            episodes, credit.advantages, reference=plan.loss.has_kl_loss
-        )
-        return session, plan, batch_of(plan, learner, samples, credit)
-
-    return make
-
-
 @pytest.mark.parametrize(
     "overrides", [(), ("policies.main.lora.rank=4",), ("agents.player.history=full",)]
 )

@@ -17,9 +17,10 @@ from torch import nn
 from turnwise.agents import AgentConfig
 from turnwise.app import build
 from turnwise.errors import DataError
+from turnwise.evaluation.perception import Seen
 from turnwise.runs import comparable, read_metrics, recorded_iterations
 from turnwise.tasks import GeneratedTasks
-from turnwise.trainers import Silent, resume, train_grpo, warm_up
+from turnwise.trainers import Silent, resume, sft, train_grpo, warm_up
 from turnwise.trainers.demonstrations import Alternating, Demonstrations, FileRows, supervised_row
 from turnwise.trainers.sft import IMITATION, rows_for
 from turnwise.trainers.update import make_batch, score_column
@@ -276,6 +277,20 @@ def test_warm_up_stops_after_two_rounds_running_that_saw_enough(make_recipe, mak
     assert len(seen) < 20
     assert seen[-2:] == [True, True]
     assert not any(one and two for one, two in itertools.pairwise(seen[:-1]))
+
+
+def test_a_warm_up_that_never_stops_takes_all_its_steps(make_recipe, make_session, monkeypatch):
+    seen = Seen(share=1.0, described=True)
+    monkeypatch.setattr(sft, "perception", lambda *_: seen)
+    steps = ("warmup.steps=6", "warmup.eval_every=1", "warmup.batch_size=2", "warmup.cooldown=1")
+    for stop, last in (("never", 6), ("1.0", 3)):  # two rounds are enough, and one cools down
+        recipe = make_recipe(*steps, f"warmup.stop_at_accuracy={stop}")
+        session = make_session(recipe)
+        watcher = session.progress = Notes()
+        assert warm_up(session, recipe.warmup, None)
+        session.metrics.sync()
+        assert [r["step"] for r in read_metrics(session.run.metrics)] == [*range(1, last + 1)]
+        assert len(watcher.notes) == (last < 6)
 
 
 @pytest.mark.parametrize("reply", ["lines", "program"])

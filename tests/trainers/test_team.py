@@ -187,6 +187,29 @@ def test_every_policy_has_its_rate_and_its_metrics(ready):
             assert record[bare] == pytest.approx(sum(values) / 2)
 
 
+@pytest.mark.parametrize("auto", ["scout", "digger"])
+def test_the_rate_of_one_policy_may_be_automatic(ready, auto):
+    fixed = "digger" if auto == "scout" else "scout"
+    rates = {
+        "scout": ("policies.scout.lr=auto",),
+        "digger": ("optimizer.lr=auto", "policies.scout.lr=5e-4"),
+    }[auto]
+    session, plan = ready(taught("models", "credit.scheme=reinforce", *rates))
+    numbers = {"scout": 5e-4, "digger": plan.optimizer.lr}
+    assert train_grpo(session, plan, None)
+    session.metrics.sync()
+    records = [r for r in read_metrics(session.run.metrics) if r["phase"] == "train"]
+    assert len(records) == 2
+    for record in records:
+        assert record[f"{fixed}/optim/lr"] == numbers[fixed]
+        assert f"{fixed}/policy/movement" not in record
+        assert f"{auto}/policy/movement" in record
+        assert record["policy/movement"] == record[f"{auto}/policy/movement"]
+    assert records[0][f"{auto}/optim/lr"] != numbers[fixed]
+    assert session.learners[auto].optimizer.is_auto
+    assert not session.learners[fixed].optimizer.is_auto
+
+
 def test_an_iteration_in_which_one_policy_steps_is_not_skipped(ready):
     """A scout that nothing has taught ends every episode, so that the digger never speaks."""
     session, plan = ready(

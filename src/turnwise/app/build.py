@@ -12,7 +12,13 @@ from typing import Any, get_args
 
 import numpy as np
 
-from turnwise.agents import AgentConfig, demonstration, messages_for, observation_text
+from turnwise.agents import (
+    AgentConfig,
+    demonstration,
+    messages_for,
+    observation_text,
+    outcome_text,
+)
 from turnwise.curriculum import make_curriculum
 from turnwise.engines.loop import SteppedEngine
 from turnwise.engines.table import make_engine
@@ -326,8 +332,10 @@ def _transcripts_of(recipe: Recipe, agent: AgentConfig, tasks: int) -> list[str]
             for action in (*seen.legal_actions, *any_text)
         ]
         if shows_play(recipe):
-            past = random_game(env, source.task(index), agent, _AsWritten(), rng).past
-            transcripts += [text for one in past for text in (one.observation, one.reply)]
+            game = random_game(env, source.task(index), agent, _AsWritten(), rng)
+            transcripts += [text for one in game.past for text in (one.observation, one.reply)]
+            if recipe.warmup is not None and recipe.warmup.outcomes:
+                transcripts += [outcome_text(rewards, None) for rewards in game.rewards]
     return transcripts
 
 

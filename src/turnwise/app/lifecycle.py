@@ -17,7 +17,7 @@ from turnwise.app.resume import Change, changed_recipe, write_change
 from turnwise.errors import Interrupted, ModelError
 from turnwise.recipe.schema import Recipe, load_recipe
 from turnwise.report import memory_line, write_report
-from turnwise.report.warnings import find_warnings, without_markup
+from turnwise.report.findings import Facts, Finding, find_findings
 from turnwise.runs import (
     DiskErrors,
     Run,
@@ -41,7 +41,10 @@ RUNS = Path("runs")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """The result of `train` and `resume`: the run, its scores if it is finished, and its warnings.
+    """The result of `train` and `resume`: the run, its scores if it is finished, and its findings.
+
+    `findings` say what may have kept the run from learning, each with its evidence and, where there
+    is one, a setting that may help.
 
     Example:
         >>> Outcome(run=Path("runs/lake"), finished=False, scores=None).finished
@@ -51,7 +54,7 @@ class Outcome:
     run: Path
     finished: bool
     scores: RunScores | None
-    warnings: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 def train(
@@ -178,8 +181,8 @@ def _run(recipe: Recipe, folder: Run, watcher: Progress, change: Change | None =
             raise
         return _stopped(folder, watcher, stop, "at once", resumed=resumed)
     (scores,) = tested
-    found = map(without_markup, find_warnings(read_metrics(folder.metrics), scores))
-    return Outcome(run=folder.path, finished=True, scores=scores, warnings=tuple(found))
+    found = tuple(find_findings(Facts.of_run(folder, scores)))
+    return Outcome(run=folder.path, finished=True, scores=scores, findings=found)
 
 
 def _stopped(

@@ -21,9 +21,8 @@ from rich.live import Live
 from rich.text import Text
 
 from turnwise.errors import ConfigError
-from turnwise.report.warnings import without_markup
-from turnwise.trainers.progress import Progress, Silent
-from turnwise.utils.console import LastingConsole
+from turnwise.trainers.progress import WARNING, Progress, Silent
+from turnwise.utils.console import LastingConsole, without_markup
 
 BARS = "▁▂▃▄▅▆▇█"
 CURVE = 24
@@ -34,7 +33,6 @@ LINE_EVERY = 10.0
 """Seconds between two lines where nothing can be redrawn."""
 REWRITE_EVERY = 0.5
 """Seconds between two versions of a notebook's line."""
-WARNING = "warning: "
 Style = Literal["bars", "rewritten", "lines"]
 SUPERVISED = (
     ("loss/ce", "loss"),

@@ -101,6 +101,13 @@ def changed_recipe(
             f"{idle[0]} would change nothing, as the run has finished its {change.iterations} "
             f"iterations: give more by --set trainer.iterations=..., or leave it out"
         )
+    minutes, seconds = recipe.trainer.minutes, latest.meta["totals"]["seconds"] if latest else 0.0
+    if idle and minutes is not None and seconds >= 60 * minutes:
+        raise ConfigError(
+            f"{idle[0]} would change nothing, as the run has taken {seconds / 60:.3g} minutes, and "
+            f"trainer.minutes = {minutes:g}: give more by --set trainer.minutes=..., or leave it "
+            "out"
+        )
     target, score = recipe.evaluation.target, latest.score if latest else None
     more = recipe.trainer.iterations > before.trainer.iterations
     if more and target is not None and score is not None and score >= target:
@@ -179,9 +186,11 @@ def _what_rescales(change: Change) -> Iterator[str]:
             )
             for recipe in (old, new)
         ]
+        changes = f": it goes on at {rates[1]:.2g} in place of {rates[0]:.2g}"
+        auto = "auto" in (old.optimizer.lr, new.optimizer.lr)  # then the rate is not the recipe's
         yield (
-            f"the {new.optimizer.schedule} schedule of the learning rate {span}: it goes on at "
-            f"{rates[1]:.2g} in place of {rates[0]:.2g}"
+            f"the {new.optimizer.schedule} schedule of the learning rate {span}"
+            f"{'' if auto else changes}"
         )
     if new.sft_mix is not None and new.sft_mix.final:
         yield f"the fading of sft_mix.spans to sft_mix.final {span}"

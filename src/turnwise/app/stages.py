@@ -109,7 +109,13 @@ def _warm_up(session: Session, recipe: Recipe, plan: Plan, back: Resumed | None)
     """Warm all learners up, where the recipe asks for it."""
     if recipe.warmup is None or not recipe.has("warmup"):
         return True
-    return warm_up(session, recipe.warmup, back, first=recipe.rows_before_warmup)
+    return warm_up(
+        session,
+        recipe.warmup,
+        back,
+        first=recipe.rows_before_warmup,
+        minutes=recipe.trainer.minutes,
+    )
 
 
 def _train(session: Session, recipe: Recipe, plan: Plan, back: Resumed | None) -> bool:

@@ -12,14 +12,14 @@ import re
 import tempfile
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from turnwise.app import lifecycle
 from turnwise.app.lifecycle import RUNS, Outcome
-from turnwise.app.progress_bar import WARNING, watching
+from turnwise.app.progress_bar import watching
 from turnwise.envs import IMPORTING, Env, find_env
 from turnwise.envs.checks.declarations import check_names
 from turnwise.envs.rows.env import Rows
@@ -38,10 +38,13 @@ from turnwise.recipe.from_python import (
     table_of,
     weights_of,
 )
+from turnwise.recipe.reasons import annotated, described, still_true
 from turnwise.recipe.schema import Recipe, load_recipe, make_recipe
 from turnwise.report import verdict
 from turnwise.runs import Run
 from turnwise.trainers import Progress
+from turnwise.trainers.progress import WARNING
+from turnwise.utils.console import without_markup
 from turnwise.utils.user_code import SESSION, file_being_imported
 
 FILES = {"path": "rows.jsonl", "eval_path": "eval_rows.jsonl"}
@@ -50,7 +53,9 @@ PASSES = 3
 """The default number of passes over the rows."""
 PROMPTS = 8
 """Prompts of one iteration by default, each answered `group_size` times."""
-TRL_OPTIMIZER = {"lr": 1e-6, "betas": [0.9, 0.999], "schedule": "linear"}
+TRL_OPTIMIZER = {"lr": "auto", "betas": [0.9, 0.999], "schedule": "linear"}
+TRL_LR = 1e-6
+"""The rate at which "auto" begins for a model that is trained as it is."""
 TRL_TOKENS = 512
 NANO_LR, NANO_TOKENS = 3e-3, 64
 """For models made on the spot that rows train, whose weights are random and context is short."""
@@ -175,9 +180,9 @@ def _tell(outcome: Outcome, progress: Progress) -> None:
 
 
 def closing_lines(outcome: Outcome) -> list[str]:
-    """Return what is said at the end of a run: the verdict, the warnings, where the report is."""
+    """Return what is said at the end of a run: the verdict, the findings, where the report is."""
     said = [] if outcome.scores is None else [verdict(outcome.scores)]
-    said += [f"{WARNING}{sentence}" for sentence in outcome.warnings]
+    said += [f"{WARNING}{without_markup(str(finding))}" for finding in outcome.findings]
     return [*said, f"report: {outcome.run / 'report.md'}"]
 
 
@@ -234,6 +239,7 @@ class _Wanted:
 
     data: Data
     tables: Mapping[str, str]
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def files(self) -> dict[str, str]:
@@ -275,12 +281,15 @@ def _carry_out(
 ) -> Outcome:
     """Make the run folder with all that belongs into it, and train."""
     recipe, _ = wanted.tried(settings, progress.note)
+    reasons = still_true(wanted.reasons, wanted.data, recipe, settings)
+    for line in described(recipe, reasons):
+        progress.note(line)
     return lifecycle.train(
         recipe,
         run=folder,
         root=root,
         files=wanted.files,
-        toml=wanted.toml(recipe),
+        toml=annotated(wanted.toml(recipe), reasons),
         announce=partial(_say_what_is_used, progress=progress),
         progress=progress,
     )
@@ -309,12 +318,12 @@ def _say_what_is_used(run: Run, progress: Progress) -> None:
 
 
 def _defaults(name: str, policy: Data) -> Data:
-    """Return what every recipe made here has: TRL's defaults, but a nano model's rate."""
+    """Return what every recipe made here has: TRL's defaults, but for the rate."""
     nano = is_nano(policy["model"])
     return {
         "name": name,
         "policies": {"main": policy},
-        "optimizer": TRL_OPTIMIZER | ({"lr": NANO_LR} if nano else {}),
+        "optimizer": {**TRL_OPTIMIZER, "lr_start": NANO_LR if nano else TRL_LR},
         "trainer": {"tasks_per_iteration": PROMPTS, "group_size": 8},
         "loss": {"clip_low": 0.2, "clip_high": 0.2, "aggregation": "token"},
         "credit": {"scheme": "grpo", "std": "group"},
@@ -364,4 +373,5 @@ def _env_wanted(
     data["agents"] = {role: {"role": role, "history": "full", **tokens} for role in kind.roles}
     data["trainer"]["iterations"] = 100
     data["credit"]["rewards"] = weights_of(list(kind.components), given["reward_weights"])
-    return _Wanted(data=env_recipe(data, given["settings"] or {}), tables={})
+    made = env_recipe(data, given["settings"] or {})
+    return _Wanted(data=made.data, tables={}, reasons=made.reasons)

@@ -7,6 +7,7 @@ Provides arguments, tables and exit codes: 0 for success, 2 for an error that th
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -114,12 +115,13 @@ def _carry_out(go: Callable[[], Outcome], live: LiveProgress, as_json: bool) -> 
         live.note(str(stopped))
         if as_json:
             run = None if stopped.run is None else str(stopped.run)
-            print_json({"run": run, "finished": False, "scores": None, "warnings": []})
+            print_json({"run": run, "finished": False, "scores": None, "findings": []})
         raise typer.Exit(STOPPED) from None
     if as_json:
         scores = outcome.scores.model_dump() if outcome.scores else None
         found = {"finished": outcome.finished, "scores": scores}
-        print_json({"run": str(outcome.run), **found, "warnings": list(outcome.warnings)})
+        told = [asdict(finding) for finding in outcome.findings]
+        print_json({"run": str(outcome.run), **found, "findings": told})
     elif outcome.scores is not None:
         draw_scores(outcome.scores)
         for line in closing_lines(outcome):

@@ -3,6 +3,8 @@
 from turnwise.credit.assign import Credit, assign_advantages
 from turnwise.credit.config import CreditConfig, check_components, fill_rewards
 from turnwise.credit.groups import Group, GroupKey, Unit, group
+from turnwise.credit.invalid import assign_below_worst
+from turnwise.credit.metrics import score_metrics
 from turnwise.credit.returns import Penalties, episode_return, mix_rewards, returns_to_go
 from turnwise.credit.schemes import SCHEMES, AnyCredit, Scheme, make_credit
 
@@ -17,6 +19,7 @@ __all__ = [
     "Scheme",
     "Unit",
     "assign_advantages",
+    "assign_below_worst",
     "check_components",
     "episode_return",
     "fill_rewards",
@@ -24,4 +27,5 @@ __all__ = [
     "make_credit",
     "mix_rewards",
     "returns_to_go",
+    "score_metrics",
 ]

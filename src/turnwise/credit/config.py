@@ -16,6 +16,10 @@ from turnwise.settings import Settings
 
 RETURN = "return"
 WHOLE = ""
+INVALID = "invalid"
+"""The component that is 1 for a reply that is no action (`formats.components`)."""
+MARGIN = 0.5
+"""The margin of an invalid reply below the least advantage, as a share of their range."""
 STD_FLOOR = 1e-4
 Std = Literal["group", "batch_returns", "batch_advantages", "none"]
 """The divisor of an advantage: the std of its group's returns; that of all returns of its role
@@ -34,6 +38,9 @@ class CreditConfig(Settings):
     """The scheme's name in the table of schemes."""
     rewards: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
     """Weight of each reward component in the return; the others do not count."""
+    invalid_below_worst: bool = False
+    """Whether an invalid reply has an advantage below all others of its batch, and the episode that
+    it ended is compared with nothing. `rewards.invalid` has no place then."""
     std_floor: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Lower bound of every standard deviation divided by; None is 1e-4, the number that TRL adds to
     it."""
@@ -64,6 +71,11 @@ class CreditConfig(Settings):
         return 0.0
 
     @property
+    def discount(self) -> float:
+        """The discount of the returns that turns are compared by, where the scheme has one."""
+        return 1.0
+
+    @property
     def lone_groups_teach(self) -> bool:
         """Whether a group of one episode may have advantages."""
         return False
@@ -74,6 +86,16 @@ class CreditConfig(Settings):
             raise ConfigError(
                 f"std_floor = {self.std_floor} does not apply to scheme = {self.scheme!r} with std "
                 "= 'none': leave std_floor out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_invalid(self) -> CreditConfig:
+        if self.invalid_below_worst and INVALID in self.rewards:
+            raise ConfigError(
+                f"rewards.{INVALID} = {self.rewards[INVALID]} does not go with "
+                "invalid_below_worst = true, which makes an invalid reply the worst of all: leave "
+                "one out"
             )
         return self
 

@@ -1,6 +1,7 @@
 """The metrics of credit assignment, as flat `credit/...` floats.
 
-Provides `credit_metrics`. A group is mixed, has zero variance, or has one member.
+Provides `credit_metrics` and `score_metrics`. A group is mixed, has zero variance, or has one
+member.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 from turnwise.credit.compare import sample_std
 from turnwise.credit.groups import Group
 from turnwise.credit.returns import WHOLE_TURN, Penalties
-from turnwise.types import TurnId
+from turnwise.types import Episode, TurnId
 
 
 def credit_metrics(
@@ -52,6 +53,39 @@ def credit_metrics(
         "credit/advantage_abs_mean": _mean(np.abs(list(advantages.values()))),
         "credit/turns_without_signal": float(sum(value == 0 for value in advantages.values())),
     }
+
+
+def score_metrics(groups: Sequence[Group], episodes: Sequence[Episode]) -> dict[str, float]:
+    """Return how the returns of a group's episodes go with their scores and their lengths.
+
+    `credit/score_correlation` is the correlation of return and score within groups, over all
+    groups; `credit/best_turns` and `credit/other_turns` are the mean turns of the best-paid members
+    of mixed groups and of the others. What no group tells is absent.
+
+    Args:
+        groups: the episode-level groups.
+        episodes: the episodes that they are of.
+    """
+    scores = {episode.id: episode.score for episode in episodes}
+    returns, scored = np.zeros(0), np.zeros(0)
+    best: list[int] = []
+    others: list[int] = []
+    for group in groups:
+        if not group.mixed or not all(unit.is_episode for unit in group.units):
+            continue
+        own = np.array([scores[unit.episode] for unit in group.units])
+        returns = np.concatenate([returns, np.array(group.returns) - np.mean(group.returns)])
+        scored = np.concatenate([scored, own - own.mean()])
+        most = max(group.returns)
+        for unit, value in zip(group.units, group.returns, strict=True):
+            (best if value == most else others).append(len(unit.turns))
+    spread = float(np.sqrt((returns**2).sum() * (scored**2).sum()))
+    metrics = {}
+    if spread > 0:
+        metrics["credit/score_correlation"] = float((returns * scored).sum()) / spread
+    if best:
+        metrics |= {"credit/best_turns": _mean(best), "credit/other_turns": _mean(others)}
+    return metrics
 
 
 def _paid(groups: Sequence[Group], penalties: Penalties) -> list[float]:

@@ -11,7 +11,12 @@ if TYPE_CHECKING:
     from turnwise.policies.optimizer import PolicyOptimizer, make_optimizer
     from turnwise.policies.policy import Policy
     from turnwise.policies.presets import PRESETS, NanoConfig, is_nano, nano_preset
-    from turnwise.policies.schedule import OptimizerConfig, learning_rate
+    from turnwise.policies.schedule import (
+        AnyOptimizerConfig,
+        OptimizerConfig,
+        SftOptimizerConfig,
+        learning_rate,
+    )
     from turnwise.policies.threads import (
         cores_are_chosen,
         default_threads,
@@ -22,12 +27,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PRESETS",
+    "AnyOptimizerConfig",
     "LoraSettings",
     "NanoConfig",
     "OptimizerConfig",
     "Policy",
     "PolicyConfig",
     "PolicyOptimizer",
+    "SftOptimizerConfig",
     "cores_are_chosen",
     "default_threads",
     "is_nano",
@@ -48,7 +55,9 @@ __getattr__, __dir__ = lazy_names(
         "PRESETS": "turnwise.policies.presets",
         "LoraSettings": "turnwise.policies.config",
         "NanoConfig": "turnwise.policies.presets",
+        "AnyOptimizerConfig": "turnwise.policies.schedule",
         "OptimizerConfig": "turnwise.policies.schedule",
+        "SftOptimizerConfig": "turnwise.policies.schedule",
         "Policy": "turnwise.policies.policy",
         "PolicyConfig": "turnwise.policies.config",
         "PolicyOptimizer": "turnwise.policies.optimizer",

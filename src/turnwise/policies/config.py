@@ -14,6 +14,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from turnwise.errors import ConfigError
 from turnwise.policies.presets import PRESETS, NanoConfig, is_nano
+from turnwise.policies.schedule import Rate
 from turnwise.settings import Settings
 
 DType = Literal["auto", "float32", "bfloat16", "float16"]
@@ -62,7 +63,7 @@ class PolicyConfig(Settings):
     """An adapter to train instead of the full weights."""
     trainable: bool = True
     """Whether training changes it."""
-    lr: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    lr: Rate | Literal["auto"] | None = None
     """Peak learning rate of this policy in the policy-gradient loop, in place of `optimizer.lr`."""
     dtype: DType = "auto"
     """Precision; "auto" is float32, but on CUDA bfloat16 from 50 million parameters upwards."""

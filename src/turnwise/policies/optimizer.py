@@ -6,6 +6,8 @@ non-finite gradients. Gradients must be computed before `step` is called.
 
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,10 +15,25 @@ from torch import nn
 
 from turnwise.errors import ConfigError, TrainingError
 from turnwise.policies.policy import Policy
-from turnwise.policies.schedule import OptimizerConfig, learning_rate
+from turnwise.policies.schedule import (
+    AUTO,
+    MOVEMENT,
+    AnyOptimizerConfig,
+    OptimizerConfig,
+    first_peak,
+    scheduled,
+)
 
 MAX_SKIPS = 3
 """Training stops after this many consecutive steps with non-finite gradients."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Snapshot:
+    """What `PolicyOptimizer.restore` goes back to."""
+
+    weights: list[torch.Tensor]
+    state: dict[str, Any]
 
 
 class PolicyOptimizer:
@@ -26,13 +43,17 @@ class PolicyOptimizer:
     rates an update is smaller than half a unit in the last place and would be lost.
 
     Attributes:
+        config: its settings.
+        peak: the learning rate at the peak of the schedule.
+        found: the peak rate of the first update that `auto_rate` let stand; None before.
         steps: how often `step` was called, skipped steps included; the schedule's clock.
         skipped: how many of them had non-finite gradients.
+        least_done: the share of the schedule that is over at least, where time ends the training.
     """
 
-    def __init__(self, policy: Policy, config: OptimizerConfig, total_steps: int) -> None:
+    def __init__(self, policy: Policy, config: AnyOptimizerConfig, total_steps: int) -> None:
         self._policy = policy.name
-        self._config = config
+        self.config = config
         self._total_steps = total_steps
         decayed, plain = _decay_groups(policy.model)
         self._weights = [*decayed, *plain]
@@ -41,16 +62,30 @@ class PolicyOptimizer:
             {"params": self._masters[: len(decayed)], "weight_decay": config.weight_decay},
             {"params": self._masters[len(decayed) :], "weight_decay": 0.0},
         ]
+        self.peak = first_peak(config)
+        self.found: float | None = None
         self._adamw = torch.optim.AdamW(
             [group for group in groups if group["params"]],
-            lr=config.lr,
+            lr=self.peak,
             betas=config.betas,
             eps=config.eps,
         )
         self.steps = 0
+        self.least_done = 0.0
         self.skipped = 0
         self._skipped_in_a_row = 0
         self._ending: tuple[int, int] | None = None
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether the rate follows how far the updates move the policy."""
+        return self.config.lr == AUTO
+
+    @property
+    def wanted_movement(self) -> float:
+        """How far an update is to move the policy at the schedule's peak, in nats per decision."""
+        config = self.config
+        return config.wanted_movement if isinstance(config, OptimizerConfig) else MOVEMENT
 
     def end_in(self, count: int) -> None:
         """Decrease the learning rate linearly from its current value to 0 in `count` steps."""
@@ -58,11 +93,18 @@ class PolicyOptimizer:
 
     def rate(self) -> float:
         """Return the learning rate of the next step."""
+        return self._scheduled(self.peak, self.steps)
+
+    def factor(self, step: int) -> float:
+        """Return the share of the peak rate that step number `step` has."""
+        return self._scheduled(1.0, step)
+
+    def _scheduled(self, peak: float, step: int) -> float:
         if self._ending is None:
-            return learning_rate(self._config, self.steps, self._total_steps)
+            return scheduled(peak, self.config, step, self._total_steps, self.least_done)
         began, count = self._ending
-        left = max(0.0, 1 - (self.steps - began) / count)
-        return left * learning_rate(self._config, began, self._total_steps)
+        left = max(0.0, 1 - (step - began) / count)
+        return left * scheduled(peak, self.config, began, self._total_steps)
 
     def zero(self) -> None:
         """Clear all gradients."""
@@ -89,7 +131,7 @@ class PolicyOptimizer:
             self._skip()
             return metrics | {"optim/skipped": 1.0}
         self._skipped_in_a_row = 0
-        nn.utils.clip_grads_with_norm_(self._masters, self._config.max_grad_norm, norm)
+        nn.utils.clip_grads_with_norm_(self._masters, self.config.max_grad_norm, norm)
         for group in self._adamw.param_groups:
             group["lr"] = rate
         self._adamw.step()
@@ -104,6 +146,8 @@ class PolicyOptimizer:
                 None if master is weight else master.detach()
                 for weight, master in zip(self._weights, self._masters, strict=True)
             ],
+            "peak": self.peak,
+            "found": self.found,
             "steps": self.steps,
             "skipped": self.skipped,
             "skipped_in_a_row": self._skipped_in_a_row,
@@ -117,10 +161,27 @@ class PolicyOptimizer:
             for master, saved in zip(self._masters, state["masters"], strict=True):
                 if saved is not None:
                     master.copy_(saved)
+        if self.is_auto:  # a fixed rate is the recipe's, which may change
+            self.peak, self.found = state["peak"], state["found"]
         self.steps = state["steps"]
         self.skipped = state["skipped"]
         self._skipped_in_a_row = state["skipped_in_a_row"]
         self._ending = state["ending"]
+
+    def snapshot(self) -> Snapshot:
+        """Return a copy of the weights and of the optimizer's state, on their devices."""
+        return Snapshot(
+            weights=[weight.detach().clone() for weight in self._weights],
+            state=deepcopy(self.state_dict()),
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to a snapshot, which can be restored again."""
+        with torch.no_grad():
+            for weight, saved in zip(self._weights, snapshot.weights, strict=True):
+                weight.copy_(saved)
+        self.zero()
+        self.load_state_dict(deepcopy(snapshot.state))
 
     def _skip(self) -> None:
         """Count a step with a non-finite gradient; raise at the third in a row."""
@@ -151,7 +212,7 @@ class PolicyOptimizer:
                     weight.copy_(master)
 
 
-def make_optimizer(policy: Policy, config: OptimizerConfig, total_steps: int) -> PolicyOptimizer:
+def make_optimizer(policy: Policy, config: AnyOptimizerConfig, total_steps: int) -> PolicyOptimizer:
     """Return the optimizer of a policy's trainable weights.
 
     Raises:

@@ -1,9 +1,12 @@
-"""The settings of an optimizer, and its learning rate by step, without torch."""
+"""The settings of an optimizer, and its learning rate by step, without torch.
+
+Provides `OptimizerConfig`, `SftOptimizerConfig`, `learning_rate`, `first_peak` and `scheduled`.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -11,13 +14,17 @@ from turnwise.settings import Settings
 
 Schedule = Literal["constant", "linear", "cosine"]
 Decay = Annotated[float, Field(ge=0, lt=1)]
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class OptimizerConfig(Settings):
+AUTO: Literal["auto"] = "auto"
+START, MOVEMENT = 1e-4, 0.05
+"""The rate at which "auto" begins, and how far it lets an update move a policy."""
+
+
+class AdamWConfig(Settings):
     """AdamW (Loshchilov & Hutter 2017, arXiv:1711.05101) and its schedule."""
 
-    lr: float = Field(default=1e-4, gt=0, allow_inf_nan=False)
-    """Peak learning rate."""
     betas: tuple[Decay, Decay] = (0.9, 0.95)
     """Decay of the two running moments (Adam, arXiv:1412.6980, algorithm 1); 0.95 as for GPT-3
     (arXiv:2005.14165, appendix B)."""
@@ -35,24 +42,69 @@ class OptimizerConfig(Settings):
     """Steps over which the rate rises linearly to its peak."""
 
 
-def learning_rate(config: OptimizerConfig, step: int, total_steps: int) -> float:
-    """Return the rate of step number `step`, counted from 0.
+class SftOptimizerConfig(AdamWConfig):
+    """AdamW with a fixed rate: imitation is meant to move the policy."""
 
-    Step k of the warm-up has (k + 1) / warmup_steps of the peak; the last of `total_steps` is the
-    last with a rate above 0.
+    lr: Rate = 1e-3
+    """Peak learning rate."""
+
+
+class OptimizerConfig(AdamWConfig):
+    """AdamW whose rate may follow how far the updates move the policy."""
+
+    lr: Rate | Literal["auto"] = AUTO
+    """Peak learning rate; "auto" follows how far the updates move the policy (`auto_rate`)."""
+    lr_start: Rate | None = None
+    """The rate at which "auto" begins; it finds its own before the first update counts. None is
+    1e-4."""
+    movement: Rate | None = None
+    """How far "auto" lets an iteration's update move the policy: its KL divergence, in nats per
+    decision (docs/math.md 6), at the peak of the schedule. None is 0.05."""
+
+    @property
+    def wanted_movement(self) -> float:
+        """How far "auto" lets an update move the policy, in nats per decision."""
+        return MOVEMENT if self.movement is None else self.movement
+
+
+AnyOptimizerConfig: TypeAlias = SftOptimizerConfig | OptimizerConfig
+
+
+def learning_rate(config: AnyOptimizerConfig, step: int, total_steps: int) -> float:
+    """Return the rate of step number `step`, counted from 0; that of "auto" begins so.
 
     Example:
         >>> config = OptimizerConfig(lr=1.0, schedule="linear", warmup_steps=2)
         >>> [learning_rate(config, step, 6) for step in range(7)]
         [0.5, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0]
     """
+    return scheduled(first_peak(config), config, step, total_steps)
+
+
+def first_peak(config: AnyOptimizerConfig) -> float:
+    """Return the peak rate that a schedule begins with."""
+    if isinstance(config, SftOptimizerConfig):
+        return config.lr
+    start = START if config.lr_start is None else config.lr_start
+    return start if config.lr == AUTO else config.lr
+
+
+def scheduled(
+    peak: float, config: AdamWConfig, step: int, total_steps: int, least_done: float = 0.0
+) -> float:
+    """Return the rate of step number `step`, counted from 0, for a peak rate.
+
+    Step k of the warm-up has (k + 1) / warmup_steps of the peak; the last of `total_steps` is the
+    last with a rate above 0. After the warm-up at least the share `least_done` of the schedule is
+    over.
+    """
     if step < config.warmup_steps:
-        return config.lr * (step + 1) / config.warmup_steps
+        return peak * (step + 1) / config.warmup_steps
     done = (step - config.warmup_steps) / max(1, total_steps - config.warmup_steps)
-    done = min(1.0, done)
+    done = min(1.0, max(done, least_done))
     factors = {
         "constant": 1.0,
         "linear": 1.0 - done,
         "cosine": 0.5 * (1.0 + math.cos(math.pi * done)),
     }
-    return config.lr * factors[config.schedule]
+    return peak * factors[config.schedule]

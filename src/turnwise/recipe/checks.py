@@ -13,6 +13,7 @@ from turnwise.credit import SCHEMES, check_components
 from turnwise.envs import Env, ToolEnv
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.formats import with_reply_components
+from turnwise.policies.schedule import AUTO
 from turnwise.sandbox import SandboxConfig
 from turnwise.workflows import make_workflow
 
@@ -118,6 +119,13 @@ def _check_policies(recipe: Recipe) -> None:
             raise ValueError(
                 f"policies.{name}.lr does not go with trainable = false: leave one out"
             )
+    rates = {recipe.optimizer.lr, *(policy.lr for policy in recipe.weights.values())}
+    for key in ("lr_start", "movement"):
+        if getattr(recipe.optimizer, key) is not None and AUTO not in rates:
+            raise ValueError(
+                f'optimizer.{key} belongs to lr = "auto", but every learning rate is a number: '
+                "leave it out"
+            )
     if not any(policy.trainable for policy in recipe.weights.values()):
         raise ValueError(
             "every policy has trainable = false or is remote, so that nothing would be trained: "
@@ -176,16 +184,16 @@ def _check_schedules(recipe: Recipe) -> None:
             "trainer.iterations = 0 without a warm-up trains nothing: give iterations or "
             "warmup.steps"
         )
-    phases = {"optimizer": (recipe.optimizer, updates * recipe.has("trainer"))}
+    phases = {"optimizer": (recipe.optimizer.warmup_steps, updates * recipe.has("trainer"))}
     if recipe.pretrain:
-        phases["pretrain.optimizer"] = (recipe.pretrain.optimizer, recipe.pretrain.steps)
+        rise = recipe.pretrain.optimizer.warmup_steps
+        phases["pretrain.optimizer"] = (rise, recipe.pretrain.steps)
     if recipe.warmup:
-        phases["warmup.optimizer"] = (recipe.warmup.optimizer, warmup)
-    for section, (optimizer, steps) in phases.items():
-        if 0 < steps < optimizer.warmup_steps:
+        phases["warmup.optimizer"] = (recipe.warmup.optimizer.warmup_steps, warmup)
+    for section, (rise, steps) in phases.items():
+        if 0 < steps < rise:
             raise ValueError(
-                f"{section}.warmup_steps = {optimizer.warmup_steps} outlasts the {steps} steps "
-                "of its phase: lower it"
+                f"{section}.warmup_steps = {rise} outlasts the {steps} steps of its phase: lower it"
             )
 
 

@@ -8,18 +8,19 @@ rehearses it from then on; the system message of a real model says how to answer
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from turnwise.agents import AgentConfig
 from turnwise.envs import ToolEnv
-from turnwise.envs.survey import Survey, survey
+from turnwise.envs.survey import GROUP, Survey, survey
 from turnwise.policies import is_nano, nano_preset
 from turnwise.recipe.schema import Recipe, make_recipe
 from turnwise.tasks import GeneratedTasks
 
 Data = dict[str, Any]
-SURVEYED = 16
+T = TypeVar("T")
+SURVEYED = 100
 """Tasks on which the games without a model are played."""
 TURN_TOKENS = 16
 """Tokens of a turn that are neither the observation's nor the reply's words: template and tags."""
@@ -32,8 +33,18 @@ thirteen games of four turns does, and the policy begins below the random play t
 WARM_STEPS, WARM_RATE, WARM_RISE, WARM_COOLDOWN = 600, 1e-3, 20, 100
 """Stopped at its full rate, the warm-up leaves whatever the last steps did: one of six actions at
 0.24, and one reply in a hundred that cannot be read."""
-NANO_RATE, NANO_RATE_WARMUP, NANO_MINIBATCHES = 2e-4, 10, 2
-"""At 1e-3 and eight mini-batches the first update destroys what the warm-up has taught."""
+NANO_MINIBATCHES = 4
+ACTION_BARRIER = 0.2
+"""The weight of uniform actions in the SFT mix at the start; it falls to 0."""
+GAME_TURNS = 1024
+"""The turns that an iteration's episodes are to have together, by the survey's mean length."""
+FEWEST_EPISODES, MOST_EPISODES = 16, 128
+TURNS, TURNS_STD = "gigpo", "batch_returns"
+"""The credit scheme of episodes of several turns."""
+SHORT, DISCOUNT, LONGEST_DISCOUNT = 8, 0.95, 0.99
+"""Up to `SHORT` turns a return is not discounted by more than `DISCOUNT` a turn."""
+RECURRING, STATE_WEIGHT = 0.5, 4.0
+"""Where so large a share of states recurs, their comparison weighs more than that of episodes."""
 EVALUATION = {"decoding": "validated", "validate_start": True, "validation_tasks": 128}
 """A nano model starts near uniform play, whose most probable action is the same nearly everywhere:
 played greedily it is worse than random play."""
@@ -41,7 +52,18 @@ FEW_WORDS = 40
 """The most legal words that the system message lists."""
 
 
-def env_recipe(plain: Data, settings: Mapping[str, Any]) -> Data:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EnvRecipe:
+    """The plain values of a recipe, and the reasons of those that were chosen for the env.
+
+    `reasons` has dotted keys, such as `agents.player.history`.
+    """
+
+    data: Data
+    reasons: Mapping[str, str]
+
+
+def env_recipe(plain: Data, settings: Mapping[str, Any]) -> EnvRecipe:
     """Return the plain values of a recipe, completed by the defaults that fit its env and model.
 
     A nano model's first weights have a standard deviation of 1 / sqrt(width): with the usual 0.02
@@ -51,7 +73,9 @@ def env_recipe(plain: Data, settings: Mapping[str, Any]) -> Data:
         plain: what was given (name, env, policy, credit) and TRL's defaults.
         settings: what the user replaces; looked at, not applied.
     """
-    draft = make_recipe(plain, settings)
+    several = {"credit": {**plain["credit"], "scheme": TURNS, "std": TURNS_STD}}
+    # settings of this credit are no mistake; what they replace is told of the recipe itself
+    draft = make_recipe({**plain, **several}, settings, lambda text: None)
     draft.env.look("training", draft.seed)
     env = draft.env.make("training")
     tasks = GeneratedTasks(env, "train", draft.seed).take(SURVEYED)
@@ -60,11 +84,10 @@ def env_recipe(plain: Data, settings: Mapping[str, Any]) -> Data:
     )
     nano = all(is_nano(policy.model) for policy in draft.weights.values())
     add = found.for_nano(plain["policies"]) if nano else found.for_real()
-    rewards = found.rewards(plain["credit"]["rewards"])
     if draft.evaluation.validation != "exact" and nano:
         add["evaluation"] = EVALUATION
-    add["credit"] = {**plain["credit"], **add.get("credit", {}), "rewards": rewards}
-    return {**plain, **add}
+    add["credit"] = {**plain["credit"], **add.get("credit", {}), **found.invalid()}
+    return EnvRecipe(data={**plain, **add}, reasons=found.reasons)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,22 +97,31 @@ class _Found:
     draft: Recipe
     shown: Survey
     tools: bool
+    reasons: dict[str, str] = field(default_factory=dict)
 
-    def rewards(self, weights: Mapping[str, float]) -> Data:
-        """Return the weights of the return: an invalid reply costs more than any honest game."""
-        credit = self.draft.credit
-        if "invalid" in credit.rewards or credit.scheme == "maxrl":  # maxrl takes no negative ones
-            return dict(weights)
-        return {**weights, "invalid": -round(self.shown.penalty(credit.rewards), 4)}
+    def because(self, key: str, value: T, reason: str) -> T:
+        """Return a value, and keep the reason for it."""
+        self.reasons[key] = reason
+        return value
+
+    def invalid(self) -> Data:
+        """Return what an invalid reply earns, unless the user weighs it: less than any other."""
+        if "invalid" in self.draft.credit.rewards:
+            return {}
+        reason = "a reply that cannot be read is worth less than any other"
+        return {"invalid_below_worst": self.because("credit.invalid_below_worst", True, reason)}
 
     def for_real(self) -> Data:
         """Return the settings of a pretrained model: a system message that says how to answer."""
+        history = self._history(None)
+        for role in self.draft.agents:
+            self.because(f"agents.{role}.history", *history)
         agents = {
-            role: {"max_tokens": agent.max_tokens, **self._seen_by(role, "full")}
+            role: {"max_tokens": agent.max_tokens, **self._seen_by(role, history[0])}
             | {"system": self._instructions(agent)}
             for role, agent in self.draft.agents.items()
         }
-        return {"agents": agents}
+        return {"agents": agents, "credit": self._credit()}
 
     def for_nano(self, policies: Mapping[str, Data]) -> Data:
         """Return what a model made on the spot gets: a warm-up, rehearsal, and small steps."""
@@ -103,23 +135,31 @@ class _Found:
         history = self._history(context)
         thinks = all(agent.reply_format.thinks for agent in draft.agents.values())
         described = self.shown.described and thinks
-        tokens = min(max(64, 2 * self.shown.longest_reply() + TURN_TOKENS), context // 2)
-        agents = {r: {"max_tokens": tokens, **self._seen_by(r, history)} for r in draft.agents}
+        longest = self.shown.longest_reply()
+        tokens = min(max(64, 2 * longest + TURN_TOKENS), context // 2)
+        for role in draft.agents:
+            self.because(f"agents.{role}.history", *history)
+            self.because(
+                f"agents.{role}.max_tokens", tokens, f"the longest reply has {longest} words"
+            )
+        agents = {r: {"max_tokens": tokens, **self._seen_by(r, history[0])} for r in draft.agents}
         trainer = draft.trainer
-        updates = trainer.iterations * trainer.updates_per_batch
-        spans = {"think": 5.0, "answer": 1.0} if described else {}
-        play = {"states": "play"}
+        play: Data = {}
+        if draft.warmup is None or draft.warmup.data == "demonstrations":
+            play["states"] = "play"
+        shows_play = bool(play) and (draft.warmup is None or draft.warmup.states != "first")
+        one_turn = self.shown.groups.length <= 1
+        tells = shows_play and not (described or one_turn or self.tools or self.shown.first.raw)
+        if tells:
+            reason = "nothing describes the states: the model learns what follows from what"
+            play["outcomes"] = self.because("warmup.outcomes", True, reason)
         return {
             "policies": {name: {**policies[name], "nano": inits[name]} for name in sizes},
             "agents": agents,
             "warmup": {
                 "steps": WARM_STEPS,
                 "batch_size": 32,
-                **(
-                    {}
-                    if described
-                    else {"stop_at_accuracy": ALL_READABLE, "cooldown": WARM_COOLDOWN}
-                ),
+                **({} if described else self._end_of_warmup(tells=tells)),
                 "optimizer": {
                     "lr": WARM_RATE,
                     "schedule": "linear",
@@ -127,25 +167,66 @@ class _Found:
                         WARM_RISE, draft.warmup.steps if draft.warmup else WARM_STEPS
                     ),
                 },
-                **(play if draft.warmup is None or draft.warmup.data == "demonstrations" else {}),
+                **play,
             },
-            "sft_mix": {
-                "rows": 32,
-                "spans": spans,
-                **(play if not draft.sft_mix or draft.sft_mix.data == "demonstrations" else {}),
-            },
-            "optimizer": {
-                "lr": NANO_RATE,
-                "schedule": "linear",
-                "warmup_steps": min(NANO_RATE_WARMUP, updates),
-            },
-            "trainer": {
-                "iterations": trainer.iterations,
-                "tasks_per_iteration": 16,
-                "group_size": 8,
-                "minibatches": min(NANO_MINIBATCHES, trainer.tasks_per_iteration),
-            },
-            "credit": {"segments": {"answer": "return"} if described else {}},
+            "sft_mix": self._sft_mix(described=described),
+            "optimizer": {"lr": "auto", "schedule": "linear"},
+            "trainer": {"iterations": trainer.iterations, **self._sizes()},
+            "credit": self._credit() | {"segments": {"answer": "return"} if described else {}},
+        }
+
+    def _end_of_warmup(self, *, tells: bool) -> Data:
+        """Return when a warm-up on states without descriptions ends."""
+        if tells:
+            reason = "readable replies do not tell how well the model knows what follows"
+            end = self.because("warmup.stop_at_accuracy", "never", reason)
+            return {"stop_at_accuracy": end, "cooldown": WARM_COOLDOWN}
+        return {"stop_at_accuracy": ALL_READABLE, "cooldown": WARM_COOLDOWN}
+
+    def _sft_mix(self, *, described: bool) -> Data:
+        """Return the rehearsal: descriptions and format always, uniform actions less and less."""
+        mix = self.draft.sft_mix
+        rows = {"rows": 32}
+        rows |= {"states": "play"} if not mix or mix.data == "demonstrations" else {}
+        agents = self.draft.agents.values()
+        if len({(agent.policy, agent.reply) for agent in agents}) > len({a.policy for a in agents}):
+            return rows  # spans are parts of one reply format
+        spans = {"think": 5.0} if described else {}
+        reason = "uniform actions are imitated less and less"
+        return rows | {
+            "spans": spans | {"answer": 1.0, "action": ACTION_BARRIER},
+            "final": {"action": self.because("sft_mix.final.action", 0.0, reason)},
+        }
+
+    def _sizes(self) -> Data:
+        """Return how many tasks an iteration has, and how many episodes of each."""
+        length, size = self.shown.groups.length, self.draft.trainer.group_size
+        episodes = min(max(GAME_TURNS / length, FEWEST_EPISODES), MOST_EPISODES)
+        tasks = max(2, round(episodes / size), self.draft.trainer.minibatches)
+        reason = f"a random episode has {length:.3g} turns in the mean"
+        return {
+            "tasks_per_iteration": self.because("trainer.tasks_per_iteration", tasks, reason),
+            "group_size": size,
+            "minibatches": min(NANO_MINIBATCHES, tasks, self.draft.trainer.tasks_per_iteration),
+        }
+
+    def _credit(self) -> Data:
+        """Return the credit: by turns where states recur, by episodes where they are one turn."""
+        groups = self.shown.groups
+        shared = f"{groups.recurring:.0%} of later states recur in a group of {GROUP}"
+        if groups.length <= 1:
+            self.because("credit.scheme", "grpo", "an episode has one turn")
+            return {"scheme": "grpo", "std": "batch_returns"}
+        gamma = DISCOUNT
+        if groups.length > SHORT:
+            gamma = min(max(1 - 2 / groups.length, DISCOUNT), LONGEST_DISCOUNT)
+        self.because("credit.scheme", TURNS, f"turns are compared: {shared}")
+        weight = STATE_WEIGHT if groups.recurring >= RECURRING else 1.0
+        return {
+            "scheme": TURNS,
+            "std": TURNS_STD,
+            "gamma": self.because("credit.gamma", round(gamma, 3), "the length of random episodes"),
+            "state_weight": self.because("credit.state_weight", weight, shared),
         }
 
     def _seen_by(self, role: str, history: str) -> Data:
@@ -153,12 +234,23 @@ class _Found:
         shown = {"role": role, "history": history}
         return shown | ({"show_legal": True} if self.shown.varies and not self.tools else {})
 
-    def _history(self, context: int) -> str:
-        """Return how much of the past the prompts of a nano model have room for."""
+    def _history(self, context: int | None) -> tuple[str, str]:
+        """Return how much of the past prompts of so many tokens hold, and the reason."""
+        helps = self.shown.groups.past_helps
+        if helps is False and not self.tools:
+            return "observation", "in random play the past tells no more than the observation"
+        why = "the past tells what the observation does not" if helps else "the past may matter"
+        why = "results of calls are in the past" if self.tools else why
         legal = len(self.shown.first.legal_actions) + 3 if self.shown.varies else 0
-        if self.tools or ROOM * self.shown.longest(TURN_TOKENS + legal) <= context:
-            return "full"
-        return "last_n" if 4 * self.shown.widest(TURN_TOKENS + legal) <= context else "observation"
+        if (
+            context is None
+            or self.tools
+            or ROOM * self.shown.longest(TURN_TOKENS + legal) <= context
+        ):
+            return "full", why
+        if 4 * self.shown.widest(TURN_TOKENS + legal) <= context:
+            return "last_n", f"{why}, and all of it would not fit into {context} tokens"
+        return "observation", f"two turns would not fit into {context} tokens"
 
     def _instructions(self, agent: AgentConfig) -> str:
         """Return the system message that says how to answer; empty where it has no place."""

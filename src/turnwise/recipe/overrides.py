@@ -22,6 +22,7 @@ from turnwise.formats import with_reply_components
 from turnwise.losses.table import LOSSES
 from turnwise.policies.config import PolicyConfig
 from turnwise.policies.presets import is_nano
+from turnwise.policies.schedule import AUTO
 from turnwise.settings import own_options
 
 Data = dict[str, Any]
@@ -125,7 +126,7 @@ def compose(
         return merged
     given = {leaf for key, value in settings for leaf in _leaves(nest(key, value))}
     fit = _Fit(dict(base), merged, given)
-    for rule in (_env, _scheme, _std_floor, _loss, _models, _loop, _warmups):
+    for rule in (_env, _scheme, _std_floor, _loss, _models, _rates, _loop, _warmups):
         rule(fit)
     for sentence in fit.notes:
         note(sentence)
@@ -329,6 +330,14 @@ def _models(fit: _Fit) -> None:
         none = fit.get("warmup") is None or fit.get("warmup.steps") == 0
         if fit.set_by_user("warmup") and none and fit.get(f"{where}.lora.merge_warmup"):
             fit.drop("no warm-up", f"{where}.lora.merge_warmup")
+
+
+def _rates(fit: _Fit) -> None:
+    """Leave out what "auto" begins with and aims at where no rate is "auto" any more."""
+    rates = [fit.get(f"policies.{name}.lr") for name in fit.keys("policies")]
+    rate = fit.get("optimizer.lr")
+    if fit.set_by_user("optimizer.lr") and _is_number(rate) and AUTO not in rates:
+        fit.drop(f"optimizer.lr = {rate}", "optimizer.lr_start", "optimizer.movement")
 
 
 def _loop(fit: _Fit) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from turnwise.report.adapters import adapter_lines
 from turnwise.report.curve import draw_curve
+from turnwise.report.findings import Facts, find_findings
 from turnwise.report.policies import policy_lines
 from turnwise.report.series import series
-from turnwise.report.warnings import find_warnings
 from turnwise.runs import metric_names
 from turnwise.runs.checkpoints import Checkpoints
 from turnwise.runs.files import write_atomically
@@ -52,7 +52,7 @@ def write_report(run: Run, *, command: str = "") -> str:
         _thoughts(scores),
         policy_lines(records),
         _costs(records),
-        _warnings(records, scores),
+        _findings(run, scores),
         adapter_lines(run.adapters),
         _next(run),
     )
@@ -225,9 +225,9 @@ def _total(record: Record, metrics: Sequence[str]) -> float:
     return sum(record[name] for name in metrics if record.get(name) is not None)
 
 
-def _warnings(records: Sequence[Record], scores: RunScores | None) -> list[str]:
-    found = find_warnings(records, scores)
-    return ["## Warnings", "", *(f"- {sentence}" for sentence in found)] if found else []
+def _findings(run: Run, scores: RunScores | None) -> list[str]:
+    found = find_findings(Facts.of_run(run, scores))
+    return ["## Findings", "", *(f"- {finding}" for finding in found)] if found else []
 
 
 def _next(run: Run) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -37,6 +38,25 @@ class Series:
         """Return the mean of the first part of the series, of at least one value."""
         assert len(self) > 0
         return float(np.mean(self.values[: max(1, round(len(self) * part))]))
+
+    def lately(self, least: int = 3) -> np.ndarray:
+        """Return the last tenth of the values, at least `least` of them if there are so many."""
+        return self.values[-max(least, round(len(self) / 10)) :]
+
+    def rise(self, noise: float = 0.0) -> tuple[float, float]:
+        """Return the mean of the last third less that of the first, and its standard error.
+
+        Of few values it is that of the last half less that of the first, or of up to 3 values each.
+
+        The variance of one value is half the variance of the differences of neighbours, so that a
+        trend is not taken for noise; its standard deviation is at least `noise`.
+        """
+        assert len(self) > 0
+        width = max(1, len(self) // 3, min(3, len(self) // 2))
+        if len(self) > 2:
+            noise = max(noise, float(np.std(np.diff(self.values))) / math.sqrt(2))
+        difference = float(np.mean(self.values[-width:]) - np.mean(self.values[:width]))
+        return difference, noise * math.sqrt(2 / width)
 
 
 def series(records: Sequence[Record], phase: str, name: str) -> Series:

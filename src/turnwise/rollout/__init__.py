@@ -9,6 +9,7 @@ from turnwise.rollout.health import FailedReplies, Health, ReplyWatch, failed_re
 from turnwise.rollout.metrics import rollout_metrics
 from turnwise.rollout.runner import Runner
 from turnwise.rollout.samples import samples_from_episodes, without_cut
+from turnwise.rollout.state_dependence import state_dependence
 
 __all__ = [
     "FailedReplies",
@@ -21,5 +22,6 @@ __all__ = [
     "first_prompt_lengths",
     "rollout_metrics",
     "samples_from_episodes",
+    "state_dependence",
     "without_cut",
 ]

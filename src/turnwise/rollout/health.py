@@ -133,8 +133,7 @@ class ReplyWatch:
     """
 
     def __init__(self) -> None:
-        self.failing, self._share, self._iteration = False, 0.0, 0
-        self._cures = CURES
+        self.failing = False
 
     def warning(self, episodes: Sequence[Episode], iteration: int, capped: float = 0.0) -> str:
         """Return what is to be said of the episodes of an iteration; empty for nothing.
@@ -147,26 +146,14 @@ class ReplyWatch:
         """
         whole = [episode for episode in episodes if not episode.broken]
         ended = [e for e in whole if e.error is not None or _last_failed(e)]
-        self._share, before = len(ended) / max(len(whole), 1), self.failing
-        self.failing = self._share > MANY_FAILED
-        self._cures = _cures(whole, capped)
+        share, before = len(ended) / max(len(whole), 1), self.failing
+        self.failing = share > MANY_FAILED
         if not self.failing or before:
             return ""
-        self._iteration = iteration
         return (
-            f"WARNING: iteration {iteration}: {self._share:.0%} of the episodes ended in a reply "
+            f"iteration {iteration}: {share:.0%} of the episodes ended in a reply "
             f"that is not a legal action. {failed_replies(episodes).examples(1)}. If it stays so, "
-            f"nothing is learned: {self._cures}"
-        )
-
-    def verdict(self) -> str:
-        """Return what is to be said at the end of a run; empty unless it is failing."""
-        if not self.failing:
-            return ""
-        return (
-            f"WARNING: {self._share:.0%} of the episodes of the last iteration ended in a reply "
-            f"that is not a legal action, more than half since iteration {self._iteration}: "
-            f"{self._cures}"
+            f"nothing is learned: {_cures(whole, capped)}"
         )
 
 

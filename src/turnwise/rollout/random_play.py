@@ -2,11 +2,12 @@
 
 Provides `random_game` and `random_conversation`, which make a past without a model: for
 demonstrations of later turns, for measuring how well one sees there, and for the words of a
-tokenizer.
+tokenizer. `what_follows` continues from a state.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -79,12 +80,16 @@ class Conversation:
 class RandomGame:
     """The turns of one seat in one game of uniformly random actions.
 
-    `states[k]` is the state of its turn k, and `past[:k]` are the exchanges before it.
+    `states[k]` is the state of its turn k, `past[:k]` are the exchanges before it, and `rewards[k]`
+    are the reward components between that turn and the next one of the seat, or the end. `ended`
+    says whether the env ended the game after the last turn.
     """
 
     seat: str
     states: tuple[Any, ...]
     past: tuple[Exchange, ...]
+    rewards: tuple[Mapping[str, float], ...]
+    ended: bool
 
 
 def random_game(
@@ -104,20 +109,67 @@ def random_game(
     state, mine = first_turn(env, task, agent.role, rng)
     states: list[Any] = []
     past: list[Exchange] = []
+    rewards: list[dict[str, float]] = []
+    ended = False
     for _ in range(most):
         seat = env.acting(state)[0]
         action = env.random_action(state, seat, rng)
         if seat == mine:
             states.append(state)
             past.append(_exchange(agent, renderer, env.observe(state, seat), action))
+            rewards.append({})
         try:
             step = env.step(state, seat, action, rng)
         except IllegalActionError:
             break
-        if step.terminated or step.truncated:
+        if rewards:
+            _add(rewards[-1], step.rewards)
+        ended = step.terminated or step.truncated
+        if ended:
             break
         state = step.state
-    return RandomGame(seat=mine, states=tuple(states), past=tuple(past))
+    return RandomGame(
+        seat=mine, states=tuple(states), past=tuple(past), rewards=tuple(rewards), ended=ended
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Followed:
+    """What followed a seat's action: rewards, and the seat's next observation; None is the end."""
+
+    rewards: Mapping[str, float]
+    observation: Observation | None
+
+
+def what_follows(
+    env: Env[Any], state: Any, seat: str, action: str, rng: np.random.Generator
+) -> Followed | None:
+    """Take an action of a seat, let the others act uniformly at random until its next turn.
+
+    `rng` draws their actions, and the env's randomness. The result is None where the env refuses an
+    action, or where the seat has no turn again within `MOST_TURNS` actions.
+    """
+    rewards: dict[str, float] = {}
+    acts = seat
+    for _ in range(MOST_TURNS):
+        try:
+            step = env.step(state, acts, action, rng)
+        except IllegalActionError:
+            return None
+        _add(rewards, step.rewards)
+        if step.terminated or step.truncated:
+            return Followed(rewards=rewards, observation=None)
+        state, acts = step.state, env.acting(step.state)[0]
+        if acts == seat:
+            return Followed(rewards=rewards, observation=env.observe(state, seat))
+        action = env.random_action(state, acts, rng)
+    return None
+
+
+def _add(total: dict[str, float], more: Mapping[str, float]) -> None:
+    """Add reward components to a total."""
+    for name, value in more.items():
+        total[name] = total.get(name, 0.0) + value
 
 
 def _exchange(agent: AgentConfig, renderer: Speaking, seen: Observation, action: str) -> Exchange:

@@ -40,8 +40,13 @@ def rehearsed_rows(session: Session, plan: Plan, learner: Learner) -> SftMix | N
     """Return the rows that a learner's updates rehearse, none of which the warm-up has shown."""
     if plan.sft_mix is None:
         return None
-    data, states = plan.sft_mix.data, plan.sft_mix.states
-    rows = rows_for(session, learner, data, first=plan.sft_mix_first, states=states)
+    rows = rows_for(
+        session,
+        learner,
+        plan.sft_mix.data,
+        first=plan.sft_mix_first,
+        states=plan.sft_mix.states,
+    )
     return SftMix(
         rows=rows,
         spans=plan.sft_mix.spans,
@@ -68,8 +73,12 @@ def batches_of(
     credit: Credit,
     kl: Mapping[str, RewardKl],
     iteration: int,
+    least_done: float = 0.0,
 ) -> dict[str, Batch]:
-    """Return the batch of every learner that has a signal, made before any of them steps."""
+    """Return the batch of every learner that has a signal, made before any of them steps.
+
+    At least the share `least_done` of the training is over, where time ends it.
+    """
     batches: dict[str, Batch] = {}
     for name, learner in session.learners.items():
         own = credit.of({t.id for e in episodes for t in e.turns if t.policy == name})
@@ -77,7 +86,7 @@ def batches_of(
             continue
         samples = samples_of(plan, episodes, own)
         if learner.sft_mix is not None and plan.sft_mix is not None:
-            samples += learner.sft_mix.batch(iteration, plan.sft_mix.rows)
+            samples += learner.sft_mix.batch(iteration, plan.sft_mix.rows, least_done)
         batches[name] = batch_of(plan, learner, samples, own, kl.get(name), session.group)
     return batches
 

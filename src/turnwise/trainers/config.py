@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from turnwise.evaluation.perception import StatesRule
-from turnwise.policies import OptimizerConfig
+from turnwise.policies import SftOptimizerConfig
 from turnwise.rollout.runner import NoiseRule
 from turnwise.rollout.samples import LengthRule
 from turnwise.settings import Settings
@@ -33,6 +33,9 @@ class SftConfig(Settings):
     states: StatesRule | None = None
     """The states that demonstrations show: those that tasks begin in (`first`; None is this), which
     is enough where tasks begin anywhere, or every turn of games of random actions (`play`)."""
+    outcomes: bool = False
+    """Whether demonstrations of `play` go on with what followed in the game: the rewards, and the
+    next observation or the end. Earlier turns that the prompt holds are then imitated, too."""
     steps: int = Field(default=600, ge=0)
     """The most optimizer steps; 0 skips the phase."""
     batch_size: int = Field(default=64, ge=1)
@@ -42,17 +45,27 @@ class SftConfig(Settings):
     perception_tasks: int = Field(default=128, ge=1)
     """Unseen states on which the exactness of perception is measured after each round, by replies
     sampled at the training temperature."""
-    stop_at_accuracy: float = Field(default=0.98, gt=0, le=1)
+    stop_at_accuracy: Annotated[float, Field(gt=0, le=1)] | Literal["never"] = 0.98
     """Stop once this share of descriptions of unseen states is exact, in two rounds running."""
     cooldown: int = Field(default=0, ge=0)
     """Steps that are still taken from there on, while the rate falls to 0 in a straight line; with
     `steps` they are the most."""
-    optimizer: OptimizerConfig = OptimizerConfig(lr=1e-3)
+    optimizer: SftOptimizerConfig = SftOptimizerConfig()
     """The phase's own optimizer."""
 
     @model_validator(mode="after")
     def _check(self) -> SftConfig:
         _check_states(self.data, self.states)
+        if self.outcomes and self.data != DEMONSTRATIONS:
+            raise ValueError(
+                f"outcomes = true adds to demonstrations, but data = {self.data!r}: leave outcomes "
+                "out"
+            )
+        if self.outcomes and self.states != "play":
+            raise ValueError(
+                "outcomes = true shows what followed in games of random actions, but states = "
+                f"{self.states or 'first'!r}: set states = 'play', or leave outcomes out"
+            )
         return self
 
 
@@ -99,6 +112,11 @@ class GrpoConfig(Settings):
     """The trainer."""
     iterations: int = Field(default=100, ge=0)
     """Iterations of play and update."""
+    minutes: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Training ends after the iteration in which the run, its warm-up included, has taken so long;
+    the warm-up has a quarter of it at most.
+    What changes over the iterations (`optimizer.schedule`, `sft_mix.final`) follows the time where
+    that is further, so that two such runs differ."""
     tasks_per_iteration: int = Field(default=16, ge=1)
     """Task visits, each one group, in an iteration."""
     group_size: int = Field(default=8, ge=1)

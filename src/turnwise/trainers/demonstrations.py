@@ -7,7 +7,7 @@ Every row is a function of (seed, step, number), so a resumed warm-up sees the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,16 +15,29 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from turnwise.agents import AgentConfig, Exchange, demonstration, prompt_for
+from turnwise.agents import (
+    AgentConfig,
+    Exchange,
+    demonstration,
+    observation_text,
+    outcome_text,
+    prompt_for,
+)
 from turnwise.envs import Env, Observation, first_turn
 from turnwise.errors import DataError
 from turnwise.evaluation.perception import WALK, StatesRule
 from turnwise.formats import ReplyFormat
 from turnwise.render import Renderer
-from turnwise.rollout.random_play import RandomGame, random_conversation, random_game
+from turnwise.rollout.random_play import (
+    Followed,
+    RandomGame,
+    random_conversation,
+    random_game,
+    what_follows,
+)
 from turnwise.seeding import generator
 from turnwise.tasks import GeneratedTasks, SftRow, sft_rows
-from turnwise.types import Prompt, TrainingSample
+from turnwise.types import Message, Prompt, TrainingSample
 
 EXAMPLES = 32
 """Demonstrations that are looked at before any is learned from."""
@@ -51,6 +64,15 @@ class Demonstrations:
 
     `states` are those that tasks begin in, or uniformly drawn turns of games of random actions,
     with their past; a turn whose row has more tokens than `context` is replaced by an earlier one.
+    With `outcomes` such a row goes on after the reply with what followed: the rewards and the next
+    observation or the end, as a message of the user's; or the messages that the next observation
+    has. It does not where that has no place in the context, where the game was cut off, after raw
+    text, and where the template does not leave the past as it was said. Where prompts hold the
+    whole past, a row is a whole game, all replies and observations of which are imitated.
+
+    Actions are uniform, whatever they lead to. So the action of a turn that was drawn is drawn
+    again: an action that ends games is the last one of many short games. In a whole game each
+    action stands as it was played.
     """
 
     env: Env[Any]
@@ -61,6 +83,7 @@ class Demonstrations:
     seed: int
     states: StatesRule = "first"
     context: int | None = None
+    outcomes: bool = False
 
     def row(self, index: int) -> TrainingSample:
         """Return row number `index`."""
@@ -70,14 +93,79 @@ class Demonstrations:
         """Return a row of a random game; neighbouring rows may share one."""
         game, rng = self._game(index // self._shared), generator(self.seed, "turn", index)
         turn = int(rng.integers(len(game.states)))
+        whole = self._whole(game) if self._whole_games else None
+        if whole is not None:
+            return whole
         while True:
-            state = game.states[turn]
-            observation = self.env.observe(state, game.seat)
-            action = self.env.random_action(state, game.seat, rng)
-            row = self._imitated(list(game.past[:turn]), observation, action)
-            if not turn or self.context is None or len(row.token_ids) <= self.context:
+            row = self._drawn(game, turn, rng)
+            if not turn or self._fits(row.token_ids):
                 return row
             turn //= 2
+
+    def _fits(self, ids: Sized) -> bool:
+        """Whether so many ids have a place in the context."""
+        return self.context is None or len(ids) <= self.context
+
+    @property
+    def _whole_games(self) -> bool:
+        """Whether a row is a whole game, where that fits."""
+        return self.outcomes and self.agent.history == "full"
+
+    def _drawn(self, game: RandomGame, turn: int, rng: np.random.Generator) -> TrainingSample:
+        """Return the row of a turn with another random action."""
+        state = game.states[turn]
+        observation = self.env.observe(state, game.seat)
+        action = self.env.random_action(state, game.seat, rng)
+        row = self._imitated(list(game.past[:turn]), observation, action)
+        if not self.outcomes or self.env.branching == "none":
+            return row
+        followed = what_follows(self.env, state, game.seat, action, rng)
+        if followed is None:
+            return row
+        prompt, ids = prompt_for(self.agent, game.past[:turn], observation), row.token_ids.tolist()
+        longer = self._with_outcome(prompt, tuple(ids), self._reply(observation, action), followed)
+        start = int(np.flatnonzero(row.ce_weight)[0])
+        return supervised_row(self.policy, longer[:start], longer[start:])
+
+    def _whole(self, game: RandomGame) -> TrainingSample | None:
+        """Return the row of a whole game; None where it has no place, or is not one row."""
+        observation = self.env.observe(game.states[0], game.seat)
+        prompt = prompt_for(self.agent, (), observation)
+        start = self.renderer.prompt_ids(prompt)
+        ids = start + self.renderer.completion_ids(game.past[0].reply)
+        for turn in range(1, len(game.states)):
+            before, reply = prompt, game.past[turn - 1].reply
+            observation = self.env.observe(game.states[turn], game.seat)
+            prompt = prompt_for(self.agent, game.past[:turn], observation)
+            asked = self.renderer.continued_ids(before, ids, reply, prompt)
+            if asked is None:
+                return None
+            ids = asked + self.renderer.completion_ids(game.past[turn].reply)
+            if not self._fits(ids):
+                return None
+        if game.ended:
+            followed = Followed(rewards=game.rewards[-1], observation=None)
+            ids = self._with_outcome(prompt, ids, game.past[-1].reply, followed)
+        return supervised_row(self.policy, start, ids[len(start) :])
+
+    def _with_outcome(
+        self, prompt: Prompt, ids: tuple[int, ...], reply: str, followed: Followed
+    ) -> tuple[int, ...]:
+        """Return the ids of a prompt and its reply with what followed, or as they are.
+
+        Raw text is no conversation, some templates do not leave the past as it was said, and there
+        may be no place for more.
+        """
+        if prompt.text is not None:
+            return ids
+        after = followed.observation
+        seen = None if after is None else observation_text(self.agent, after)
+        told = Message(role="user", content=outcome_text(followed.rewards, seen))
+        messages = after.messages if after is not None and after.messages else (told,)
+        said = Message(role="assistant", content=reply)
+        longer = replace(prompt, messages=(*prompt.messages, said, *messages))
+        more = self.renderer.continued_ids(prompt, ids, reply, longer)
+        return ids if more is None or not self._fits(more) else more
 
     def _game(self, number: int) -> RandomGame:
         if number not in self._latest:
@@ -94,6 +182,8 @@ class Demonstrations:
     @cached_property
     def _shared(self) -> int:
         """The number of rows taken from one game."""
+        if self._whole_games:
+            return 1
         length = np.mean([len(self._game(number).states) for number in range(EXAMPLES)])
         return int(np.clip(length // LONG_GAME, 1, MOST_OF_A_GAME))
 
@@ -112,10 +202,14 @@ class Demonstrations:
         self, past: list[Exchange], observation: Observation, action: str
     ) -> TrainingSample:
         """Return the row in which `action` is the reply to `observation`."""
-        reply = demonstration(self.agent, observation.description, action)
-        reply = self.renderer.spoken(reply) if observation.tools else reply
+        reply = self._reply(observation, action)
         prompt_ids = self.renderer.prompt_ids(prompt_for(self.agent, past, observation))
         return supervised_row(self.policy, prompt_ids, self.renderer.completion_ids(reply))
+
+    def _reply(self, observation: Observation, action: str) -> str:
+        """Return the reply that describes an observation truly and takes an action."""
+        reply = demonstration(self.agent, observation.description, action)
+        return self.renderer.spoken(reply) if observation.tools else reply
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -257,17 +351,17 @@ class SftMix:
                 "span; leave it out to rehearse whole replies"
             )
 
-    def batch(self, step: int, count: int) -> list[TrainingSample]:
-        """Return the rows of iteration `step`."""
+    def batch(self, step: int, count: int, least_done: float = 0.0) -> list[TrainingSample]:
+        """Return the rows of iteration `step`, when at least the share `least_done` is over."""
         rows = self.rows.batch(step, count)
         if not self.spans:
             return rows
-        spans = self.spans_at(step)
+        spans = self.spans_at(step, least_done)
         return [self._weighed(row, spans) for row in rows]
 
-    def spans_at(self, step: int) -> dict[str, float]:
-        """Return the weights of iteration `step`."""
-        done = step / max(self.iterations - 1, 1)
+    def spans_at(self, step: int, least_done: float = 0.0) -> dict[str, float]:
+        """Return the weights of iteration `step`, when at least the share `least_done` is over."""
+        done = max(step / max(self.iterations - 1, 1), least_done)
         return {
             name: first + done * (self.final.get(name, first) - first)
             for name, first in self.spans.items()

@@ -15,27 +15,31 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
-from turnwise.credit import Credit, assign_advantages
+from turnwise.credit import Credit, assign_advantages, assign_below_worst, score_metrics
 from turnwise.formats import with_reply_components
 from turnwise.rollout import (
     ReplyWatch,
     rollout_metrics,
+    state_dependence,
     without_cut,
 )
 from turnwise.rollout.runner import CAPPED
 from turnwise.seeding import generator
 from turnwise.trainers.batches import batches_of, begin, kl_in_reward
 from turnwise.trainers.failures import stop_if_broken, stop_if_unreadable
+from turnwise.trainers.findings import FindingsWatch
 from turnwise.trainers.learner import Learner, by_policy
 from turnwise.trainers.minibatches import minibatches
+from turnwise.trainers.movement import update_within_band
 from turnwise.trainers.penalties import RewardKl, all_penalties
 from turnwise.trainers.plan import Plan
 from turnwise.trainers.session import Resumed, Session
 from turnwise.trainers.update import Batch, check_weights, optimise
 from turnwise.trainers.validation import Validation, save, validate_policy
-from turnwise.types import Episode, TaskVisit
+from turnwise.types import Episode, TaskVisit, TurnId
 
 PHASE = "train"
 REFILLS = 2
@@ -48,58 +52,77 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
     learners = session.learners
     for learner in learners.values():
         begin(session, plan, learner)
-    iteration, done, watch = 0, False, ReplyWatch()
-    if resumed is not None:
-        for learner in learners.values():
-            resumed.restore(learner)
-        iteration, done = resumed.step, reached(plan, resumed.score)
-    elif plan.validate_start:
-        done = validate_start(session, plan)
+    iteration, done = begun(session, plan, resumed)
+    watch = ReplyWatch()
+    findings = FindingsWatch(session, plan, iteration, time_share(session, plan))
     session.progress.begin("training", done=iteration, total=plan.trainer.iterations)
     session.take_sampling()  # what was sampled before is in the totals only
-
     while iteration < plan.trainer.iterations and not done:
         if session.asked_to_stop():
             return False
         began = time.perf_counter()
-        played = play_groups(session, plan, session.curriculum.visits(iteration))
-        stop_if_unreadable(session, plan.stop_if_failed, iteration, played)
-        if plan.trainer.dynamic_sampling:
-            played = refill(session, plan, iteration, played)
-        episodes = compared(plan, played)
-        metrics = rollout_metrics(played) | session.runner.take_metrics() | session.take_sampling()
-        session.note(session.runner.take_warning(metrics))
-        if plan.trainer.dynamic_sampling:
-            credit = credit_of(session, plan, episodes)
-            metrics |= credit.metrics
-            episodes = mixed_only(plan, episodes, credit)
-        metrics["rollout/left_out"] = float(len(played) - len(episodes))
+        played, episodes, metrics = play_iteration(session, plan, iteration)
         metrics["time/rollout"] = time.perf_counter() - began
         kl = kl_in_reward(session, plan, episodes)
         credit = credit_of(session, plan, episodes, kl)
         if plan.trainer.dynamic_sampling:
             credit = of_mixed_groups(credit)
-        metrics = dict(credit.metrics) | metrics  # dynamic sampling's are of all that was played
-        batches = batches_of(session, plan, episodes, credit, kl, iteration)
-        steps = {n: update(session, plan, learners[n], iteration, b) for n, b in batches.items()}
+        # dynamic sampling's metrics are of all that was played
+        metrics = {**credit.metrics, **score_metrics(credit.groups, episodes), **metrics}
+        steps = update_all(session, plan, episodes, credit, kl, iteration)
         metrics |= by_policy(steps, learners)
         metrics["time/update"] = time.perf_counter() - began - metrics["time/rollout"]
-        metrics["train/skipped"] = float(not batches)
+        metrics["train/skipped"] = float(not steps)
         metrics |= by_policy({n: {"policy/ref_k1": each.mean} for n, each in kl.items()}, learners)
         session.episodes.write(iteration, played, credit=credit)
-
         iteration += 1
-        if (found := validate(session, plan, iteration)) is not None:
+        share = time_share(session, plan, time.perf_counter() - began)
+        ends = share >= 1 or iteration == plan.trainer.iterations
+        if (found := validate(session, plan, iteration, ends=ends)) is not None:
             metrics |= found.metrics
         session.record(PHASE, iteration, metrics, began)
         session.progress.advance(iteration, metrics)
-        session.note(watch.warning(played, iteration, metrics.get(CAPPED, 0.0)))
-        done = reached(plan, found and found.score)
-        last = session.asked_to_stop() or done or iteration == plan.trainer.iterations
+        session.warn(watch.warning(played, iteration, metrics.get(CAPPED, 0.0)))
+        ends = ends or (found is not None and time_share(session, plan) >= 1)  # validation counts
+        done = ends or reached(plan, found and found.score)
+        if not done:
+            findings.tell(iteration, share)
+        last = session.asked_to_stop() or done
         if found is not None or last or iteration % session.checkpoint_every == 0:
             save(session, PHASE, iteration, found)
-    session.note(watch.verdict())
     return True
+
+
+def begun(session: Session, plan: Plan, resumed: Resumed | None) -> tuple[int, bool]:
+    """Return the number of the first iteration to come, and whether training is over before it."""
+    iteration, done = 0, False
+    if resumed is not None:
+        for learner in session.learners.values():
+            resumed.restore(learner)
+        iteration, done = resumed.step, reached(plan, resumed.score)
+    elif plan.validate_start or time_share(session, plan) >= 1:
+        done = validate_start(session, plan)
+    return iteration, done or time_share(session, plan) >= 1
+
+
+def play_iteration(
+    session: Session, plan: Plan, iteration: int
+) -> tuple[list[Episode], list[Episode], dict[str, float]]:
+    """Play an iteration; return its episodes, those that are trained, and the metrics."""
+    played = play_groups(session, plan, session.curriculum.visits(iteration))
+    stop_if_unreadable(session, plan.stop_if_failed, iteration, played)
+    if plan.trainer.dynamic_sampling:
+        played = refill(session, plan, iteration, played)
+    episodes = compared(plan, played)
+    metrics = rollout_metrics(played) | state_dependence(played)
+    metrics |= session.runner.take_metrics() | session.take_sampling()
+    session.note(session.runner.take_warning(metrics))
+    if plan.trainer.dynamic_sampling:
+        credit = credit_of(session, plan, episodes)
+        metrics |= {**credit.metrics, **score_metrics(credit.groups, episodes)}
+        episodes = mixed_only(plan, episodes, credit)
+    metrics["rollout/left_out"] = float(len(played) - len(episodes))
+    return played, episodes, metrics
 
 
 def credit_of(
@@ -112,12 +135,24 @@ def credit_of(
     levels = with_reply_components(session.runner.env.components)
     team = [name for name, level in levels.items() if level == "team"]
     penalties = all_penalties(episodes, kl) if kl else None
-    return assign_advantages(episodes, plan.credit, penalties=penalties, team=team)
+    assign = assign_below_worst if plan.credit.invalid_below_worst else assign_advantages
+    return assign(episodes, plan.credit, penalties=penalties, team=team)
 
 
 def reached(plan: Plan, score: float | None) -> bool:
     """Whether a validation score is the target at which training stops."""
     return plan.target is not None and score is not None and score >= plan.target
+
+
+def time_share(session: Session, plan: Plan, unrecorded: float = 0.0) -> float:
+    """Return the share of the run's time that is over; 0 without a limit.
+
+    It is the same in all processes. `unrecorded` are seconds that are not part of the totals yet.
+    """
+    if plan.trainer.minutes is None:
+        return 0.0
+    seconds = session.totals.get("seconds", 0.0) + unrecorded
+    return session.group.broadcast(min(1.0, seconds / (60 * plan.trainer.minutes)))
 
 
 def play_groups(session: Session, plan: Plan, visits: Sequence[TaskVisit]) -> list[Episode]:
@@ -180,7 +215,45 @@ def mixed_visits(credit: Credit) -> list[int]:
     return sorted({unit.turns[0].episode.visit for group in mixed for unit in group.units})
 
 
+def update_all(
+    session: Session,
+    plan: Plan,
+    episodes: Sequence[Episode],
+    credit: Credit,
+    kl: Mapping[str, RewardKl],
+    iteration: int,
+) -> dict[str, dict[str, float]]:
+    """Update every learner that has a signal; return their metrics by policy name."""
+    share = time_share(session, plan)
+    for learner in session.learners.values():
+        learner.optimizer.least_done = share
+    batches = batches_of(session, plan, episodes, credit, kl, iteration, share)
+    failed = {turn.id for each in episodes for turn in each.turns if turn.error is not None}
+    return {
+        name: update(session, plan, session.learners[name], iteration, batch, failed)
+        for name, batch in batches.items()
+    }
+
+
 def update(
+    session: Session,
+    plan: Plan,
+    learner: Learner,
+    iteration: int,
+    batch: Batch,
+    failed: Collection[TurnId] = (),
+) -> dict[str, float]:
+    """Take a batch's optimizer steps, again with another rate if that is "auto" and they err.
+
+    `failed` are the turns whose replies could not be read.
+    """
+    take = partial(take_steps, session, plan, learner, iteration, batch)
+    if not learner.optimizer.is_auto:
+        return take()
+    return update_within_band(session, learner, iteration, batch, failed, take)
+
+
+def take_steps(
     session: Session, plan: Plan, learner: Learner, iteration: int, batch: Batch
 ) -> dict[str, float]:
     """Take a batch's optimizer steps; return the first one's metrics, and what differs later."""
@@ -213,10 +286,14 @@ def update(
     return metrics | {"optim/skipped": skipped}
 
 
-def validate(session: Session, plan: Plan, iteration: int) -> Validation | None:
-    """Return the validation of the weights if one is due after `iteration` iterations."""
-    due = iteration % plan.validate_every == 0 or iteration == plan.trainer.iterations
-    if not due:
+def validate(
+    session: Session, plan: Plan, iteration: int, *, ends: bool = False
+) -> Validation | None:
+    """Return the validation of the weights if one is due after `iteration` iterations.
+
+    It is due every `validate_every` iterations, and where training `ends`.
+    """
+    if iteration % plan.validate_every and not ends:
         return None
     tasks = session.validation.take(plan.validation_tasks)
     return validate_policy(

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 
 from turnwise.agents import AgentConfig
 from turnwise.forest import Scorer
 from turnwise.formats import ReplyFormat
-from turnwise.policies import OptimizerConfig, Policy, PolicyOptimizer, make_optimizer
+from turnwise.policies import AnyOptimizerConfig, Policy, PolicyOptimizer, make_optimizer
 from turnwise.trainers.demonstrations import SftMix
 
 
@@ -59,7 +60,9 @@ class Learner:
         assert self._optimizer is not None, "call begin first"
         return self._optimizer
 
-    def begin(self, settings: OptimizerConfig, steps: int, *, lr: float | None = None) -> None:
+    def begin(
+        self, settings: AnyOptimizerConfig, steps: int, *, lr: float | Literal["auto"] | None = None
+    ) -> None:
         """Make the optimizer of a phase of at most `steps` steps; `lr` replaces its rate."""
         own = settings if lr is None else settings.model_copy(update={"lr": lr})
         self._optimizer = make_optimizer(self.policy, own, max(steps, 1))

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+WARNING = "warning: "
+"""Begins a note that says that something may be wrong."""
+
 
 class Progress(Protocol):
     """Receives the phases and steps of a run; the command line draws them."""

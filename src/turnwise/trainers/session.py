@@ -28,7 +28,7 @@ from turnwise.runs.checkpoints import Checkpoint, optimizer_file, policy_folder
 from turnwise.runs.metric_names import MEMORY, TRAIN
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers.learner import Learner
-from turnwise.trainers.progress import Progress
+from turnwise.trainers.progress import WARNING, Progress
 
 ENGINE = "engine.safetensors"
 """The file of a checkpoint that holds the state of each process's engine."""
@@ -86,6 +86,11 @@ class Session:
         """Show a sentence to the user, if there is one."""
         if text:
             self.progress.note(text)
+
+    def warn(self, text: str) -> None:
+        """Show a sentence as a warning, if it is not empty."""
+        if text:
+            self.note(f"{WARNING}{text}")
 
     def count(self, **amounts: float) -> None:
         """Add to the run's totals."""

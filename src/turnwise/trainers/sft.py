@@ -24,6 +24,8 @@ from turnwise.trainers.session import Resumed, Session
 from turnwise.trainers.update import make_batch, optimise
 
 PHASE = "warmup"
+PART = 0.25
+"""The share of a run's time after which its warm-up ends."""
 IMITATION = make_loss(aggregation="token")
 SHOWN = ("loss/ce", "optim/grad_norm", "optim/lr", "optim/skipped")
 """The metrics recorded of a round's last step; a skipped step has no norm."""
@@ -36,11 +38,13 @@ def warm_up(
     *,
     phase: str = PHASE,
     first: int = 0,
+    minutes: float | None = None,
 ) -> bool:
     """Imitate until it is enough; return False if the run was asked to stop before that.
 
     One round is `config.eval_every` optimizer steps, a record of metrics and a checkpoint, all
-    under the name `phase`. Rows before number `first` were shown by an earlier phase.
+    under the name `phase`. Rows before number `first` were shown by an earlier phase. It ends
+    early, with its cooldown, where it has taken `PART` of the `minutes` of the whole run.
     """
     learners = session.learners
     for learner in learners.values():
@@ -51,10 +55,7 @@ def warm_up(
             resumed.restore(learner)
         step, enough = resumed.step, int(resumed.meta["stop_at_accuracy"])
         last = min(last, int(resumed.meta.get("last", last)))
-    rows = {
-        name: rows_for(session, learner, config.data, first=first, states=config.states)
-        for name, learner in learners.items()
-    }
+    rows = {name: rows_of(session, learner, config, first) for name, learner in learners.items()}
     session.progress.begin("warm-up" if phase == PHASE else phase, done=step, total=config.steps)
     while step < last:
         if session.asked_to_stop():
@@ -67,7 +68,9 @@ def warm_up(
         }
         least = min(seen.values(), key=lambda each: each.share)
         if enough < 2:
-            enough = enough + 1 if least.share >= config.stop_at_accuracy else 0
+            wanted = config.stop_at_accuracy
+            enough = enough + 1 if wanted != "never" and least.share >= wanted else 0
+            enough = 2 if minutes is not None and is_late(session, began, minutes) else enough
             if enough == 2 and step < last:
                 last = min(step + config.cooldown, last)
                 for learner in learners.values():
@@ -82,6 +85,18 @@ def warm_up(
         if step == last < config.steps:
             session.progress.note(_why_it_ends(phase, step, config, least))
     return True
+
+
+def rows_of(session: Session, learner: Learner, config: SftConfig, first: int) -> RowSource:
+    """Return the source of a learner's rows in a supervised phase, from row number `first` on."""
+    states, outcomes = config.states, config.outcomes
+    return rows_for(session, learner, config.data, first=first, states=states, outcomes=outcomes)
+
+
+def is_late(session: Session, began: float, minutes: float) -> bool:
+    """Return whether `PART` of a run's minutes is over, in a round since `began`."""
+    seconds = session.totals.get("seconds", 0.0) + time.perf_counter() - began
+    return session.group.broadcast(seconds >= PART * 60 * minutes)
 
 
 def imitate_round(
@@ -124,6 +139,8 @@ def imitate(
 
 
 def _why_it_ends(phase: str, step: int, config: SftConfig, seen: Seen) -> str:
+    if seen.share < (1.0 if config.stop_at_accuracy == "never" else config.stop_at_accuracy):
+        return f"the warm-up ended after {step} of at most {config.steps} steps: time is limited"
     right = "states are described exactly" if seen.described else "replies are right"
     return (
         f"the {'warm-up' if phase == PHASE else phase} ended after {step} of at most "
@@ -156,6 +173,7 @@ def rows_for(
     *,
     first: int = 0,
     states: StatesRule | None = None,
+    outcomes: bool = False,
 ) -> RowSource:
     """Return the source of a learner's rows that `data` names, from row number `first` on.
 
@@ -182,6 +200,7 @@ def rows_for(
             seed=session.seed,
             states=states or "first",
             context=policy.context,
+            outcomes=outcomes,
         )
         for agent in learner.agents.values()
     ]

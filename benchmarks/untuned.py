@@ -1,0 +1,279 @@
+"""Train one default on envs that it was not tuned for, and compare with what needs no training.
+
+    pip install minigrid reasoning-gym
+    python benchmarks/untuned.py FOLDER                         # all envs, seeds 0 to 2
+    python benchmarks/untuned.py FOLDER nim taxi --seeds 0 1 --minutes 5 --workers 2
+    python benchmarks/untuned.py FOLDER --table                 # what has been measured
+
+Each job is `turnwise.train("nano", env=ENV, settings={"seed": SEED, "trainer.minutes": MINUTES})`
+on one thread: no setting belongs to an env. It is evaluated on 500 unseen tasks. Finished jobs are
+not trained again, and an interrupted one goes on.
+
+The gap of an env is the distance from the better of random play and the best constant policy to the
+optimum, or to the best known score where the optimum is not known.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from math import hypot
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+HERE = Path(__file__).parent
+ENVS = HERE / "untuned_envs.py"
+VIEW = f"{HERE / 'untuned_minigrid.py'}:view"
+NOISE = 2
+"""Standard errors by which a score must differ from another to count."""
+TASKS, MOST_WORDS = 500, 16
+"""Unseen tasks of a score, and the most constant policies that are played."""
+ROWS, UNSEEN_ROWS = 2000, 500
+RESULT, TRIVIAL = "untuned.json", "constants.json"
+
+
+@dataclass(frozen=True)
+class World:
+    """An env of the battery: its name for `turnwise`, its options, and the best known score."""
+
+    env: str
+    best: float
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def own(name: str, best: float) -> World:
+    return World(f"{ENVS}:{name}", best)
+
+
+def gym(known: float, **options: Any) -> World:
+    return World("gymnasium", known, options)
+
+
+BATTERY: dict[str, World] = {
+    "guess": own("Guess", 0.9375),  # 15 of 16 numbers by halving
+    "nim": own("Nim", 1.0),
+    "tic-tac-toe": own("TicTacToe", 0.99),
+    "connect-four": own("ConnectFour", 1.0),
+    "bandit": own("Bandit", 0.9),
+    "memory": own("Memory", 1.0),
+    "sort": own("Sort", 1.0),
+    "key-and-door": own("KeyAndDoor", 1.0),
+    "maze": own("Maze", 1.0),
+    "frozen-lake": gym(1.0, id="FrozenLake-v1", kwargs={"is_slippery": False}),
+    "frozen-lake-slippery": gym(0.74, id="FrozenLake-v1"),
+    "cliff-walking": gym(1.0, id="CliffWalking"),
+    "taxi": gym(0.97, id="Taxi"),
+    "blackjack": gym(0.478, id="Blackjack-v1"),
+    "cart-pole": gym(1.0, id="CartPole-v1"),
+    "minigrid-empty": gym(
+        0.97, id="minigrid:MiniGrid-Empty-5x5-v0", renderer=VIEW, steps=100, worst=0.0, best=1.0
+    ),
+    "minigrid-door-key": gym(
+        0.97, id="minigrid:MiniGrid-DoorKey-5x5-v0", renderer=VIEW, steps=100, worst=0.0, best=1.0
+    ),
+    "syllogism": World("rows", 1.0),
+}
+
+
+def rows_of(name: str) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """Return the rows of a family of reasoning-gym to train on, and unseen ones."""
+    import reasoning_gym
+
+    made = reasoning_gym.create_dataset(name, size=ROWS + UNSEEN_ROWS, seed=0)
+    rows = [{"prompt": row["question"], "answer": row["answer"]} for row in made]
+    return rows[:ROWS], rows[ROWS:]
+
+
+def right(completions: Sequence[str], answer: Sequence[str], **_: Any) -> list[float]:
+    """Return 1 for each completion that is the answer."""
+    pairs = zip(completions, answer, strict=True)
+    return [float(said.strip() == wanted) for said, wanted in pairs]
+
+
+def train(name: str, model: str, seed: int, minutes: float, run: Path) -> None:
+    """Train one job, or go on with it, and write its scores."""
+    import turnwise as tw
+
+    world = BATTERY[name]
+    settings = {"seed": seed, "trainer.minutes": minutes, "trainer.iterations": 5000}
+    settings |= {"processes": 1, "evaluation.test_tasks": TASKS}
+    if (run / "recipe.toml").is_file():
+        outcome = tw.resume(run)
+    elif world.env == "rows":
+        rows, unseen = rows_of(name)
+        outcome = tw.train(model, rows, reward=right, eval_rows=unseen, settings=settings, run=run)
+    else:
+        env = tw.make_env(world.env, **world.options) if world.options else world.env
+        outcome = tw.train(model, env=env, settings=settings, run=run)
+    assert outcome.scores is not None, "the run was stopped"
+    (run / RESULT).write_text(outcome.scores.model_dump_json())
+
+
+def constants(name: str) -> dict[str, float]:
+    """Return the score of each policy that always gives one answer, where answers are few words.
+
+    Where its word is not legal, it takes the first legal one.
+    """
+    import numpy as np
+
+    import turnwise as tw
+    from turnwise.errors import IllegalActionError
+    from turnwise.tasks import GeneratedTasks
+
+    world = BATTERY[name]
+    if world.env == "rows":
+        answers = [row["answer"] for row in rows_of(name)[1]]
+        return {word: answers.count(word) / len(answers) for word in sorted(set(answers))}
+    env = tw.make_env(world.env, **world.options)
+    tasks = GeneratedTasks(env, "test", 0).take(TASKS)
+    words: dict[str, None] = {}
+    for task in tasks[:20]:
+        state = env.reset(task)
+        words |= dict.fromkeys(env.observe(state, env.acting(state)[0]).legal_actions)
+    found = {}
+    for word in list(words)[:MOST_WORDS]:
+        total = 0.0
+        for task in tasks:
+            state, noise = env.reset(task), np.random.default_rng(task.seed)
+            for _ in range(1000):
+                role = env.acting(state)[0]
+                legal = env.observe(state, role).legal_actions
+                try:
+                    step = env.step(state, role, word if word in legal else legal[0], noise)
+                except IllegalActionError:
+                    break
+                state = step.state
+                if step.terminated or step.truncated:
+                    break
+            total += env.score(state)
+        found[word] = total / len(tasks)
+    return found
+
+
+def run_jobs(jobs: Sequence[tuple[str, int]], args: argparse.Namespace) -> None:
+    """Run jobs in processes of their own, `args.workers` side by side."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+
+    def work(job: tuple[str, int]) -> None:
+        name, seed = job
+        run = args.folder / f"{name}-{seed}"
+        if (run / RESULT).is_file():
+            return
+        command = [sys.executable, __file__, str(args.folder), name, "--one", str(seed)]
+        command += ["--minutes", str(args.minutes), "--model", args.model]
+        with (args.folder / f"{name}-{seed}.log").open("a") as log:
+            done = subprocess.run(command, env=environment, stdout=log, stderr=log, check=False)
+        print(f"{name} seed {seed}: {'done' if not done.returncode else 'FAILED, see its log'}")
+
+    with ThreadPoolExecutor(args.workers) as pool:
+        list(pool.map(work, jobs))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What was measured of one env over the seeds; `closed` is each seed's share of the gap."""
+
+    name: str
+    random: float
+    trivial: float
+    best: float
+    warmup: float
+    greedy: float
+    sampled: float
+    score: float
+    closed: list[float]
+    above: bool
+    below: bool
+
+
+def measured(folder: Path, name: str) -> Row | None:
+    """Return the results of an env; None if no seed is finished."""
+    found = [json.loads(p.read_text()) for p in sorted(folder.glob(f"{name}-[0-9]*/{RESULT}"))]
+    if not found:
+        return None
+    cached = folder / f"{name}-{TRIVIAL}"
+    if not cached.is_file():
+        cached.write_text(json.dumps(constants(name)))
+    words = json.loads(cached.read_text())
+    best = BATTERY[name].best
+    randoms = [each["baselines"].get("random", 0.0) for each in found]
+    trivial = max([mean(randoms), *words.values()])
+
+    def beats(each: Mapping[str, Any], level: float, error: float, sign: int) -> bool:
+        return sign * (each["score"] - level) > NOISE * hypot(each["stderr"], error)
+
+    errors = [each["baselines_stderr"].get("random", 0.0) for each in found]
+    pairs = list(zip(found, randoms, errors, strict=True))
+    return Row(
+        name=name,
+        random=mean(randoms),
+        trivial=trivial,
+        best=best,
+        warmup=mean(each["baselines"].get("warmup", float("nan")) for each in found),
+        greedy=mean(each["score_greedy"] for each in found),
+        sampled=mean(each["score_sampled"] for each in found),
+        score=mean(each["score"] for each in found),
+        closed=[(each["score"] - trivial) / (best - trivial) for each in found],
+        above=all(beats(each, trivial, errors[0], 1) for each in found),
+        below=any(beats(each, level, error, -1) for each, level, error in pairs),
+    )
+
+
+def table(folder: Path) -> str:
+    """Return the table of all envs that were measured, and a summary."""
+    rows = [row for name in BATTERY if (row := measured(folder, name)) is not None]
+    lines = [
+        "| env | random | best trivial | best | warm-up | greedy | sampled | score | gap closed |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---|",
+    ]
+    for row in rows:
+        shares = ", ".join(f"{share:.2f}" for share in row.closed)
+        numbers = (row.random, row.trivial, row.best, row.warmup, row.greedy, row.sampled)
+        cells = " | ".join(f"{number:.3f}" for number in (*numbers, row.score))
+        lines.append(f"| {row.name} | {cells} | {shares} |")
+    closed = [share for row in rows for share in row.closed]
+    if not closed:
+        return "nothing is measured"
+    below, above = sum(row.below for row in rows), sum(row.above for row in rows)
+    counts = (
+        f"Of {len(rows)} envs {below} end below random play in some seed, and {above} above the "
+        f"best trivial policy in all seeds. Median share of the gap closed: {median(closed):.2f}."
+    )
+    return "\n".join([*lines, "", counts])
+
+
+def main() -> None:
+    """Run the jobs that are left, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("envs", nargs="*", metavar="ENV", help=f"of {', '.join(BATTERY)}")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--model", default="nano", help="a nano preset or a model directory")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--table", action="store_true", help="train nothing")
+    parser.add_argument("--one", type=int, metavar="SEED", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if unknown := [name for name in args.envs if name not in BATTERY]:
+        parser.error(f"unknown env {unknown[0]!r}: expected some of {', '.join(BATTERY)}")
+    args.folder.mkdir(parents=True, exist_ok=True)
+    if args.one is not None:
+        (name,) = args.envs
+        run = args.folder / f"{name}-{args.one}"
+        train(name, args.model, args.one, args.minutes, run)
+        return
+    if not args.table:
+        names = args.envs or list(BATTERY)
+        run_jobs([(name, seed) for seed in args.seeds for name in names], args)
+    print(table(args.folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Credit where invalid replies are worth less than every honest reply.
+
+Provides `assign_below_worst`. A penalty in the return has two faults. It must exceed whatever an
+honest episode can lose, which is known only when play has shown it. And where it is that large it
+is nearly all of the returns' variance: all turns of the episode answer for one bad reply, and what
+distinguishes honest episodes disappears beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from turnwise.credit.assign import Credit, assign_advantages
+from turnwise.credit.config import INVALID, MARGIN, WHOLE, CreditConfig
+from turnwise.credit.returns import Penalties
+from turnwise.credit.units import trajectories, without_infrastructure_failures
+from turnwise.types import Episode
+
+
+def assign_below_worst(
+    episodes: Sequence[Episode],
+    config: CreditConfig,
+    *,
+    penalties: Penalties | None = None,
+    team: Collection[str] = (),
+) -> Credit:
+    """Return the advantages of a batch in which invalid replies are worth less than all others.
+
+    Episodes that an invalid reply ended are compared with nothing. The invalid reply has an
+    advantage below every other one of the batch, by `MARGIN` of their range, or of -1 where they do
+    not differ; the turns before it have 0. An invalid reply after which the episode goes on has the
+    same advantage, and the other turns have those of their episode's return.
+
+    Args:
+        episodes: all episodes of one batch.
+        config: as `assign_advantages` takes it; a weight of the component `invalid` does not count.
+        penalties: as there.
+        team: as there.
+    """
+    weights = {name: weight for name, weight in config.rewards.items() if name != INVALID}
+    kept = without_infrastructure_failures(episodes)
+    ended = {episode.id for episode in kept if episode.error is not None}
+    honest = [episode for episode in episodes if episode.id not in ended]
+    credit = assign_advantages(
+        honest, config.model_copy(update={"rewards": weights}), penalties=penalties, team=team
+    )
+    values = [value for spans in credit.advantages.values() for value in spans.values()]
+    least, most = min([0.0, *values]), max([0.0, *values])
+    below = {WHOLE: least - (MARGIN * (most - least) or 1.0)}
+    advantages = dict(credit.advantages)
+    failed = 0
+    for trajectory in trajectories(kept):
+        for turn in trajectory.turns:
+            if turn.error is not None:
+                advantages[turn.id] = below
+                failed += 1
+            elif turn.id not in advantages:
+                advantages[turn.id] = {WHOLE: 0.0}
+    every = config.normalise_by == "sampled"
+    counted = frozenset(t for t, spans in advantages.items() if every or any(spans.values()))
+    metrics = {**credit.metrics, "credit/invalid": float(failed)}
+    return replace(credit, advantages=advantages, metrics=metrics, counted=counted)

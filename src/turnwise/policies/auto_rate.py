@@ -1,0 +1,71 @@
+"""A learning rate that follows how far the updates move the policy.
+
+Provides `judge` and `Verdict`, in plain Python. An update that moves a policy too far is undone and
+computed again with a smaller rate; otherwise the rate is changed a little towards the wanted
+movement.
+
+The KL divergence of two near policies grows with the square of the distance of their weights (its
+second derivative is the Fisher information), and the step of Adam is proportional to its rate
+(arXiv:1412.6980, section 2.1). So a movement of m at rate r predicts the rate r sqrt(w / m) for a
+movement of w. To follow a wanted divergence is the rule of PPO's penalty (arXiv:1707.06347, section
+4); to change the rate for it, that of Rudin et al. 2021 (arXiv:2109.11978).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+TOO_FAR = 4.0
+"""How many times the wanted movement undoes an update: its rate was twice the wanted one or more.
+By Pinsker's inequality a movement of m nats changes the probability of any set of replies, such as
+those that cannot be read, by at most sqrt(m / 2)."""
+TOO_NEAR = 0.25
+"""The share of the wanted movement below which the first update is computed again, larger."""
+LARGEST_CHANGE = 10.0
+"""The largest factor by which the rate of an update changes that is computed again."""
+DRIFT = 1.25
+"""The largest factor by which the rate changes after an update that stands."""
+LARGEST_RISE = 10.0
+"""The largest factor by which the rate exceeds the first one that stood. Where a policy is nearly
+certain, or nothing is left to learn, no rate moves it as far as wanted: noise would."""
+LARGEST_LOSS = 0.1
+"""The largest fall of the share of readable replies that an update may cause."""
+MOST_TRIES = 8
+"""Updates of one iteration that are undone before the run stops."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """Whether an update stands, and the factor by which the rate changes from here on."""
+
+    stands: bool
+    factor: float
+
+
+def judge(share: float, *, first: bool, lost: float = 0.0) -> Verdict:
+    """Judge an update by how far it moved the policy.
+
+    Args:
+        share: the movement over the wanted one; it may be infinite or not a number.
+        first: whether no update stands yet, so that nothing is known of the right rate.
+        lost: by how much the share of readable replies has fallen.
+
+    Example:
+        >>> judge(1.0, first=False)
+        Verdict(stands=True, factor=1.0)
+        >>> judge(9.0, first=False).factor
+        0.333...
+    """
+    if not math.isfinite(share):
+        return Verdict(stands=False, factor=1 / LARGEST_CHANGE)
+    ratio = 1 / math.sqrt(max(share, 1e-12))
+    if lost > LARGEST_LOSS:
+        return Verdict(stands=False, factor=_within(min(ratio, 0.5), LARGEST_CHANGE))
+    if share > TOO_FAR or (first and share < TOO_NEAR):
+        return Verdict(stands=False, factor=_within(ratio, LARGEST_CHANGE))
+    return Verdict(stands=True, factor=_within(ratio, DRIFT))
+
+
+def _within(factor: float, largest: float) -> float:
+    return min(max(factor, 1 / largest), largest)

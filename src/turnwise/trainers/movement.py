@@ -1,0 +1,298 @@
+"""Updates that move a policy as far as wanted, and how far one has moved it.
+
+Provides `update_within_band`, which undoes an update that went too far and computes it again with
+another learning rate (`policies.auto_rate`), and `movement`, the KL divergence of the policy before
+an update from the policy after it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnwise.errors import TrainingError
+from turnwise.forest import Scorer
+from turnwise.forest.score import Model
+from turnwise.parallel import ALONE, ProcessGroup
+from turnwise.policies.auto_rate import (
+    LARGEST_LOSS,
+    LARGEST_RISE,
+    MOST_TRIES,
+    Verdict,
+    judge,
+)
+from turnwise.seeding import generator
+from turnwise.trainers.learner import Learner
+from turnwise.trainers.minibatches import Part
+from turnwise.trainers.session import Session
+from turnwise.trainers.update import Batch, row_offsets, score_column
+from turnwise.types import IntArray, TrainingSample, TurnId
+
+MEASURED = 4
+"""The movement is measured on the replies of one in so many groups: a pass over all rows would take
+a third as long as the update."""
+LEAST_ROWS = 64
+"""The fewest rows on which it is measured, if there are so many."""
+LEAST_INFORMATIVE = 0.05
+"""The least share of replies with an advantage that is counted on."""
+SURE = 2.0
+"""Standard errors by which the readable share must have fallen too far."""
+WHOLE = 8.0
+"""How many times the recipe's movement all replies may move on the whole. The SFT mix sharpens what
+it teaches: in frozen-lake, whose rate was tuned by hand, replies moved 2 to 12 times as far as the
+answers in them."""
+LEAST_REPLIES = 16
+"""The fewest replies with an advantage by whose movement a rate is raised."""
+LEAST_MOVEMENT = 1e-5
+"""The smallest movement that is wanted: rounding moves a policy by less."""
+LARGEST = 20.0
+"""The largest log-ratio of a token that is counted as it is: the exponential of more says no more
+than that the policy is destroyed."""
+
+
+def update_within_band(
+    session: Session,
+    learner: Learner,
+    iteration: int,
+    batch: Batch,
+    failed: Collection[TurnId],
+    take: Callable[[], dict[str, float]],
+) -> dict[str, float]:
+    """Take an iteration's optimizer steps so that they move the policy about as far as wanted.
+
+    That is what the recipe says, times the square of the schedule, times the root of the share of
+    replies that have an advantage: where few groups differ there is little to go by. Replies as a
+    whole may move `WHOLE` times as far. Where the schedule has come to 0 nothing is measured.
+
+    Args:
+        session: the run.
+        learner: whose policy is updated; its optimizer's rate is changed.
+        iteration: its number.
+        batch: the rows of the update.
+        failed: the turns whose replies could not be read.
+        take: takes the steps, and returns their metrics.
+
+    Returns:
+        The metrics of the steps that stand, the movement, and the number of undone updates.
+
+    Raises:
+        TrainingError: if no rate was found at which the movement is in the band.
+    """
+    optimizer = learner.optimizer
+    measured = _measured(session, learner, iteration, batch)
+    before, steps, highest_undone = optimizer.snapshot(), optimizer.steps, 0.0
+    told = math.sqrt(max(informative(batch), LEAST_INFORMATIVE))
+    moves: list[Moved] = []
+    while True:
+        metrics = take()
+        highest = max(map(optimizer.factor, range(steps, optimizer.steps)))
+        if not highest:
+            return metrics
+        largest = max(optimizer.wanted_movement * highest**2, LEAST_MOVEMENT)
+        wanted = told * largest
+        moved = movement(learner.policy.model, learner.scorer, measured, failed, session.group)
+        moves.append(moved)
+        share = max(moved.nats / wanted, moved.whole / (WHOLE * largest))
+        peak, last = optimizer.peak, len(moves) > MOST_TRIES
+        first, skipped = optimizer.found is None, metrics["optim/skipped"] > 0
+        first = first and optimizer.peak >= highest_undone  # else a larger one went too far
+        verdict, known = _judged(moved, share, first=first, skipped=skipped, last=last)
+        if verdict.stands:
+            break
+        if last:
+            raise TrainingError(_why_it_stops(learner, iteration, moves, wanted))
+        optimizer.restore(before)
+        optimizer.peak, highest_undone = peak * verdict.factor, max(highest_undone, peak)
+        session.new_weights(learner)
+    optimizer.found = optimizer.found or (peak if known else None)
+    most = LARGEST_RISE * (optimizer.found or math.inf)
+    optimizer.peak = min(peak * verdict.factor, most)
+    at_cap = {"optim/lr_at_cap": float(peak >= most)}
+    return metrics | _movement_metrics(moves, wanted) | at_cap
+
+
+def _movement_metrics(moves: Sequence[Moved], wanted: float) -> dict[str, float]:
+    """Return the metrics of an update that stands, after those that were undone."""
+    return {
+        "policy/movement": moves[-1].nats,
+        "policy/movement_wanted": wanted,
+        "policy/movement_whole": moves[-1].whole,
+        "policy/readable_lost": moves[-1].lost,
+        "optim/undone": float(len(moves) - 1),
+    }
+
+
+def _measured(session: Session, learner: Learner, iteration: int, batch: Batch) -> Batch:
+    """Return the rows on which the movement is measured."""
+    rows = batch.rows(_measured_rows(batch, session.seed, iteration))
+    return _scored(learner, rows, session.group) if learner.low_precision else rows
+
+
+def _judged(
+    moved: Moved, share: float, *, first: bool, skipped: bool, last: bool
+) -> tuple[Verdict, bool]:
+    """Return the verdict on an update, and whether its rate is known to be right.
+
+    Few replies do not raise a rate, nor does an update of which a step was skipped. What has not
+    moved far enough after the last attempt stands, unless replies became unreadable.
+    """
+    verdict = judge(share, first=first, lost=moved.surely_lost)
+    few = moved.replies < LEAST_REPLIES
+    harmless = share < 1 and moved.surely_lost <= LARGEST_LOSS
+    unknown = skipped and harmless
+    if (few and verdict.factor > 1) or unknown or (last and harmless):
+        verdict = Verdict(stands=True, factor=1.0)
+    return verdict, not (few or unknown)
+
+
+def _measured_rows(batch: Batch, seed: int, iteration: int) -> list[int]:
+    """Return the rows of some groups, those with advantages first; all rows where there are few."""
+    rows: dict[Part, list[int]] = {}
+    for row, part in enumerate(batch.parts):
+        if part is not None:
+            rows.setdefault(part, []).append(row)
+    told = {part for part, own in rows.items() if informative(batch.rows(own)) > 0}
+    parts = sorted(rows)
+    order = [
+        parts[place] for place in generator(seed, "measured", iteration).permutation(len(parts))
+    ]
+    enough = max(LEAST_ROWS, sum(map(len, rows.values())) // MEASURED)
+    found: list[int] = []
+    for part in sorted(order, key=lambda each: each not in told):
+        if len(found) < enough:
+            found += rows[part]
+    return sorted(found)
+
+
+def _scored(learner: Learner, batch: Batch, group: ProcessGroup) -> Batch:
+    """Return a batch with the log-probabilities of its rows alone as those before the update.
+
+    Below float32 they depend on which rows are scored together by more than a small update changes
+    them.
+    """
+    column = batch.columns["proximal"].copy()
+    found = score_column(learner.policy.model, learner.scorer, batch.samples, group)
+    begins = row_offsets(batch.samples)
+    for sample, begin, place in zip(batch.samples, begins, batch.offsets, strict=True):
+        size = len(sample.token_ids)
+        column[place : place + size] = found[begin : begin + size]
+    return replace(batch, columns=batch.columns | {"proximal": column})
+
+
+def _why_it_stops(learner: Learner, iteration: int, moves: list[Moved], wanted: float) -> str:
+    """Return the sentence with which a run ends whose updates cannot be kept in the band."""
+    last = moves[-1]
+    did = (
+        f"moved it by {last.nats:.2g} nats per decision where {wanted:.2g} were wanted, and by "
+        f"{last.whole:.2g} in all that was drawn"
+    )
+    if last.surely_lost > LARGEST_LOSS:
+        did = f"made {last.lost:.0%} more of its replies unreadable"
+    return (
+        f"policy {learner.name!r}: {len(moves)} updates of iteration {iteration} were undone, the "
+        f"last at a learning rate of {learner.optimizer.peak:.1e}, which {did}. Look for extreme "
+        "advantages in the last episodes, or set optimizer.lr to a number"
+    )
+
+
+class Moved(NamedTuple):
+    """How far an update has moved a policy, and by how much the share of readable replies fell.
+
+    `nats` is the KL divergence of what the policy gradient trains, and `whole` that of all that was
+    drawn, both per decision. `lost` is an estimate, with the standard error `error`. `replies` have
+    an advantage.
+    """
+
+    nats: float
+    whole: float
+    lost: float
+    error: float
+    replies: int
+
+    @property
+    def surely_lost(self) -> float:
+        """The smallest fall of the share of readable replies that is likely."""
+        return self.lost - SURE * self.error
+
+
+def informative(batch: Batch) -> float:
+    """Return the share of the replies in a batch's rows that have an advantage other than 0."""
+    found: list[bool] = []
+    for sample, place in zip(batch.samples, batch.offsets, strict=True):
+        drawn, told = _tokens(batch, sample, place)
+        has = np.bincount(sample.turn_index[told], minlength=len(sample.turns)) > 0
+        found += has[np.unique(sample.turn_index[drawn])].tolist()
+    return float(np.mean(found)) if found else 0.0
+
+
+def movement(
+    model: Model,
+    scorer: Scorer,
+    batch: Batch,
+    failed: Collection[TurnId] = (),
+    group: ProcessGroup = ALONE,
+) -> Moved:
+    """Return how far an update has moved a policy, measured on the rows of its batch.
+
+    The movement is KL(before, after), in nats per decision: of what the policy gradient trains,
+    which are the tokens with an advantage other than 0, and of all that was drawn. Each token adds
+    exp(r) - 1 - r, where r is the logarithm of its probability after the update over that before
+    it; the mean over draws of the policy before the update is its KL divergence (k3 of Schulman
+    2020, http://joschu.net/blog/kl-approx.html). The number of decisions in a reply is
+    (sum s)^2 / sum s^2, where s is the surprisal of a token before the update: the number of tokens
+    if all are as uncertain, and 1 if one of them is uncertain and the others follow from it.
+
+    The mean of the probability ratio over readable replies, where others count 0, is the policy's
+    probability of a readable reply after the update (importance sampling). Nothing is sampled.
+
+    Args:
+        model: the policy after the update.
+        scorer: its scorer.
+        batch: the rows, with the log-probabilities from before the update.
+        failed: the turns whose replies could not be read.
+        group: the processes that share the rows.
+    """
+    after = score_column(model, scorer, batch.samples, group)
+    begins = row_offsets(batch.samples)
+    total, whole, moved, falls = np.zeros(2), np.zeros(2), 0, []
+    for sample, begin, place in zip(batch.samples, begins, batch.offsets, strict=True):
+        size = len(sample.token_ids)
+        drawn, told = _tokens(batch, sample, place)
+        before = batch.columns["proximal"][place : place + size].astype(np.float64)
+        ratio = np.minimum(after[begin : begin + size] - before, LARGEST)
+        added = np.expm1(ratio) - ratio
+        total += added[told].sum(), _decisions(-before[told], sample.turn_index[told])
+        whole += added[drawn].sum(), _decisions(-before[drawn], sample.turn_index[drawn])
+        moved += len(np.unique(sample.turn_index[told]))
+        turns = sample.turn_index[drawn]
+        of_reply = np.bincount(turns, weights=ratio[drawn], minlength=len(sample.turns))
+        falls += [
+            0.0 if sample.turns[turn] in failed else 1 - math.exp(min(of_reply[turn], LARGEST))
+            for turn in np.unique(turns)
+        ]
+    if not falls:
+        return Moved(0.0, 0.0, 0.0, 0.0, 0)
+    error = float(np.std(falls)) / math.sqrt(len(falls))
+    nats, all_nats = (float(each[0] / max(each[1], 1.0)) for each in (total, whole))
+    return Moved(nats, all_nats, float(np.mean(falls)), error, moved)
+
+
+def _decisions(surprisal: NDArray[np.float64], reply: IntArray) -> float:
+    """Return the number of decisions in all replies, from their tokens' surprisal, [tokens]."""
+    sums = np.bincount(reply, weights=surprisal)
+    squares = np.bincount(reply, weights=surprisal**2)
+    return float((sums[squares > 0] ** 2 / squares[squares > 0]).sum())
+
+
+def _tokens(
+    batch: Batch, sample: TrainingSample, place: int
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which tokens of a row were drawn, and which of those have an advantage, [tokens]."""
+    where = slice(place, place + len(sample.token_ids))
+    drawn = batch.columns["sampled"][where] != 0
+    return drawn, drawn & (batch.columns["advantages"][where] != 0)

@@ -1,0 +1,202 @@
+"""Runs that a limit of time ends: where they end, what follows the time, and how they go on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from turnwise.app import build, lifecycle
+from turnwise.errors import ConfigError
+from turnwise.recipe.schema import load_recipe
+from turnwise.runs import Checkpoints, Run, comparable, read_metrics
+from turnwise.trainers import grpo, resume, sft, train_grpo, warm_up
+from turnwise.trainers import session as session_module
+
+ITERATION, ROUND = 30.0, 60.0
+"""Seconds of an iteration and of a round of the warm-up, by the clock of these tests."""
+
+
+class Clock:
+    """Seconds that pass only where a test lets them."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def perf_counter(self):
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    """A clock on which playing takes `ITERATION` and a warm-up's round `ROUND` seconds."""
+    clock = Clock()
+    for module in (grpo, sft, session_module):
+        monkeypatch.setattr(module, "time", clock)
+
+    def slow(module, name, seconds):
+        real = getattr(module, name)
+
+        def call(*args, **kwargs):
+            clock.now += seconds
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, call)
+
+    slow(grpo, "play_groups", ITERATION)
+    slow(sft, "imitate_round", ROUND)
+    return clock
+
+
+LONG = ("trainer.iterations=8", "evaluation.every=100", "checkpoint.every=100")
+
+
+def steps_of(records):
+    return [record["step"] for record in records]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "steps"), [(0.25, 1), (0.5, 1), (0.51, 2), (1.5, 3), (3.99, 8), (99.0, 8)]
+)
+def test_a_run_ends_after_the_iteration_that_passes_the_limit(speaking, train, minutes, steps):
+    session, records = train(speaking(*LONG, f"trainer.minutes={minutes}"))
+    assert steps_of(records) == list(range(1, steps + 1))
+    validated = [any(name.startswith("validation/") for name in record) for record in records]
+    assert validated == [*[False] * (steps - 1), True]
+    latest = Checkpoints(session.run.checkpoints, keep=9).latest().checkpoint
+    assert (latest.phase, latest.step) == ("train", steps)
+    assert latest.score is not None
+
+
+def test_validation_takes_time_too(speaking, train, clock, monkeypatch):
+    real = grpo.validate_policy
+
+    def slow(*args, **kwargs):
+        clock.now += 10 * ITERATION
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(grpo, "validate_policy", slow)
+    settings = ("trainer.minutes=4.0", "evaluation.every=2")
+    _, records = train(speaking(*LONG, *settings))
+    assert steps_of(records) == [1, 2]
+
+
+def test_a_run_without_a_limit_is_that_with_a_large_one(speaking, train):
+    _, plain = train(speaking("trainer.iterations=3", "optimizer.schedule=linear"))
+    more = ("trainer.minutes=1e9",)
+    _, limited = train(speaking("trainer.iterations=3", "optimizer.schedule=linear", *more))
+    assert comparable(limited) == comparable(plain)
+
+
+def test_the_schedule_and_the_sft_mix_follow_the_time_where_that_is_further(speaking, train):
+    """Of four iterations' time the first update sees one over, of eight iterations none."""
+    session, records = train(
+        speaking(
+            *LONG,
+            "trainer.minutes=2.0",
+            "optimizer.schedule=linear",
+            "sft_mix={rows=2,spans={answer=1.0},final={answer=0.0}}",
+        )
+    )
+    assert steps_of(records) == [1, 2, 3, 4]
+    rates = [record["optim/lr"] / 1e-3 for record in records]
+    assert rates == pytest.approx([1.0, 0.75, 0.5, 0.25])
+    mix = session.learners["main"].sft_mix
+    assert mix is not None
+    assert mix.spans_at(1, least_done=0.5) == {"answer": 0.5}
+    assert mix.spans_at(7, least_done=0.5) == {"answer": 0.0}
+    _, plain = train(speaking(*LONG, "optimizer.schedule=linear"))
+    assert [r["optim/lr"] / 1e-3 for r in plain[:3]] == pytest.approx([1.0, 0.875, 0.75])
+
+
+def test_the_warm_up_is_part_of_the_time(make_recipe, make_session):
+    recipe = make_recipe(*LONG, "trainer.minutes=2.4", "optimizer.schedule=linear")
+    session = make_session(recipe)
+    assert warm_up(session, recipe.warmup, None)  # two rounds
+    session.save_start()
+    assert train_grpo(session, build.plan_of(recipe), None)
+    session.metrics.sync()
+    records = [r for r in read_metrics(session.run.metrics) if r["phase"] == "train"]
+    assert steps_of(records) == [1]
+
+
+def test_a_warm_up_that_takes_all_the_time_is_validated_and_saved(make_recipe, make_session):
+    recipe = make_recipe(*LONG, "trainer.minutes=2.0", "optimizer.lr='auto'")
+    session = make_session(recipe)
+    assert warm_up(session, recipe.warmup, None)
+    session.save_start()
+    before = session.policies["main"].digest()
+    assert train_grpo(session, build.plan_of(recipe), None)
+    session.metrics.sync()
+    records = [r for r in read_metrics(session.run.metrics) if r["phase"] == "train"]
+    assert steps_of(records) == [0]
+    assert session.policies["main"].digest() == before
+    latest = Checkpoints(session.run.checkpoints, keep=9).latest().checkpoint
+    assert (latest.phase, latest.step) == ("train", 0)
+
+
+@pytest.fixture
+def ended(speaking, tmp_path):
+    """The folder of a run that its limit has ended after two of eight iterations."""
+    recipe = speaking(*LONG, "trainer.minutes=1.0")
+    outcome = lifecycle.train(recipe, run=tmp_path / "run")
+    assert outcome.finished and outcome.scores is not None
+    return outcome.run
+
+
+def trained(folder):
+    return [r for r in read_metrics(Run(folder).metrics) if r["phase"] == "train"]
+
+
+def test_an_ended_run_does_not_train_on_and_is_evaluated_again(ended):
+    scores = json.loads(Run(ended).evaluation.read_text())
+    before = trained(ended)
+    assert steps_of(before) == [1, 2]
+    outcome = lifecycle.resume(ended)
+    assert outcome.finished and outcome.scores is not None
+    assert trained(ended) == before
+    again = json.loads(Run(ended).evaluation.read_text())
+    assert {k: v for k, v in again.items() if k != "seconds"} == {
+        k: v for k, v in scores.items() if k != "seconds"
+    }
+
+
+@pytest.mark.parametrize(("minutes", "steps"), [(2.0, 4), (None, 8)])
+def test_more_time_lets_an_ended_run_go_on(ended, minutes, steps):
+    assert lifecycle.resume(ended, {"trainer.minutes": minutes}).finished
+    assert steps_of(trained(ended)) == list(range(1, steps + 1))
+    assert load_recipe(str(ended / "recipe.toml")).trainer.minutes == minutes
+
+
+@pytest.mark.parametrize(
+    "setting", [{"trainer.iterations": 9}, {"optimizer.lr": 0.5}, {"trainer.minutes": 0.5}]
+)
+def test_what_would_change_nothing_in_an_ended_run_is_refused(ended, setting):
+    (key,) = setting
+    with pytest.raises(ConfigError, match=rf"{key} would change nothing.*give more by --set tr"):
+        lifecycle.resume(ended, setting)
+    assert Run(ended).evaluation.exists()
+
+
+def test_a_run_that_was_stopped_goes_on_with_the_time_that_is_left(
+    speaking, make_session, tmp_path
+):
+    recipe = speaking(*LONG, "trainer.minutes=2.0", "checkpoint.every=1")
+    folder = tmp_path / "run"
+    session = make_session(recipe, folder)
+    session.save_start()
+    stops = iter([False, False, False, True, True])  # asked before and after each iteration
+    session.asked_to_stop = lambda: next(stops)
+    train_grpo(session, build.plan_of(recipe), None)
+    session.metrics.close()
+    assert steps_of(trained(folder)) == [1, 2]
+    again = make_session(recipe, folder)
+    assert train_grpo(again, build.plan_of(recipe), resume(again))
+    again.metrics.close()
+    assert steps_of(trained(folder)) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "inf", "nan"])
+def test_a_limit_is_a_positive_number(make_recipe, minutes):
+    with pytest.raises(ConfigError, match=r"trainer\.minutes"):
+        make_recipe(f"trainer.minutes={minutes}")

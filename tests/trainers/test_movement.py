@@ -1,0 +1,463 @@
+"""Updates with the automatic rate: the movement by brute force, undone updates, the cap, skips."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from turnwise.errors import ConfigError, TrainingError
+from turnwise.forest import FlatScorer, ForestConfig
+from turnwise.losses import make_loss
+from turnwise.policies import auto_rate
+from turnwise.policies.schedule import START
+from turnwise.rollout import samples_from_episodes
+from turnwise.trainers import grpo, movement
+from turnwise.trainers.grpo import update
+from turnwise.trainers.movement import Moved
+from turnwise.trainers.update import make_batch, optimise, score_column
+from turnwise.types import Episode, EpisodeId, Sampling, Task, Trajectory, Turn, TurnId
+
+AUTO = "optimizer.lr='auto'"
+FLAT = FlatScorer(config=ForestConfig())
+
+
+def brute_force(model, batch):
+    """KL(before, after) per decision of replies with an advantage, by one pass for each row."""
+    total, decisions = 0.0, 0.0
+    before, advantages = batch.columns["proximal"], batch.columns["advantages"]
+    for sample, begin in zip(batch.samples, batch.offsets, strict=True):
+        with torch.no_grad():
+            logits = model(torch.tensor(sample.token_ids)[None]).logits[0].double()
+        for turn in range(len(sample.turns)):
+            places = np.flatnonzero(sample.turn_index == turn)
+            places = [p for p in places if sample.sampled_mask[p] and advantages[begin + p]]
+            surprisal = [-float(before[begin + place]) for place in places]
+            if places:
+                decisions += sum(surprisal) ** 2 / sum(s**2 for s in surprisal)
+            for place in places:
+                heat = float(sample.temperature[place])
+                after = (logits[place - 1] / heat).log_softmax(-1)[int(sample.token_ids[place])]
+                ratio = float(after) - float(before[begin + place])
+                total += np.exp(ratio) - 1 - ratio
+    return total / decisions
+
+
+def played(batch):
+    return batch.rows([row for row, part in enumerate(batch.parts) if part is not None])
+
+
+def moved_by(model, size):
+    """Return a copy of a model whose weights differ by noise."""
+    torch.manual_seed(0)
+    other = deepcopy(model)
+    with torch.no_grad():
+        for weight in other.parameters():
+            weight.add_(size * torch.randn_like(weight))
+    return other
+
+
+def test_the_movement_is_the_divergence_by_brute_force(first_batch):
+    session, plan, batch, *_ = first_batch("agents.player.history=full")
+    learner, rows = session.learners["main"], played(batch)
+    optimise(learner.policy, learner.optimizer, learner.scorer, batch, plan.loss)
+    found = movement.movement(learner.policy.model, learner.scorer, rows).nats
+    assert found == pytest.approx(brute_force(learner.policy.model, rows), rel=1e-3)
+    assert found > 0
+
+
+@pytest.mark.parametrize("mute", [0, 1, 2])
+def test_replies_without_advantage_count_nowhere(tiny_policy, make_episodes, mute):
+    """Of three members of each visit, `mute` have the advantage 0."""
+    episodes, advantages = make_episodes()
+    advantages = {turn: {"": 0.0 if turn.episode.member < mute else 1.0} for turn in advantages}
+    samples = samples_from_episodes(episodes, advantages)
+    before = score_column(tiny_policy.model, FLAT, samples)
+    batch = make_batch(samples, make_loss(), proximal=before)
+    told = sum(turn.episode.member >= mute for turn in advantages)
+    assert movement.informative(batch) == told / len(advantages)
+    model = moved_by(tiny_policy.model, 0.02)
+    found = movement.movement(model, FLAT, batch).nats
+    assert found == pytest.approx(brute_force(model, batch), rel=1e-3)
+    everyone = make_batch(
+        samples_from_episodes(episodes, {turn: {"": 1.0} for turn in advantages}),
+        make_loss(),
+        proximal=before,
+    )
+    of_all = movement.movement(model, FLAT, everyone).nats
+    assert (found == pytest.approx(of_all)) == (mute == 0)
+
+
+def test_nothing_is_informative_without_replies(first_batch):
+    _, _, batch, *_ = first_batch()
+    assert movement.informative(batch.rows([])) == 0
+
+
+REPLIES, TOKENS = 3000, 2
+"""Sampled replies, and the tokens of each: few enough to list all replies."""
+
+
+def distribution(model, prompt, vocab):
+    """Return the probability of every reply of two tokens, [vocab, vocab]."""
+    ids = torch.tensor([[*prompt, first] for first in range(vocab)])
+    with torch.no_grad():
+        logits = model(ids).logits.double()[:, -2:]
+    first = logits[0, 0].softmax(-1)
+    return (first[:, None] * logits[:, 1].softmax(-1)).numpy()
+
+
+def turn_of(prompt, said, member):
+    episode = EpisodeId(iteration=0, visit=0, task="t", member=member)
+    return Turn(
+        order=0,
+        id=TurnId(episode=episode, role="player", turn=0),
+        policy="main",
+        policy_version=0,
+        prompt_ids=prompt,
+        completion_ids=said,
+        logprobs=(0.0,) * len(said),
+        sampling=Sampling(temperature=1.0),
+        finish_reason="stop",
+        text="",
+    )
+
+
+def episode_of(turn):
+    return Episode(
+        id=turn.id.episode,
+        task=Task(id="t", env="e", seed=0, data={}),
+        trajectories=(Trajectory(role="player", seat="player", turns=(turn,)),),
+        terminated=True,
+        truncated=False,
+        score=0.0,
+    )
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("forgets", [True, False])
+def test_the_readable_share_that_is_lost_is_estimated_from_its_exact_value(
+    tiny_policy, seed, forgets
+):
+    """A reply is readable if its tokens are one of a random half of all pairs, the likelier ones
+    or the less likely ones after the update."""
+    rng = np.random.default_rng(seed)
+    vocab, prompt = tiny_policy.model.config.vocab_size, (1, 2, 3)
+    model = moved_by(tiny_policy.model, 0.03)
+    before, after = (distribution(each, prompt, vocab) for each in (tiny_policy.model, model))
+    readable = (after < before) if forgets else (after >= before)
+    draws = rng.choice(vocab**2, REPLIES, p=before.ravel() / before.sum())
+    turns = [turn_of(prompt, (int(d) // vocab, int(d) % vocab), m) for m, d in enumerate(draws)]
+    samples = samples_from_episodes(
+        [episode_of(t) for t in turns], {t.id: {"": 1.0} for t in turns}
+    )
+    column = score_column(tiny_policy.model, FLAT, samples)
+    batch = make_batch(samples, make_loss(), proximal=column)
+    failed = {turn.id for turn in turns if not readable[turn.completion_ids]}
+    assert 0.1 < len(failed) / REPLIES < 0.9
+    found = movement.movement(model, FLAT, batch, failed)
+    exact = float(before[readable].sum() - after[readable].sum())
+    assert abs(exact) > 0.02
+    assert (exact > 0) == forgets
+    assert 0 < found.error < abs(exact) / 2
+    assert abs(found.lost - exact) < 3 * found.error
+    divergence = float((before * (np.log(before) - np.log(after))).sum())
+    said = -np.array(
+        [[column[n * len(s.token_ids) + k] for k in (3, 4)] for n, s in enumerate(samples)]
+    )
+    decisions = (said.sum(1) ** 2 / (said**2).sum(1)).mean()
+    assert 1 < decisions < 2
+    assert found.nats == pytest.approx(divergence / decisions, rel=0.2)
+
+
+def test_a_reply_has_as_many_decisions_as_it_has_uncertain_tokens():
+    def decisions(*surprisal):
+        return movement._decisions(np.array(surprisal), np.zeros(len(surprisal), dtype=int))
+
+    assert decisions(1.4, 0.0, 0.0) == pytest.approx(1)
+    assert decisions(*[0.7] * 8) == pytest.approx(8)
+    assert decisions(1.4, 0.01, 0.01, 0.01) == pytest.approx(1.04, abs=0.01)
+    assert decisions() == decisions(0.0, 0.0) == 0
+    two = movement._decisions(np.array([1.0, 1.0, 3.0]), np.array([0, 0, 2]))
+    assert two == pytest.approx(3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_nothing_moves_without_an_update(first_batch, dtype):
+    session, _, batch, *_ = first_batch(f"policies.main.dtype={dtype}")
+    learner, some = session.learners["main"], played(batch).rows([2, 0])
+    if learner.low_precision:
+        some = movement._scored(learner, some, session.group)
+    assert movement.movement(learner.policy.model, learner.scorer, some).nats < 1e-9
+
+
+@pytest.mark.parametrize("start", [1e-6, 1e-3, 1.0])
+def test_a_first_update_ends_in_the_band_whatever_the_start(first_batch, start):
+    session, plan, batch, *_ = first_batch(
+        AUTO, f"optimizer.lr_start={start}", "trainer.minibatches=2"
+    )
+    learner = session.learners["main"]
+    metrics = update(session, plan, learner, 0, batch)
+    told = movement.informative(played(batch))
+    assert 0 < told < 1
+    wanted = plan.optimizer.wanted_movement * told**0.5
+    assert metrics["policy/movement_wanted"] == pytest.approx(wanted)
+    least = wanted / 4 if start < 1 else 0  # what went too far before may move less
+    assert least < metrics["policy/movement"] <= 4 * wanted
+    assert learner.optimizer.steps == 2, "undone steps do not count"
+    assert learner.optimizer.found
+    if start != 1e-3:
+        assert metrics["optim/undone"] >= 1
+
+
+KINDS = {
+    "whole": (),
+    "mini-batches": ("trainer.minibatches=2",),
+    "adapter": ("policies.main.lora.rank=4",),
+    "bfloat16": ("policies.main.dtype=bfloat16",),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_undone_update_leaves_nothing_behind(first_batch, kind):
+    """Undone once and taken at a rate, an update is the one that is taken at this rate at once."""
+    session, plan, batch, *_ = first_batch(AUTO, "optimizer.lr_start=0.5", *KINDS[kind])
+    learner = session.learners["main"]
+    start, at_start = learner.optimizer.snapshot(), learner.policy.digest()
+    metrics = update(session, plan, learner, 0, batch)
+    assert metrics["optim/undone"] > 0
+    weights, state = learner.policy.digest(), deepcopy(learner.optimizer.state_dict())
+    learner.optimizer.restore(start)
+    assert learner.policy.digest() == at_start != weights
+    learner.optimizer.peak = learner.optimizer.found = metrics["optim/lr"]
+    again = update(session, plan, learner, 0, batch)
+    assert again["optim/undone"] == 0
+    assert learner.policy.digest() == weights
+    assert again["policy/movement"] == metrics["policy/movement"]
+    torch.testing.assert_close(learner.optimizer.state_dict(), state, rtol=0, atol=0)
+
+
+def test_the_engine_samples_from_the_weights_that_stand(first_batch):
+    session, plan, batch, *_ = first_batch(AUTO, "optimizer.lr_start=0.5")
+    metrics = update(session, plan, session.learners["main"], 0, batch)
+    assert metrics["optim/undone"] > 0
+    episodes = grpo.play_groups(session, plan, session.curriculum.visits(1))
+    samples = samples_from_episodes(episodes, {t.id: {"": 1.0} for e in episodes for t in e.turns})
+    policy = session.policies["main"]
+    own = score_column(policy.model, session.learners["main"].scorer, samples)
+    drawn = make_batch(samples, plan.loss)
+    where = drawn.columns["sampled"] != 0
+    assert np.abs(own - drawn.columns["logprobs"])[where].max() < 1e-3
+
+
+def moved_so(nats, lost, error, *, whole=0.0, replies=99):
+    """What a measurement says, of many replies unless `replies` says otherwise."""
+    return Moved(nats, whole, lost, error, replies)
+
+
+@pytest.fixture
+def reports(monkeypatch):
+    """`reports(*moves)`: what the following measurements say; the last one is repeated."""
+
+    def say(*moves):
+        left = list(moves)
+        monkeypatch.setattr(
+            movement, "movement", lambda *_: left.pop(0) if len(left) > 1 else left[0]
+        )
+
+    return say
+
+
+def test_a_run_whose_updates_always_go_too_far_stops_and_says_so(first_batch, reports):
+    session, plan, batch, *_ = first_batch(AUTO)
+    reports(moved_so(7.0, 0.0, 0.0))
+    with pytest.raises(TrainingError, match=r"policy 'main': 9 updates of iteration 3 were undone"):
+        update(session, plan, session.learners["main"], 3, batch)
+    assert auto_rate.MOST_TRIES == 8
+
+
+def test_one_that_cannot_move_far_enough_stands(first_batch, reports):
+    session, plan, batch, *_ = first_batch(AUTO, "optimizer.lr_start=1e-12")
+    reports(moved_so(0.0, 0.0, 0.0))
+    metrics = update(session, plan, session.learners["main"], 0, batch)
+    assert metrics["optim/undone"] == auto_rate.MOST_TRIES
+    optimizer = session.learners["main"].optimizer
+    assert optimizer.peak == optimizer.found == pytest.approx(1e-4)
+
+
+@pytest.mark.parametrize("nats", [1e-6, 0.05])
+def test_one_that_makes_replies_unreadable_never_stands(first_batch, reports, nats):
+    session, plan, batch, *_ = first_batch(AUTO)
+    reports(moved_so(nats, 0.5, 0.01))
+    with pytest.raises(TrainingError, match="which made 50% more of its replies unreadable"):
+        update(session, plan, session.learners["main"], 0, batch)
+
+
+def test_a_loss_of_readable_replies_counts_if_it_is_sure(first_batch, reports):
+    session, plan, batch, *_ = first_batch(AUTO, "trainer.mismatch=ignore")
+    learner = session.learners["main"]
+    wanted = plan.optimizer.wanted_movement * movement.informative(batch) ** 0.5
+    reports(moved_so(wanted, 0.2, 0.06))
+    assert update(session, plan, learner, 0, batch)["optim/undone"] == 0
+    reports(moved_so(wanted, 0.2, 0.04), moved_so(wanted, 0.0, 0.0))
+    assert update(session, plan, learner, 1, batch)["optim/undone"] == 1
+    assert learner.optimizer.peak == pytest.approx(1e-4 / 2)
+
+
+def test_the_rate_never_rises_to_more_than_ten_times_the_first_that_stood(first_batch, reports):
+    session, plan, batch, *_ = first_batch(AUTO, "trainer.mismatch=ignore")
+    learner = session.learners["main"]
+    optimizer, first = learner.optimizer, START
+    reports(moved_so(plan.optimizer.wanted_movement * movement.informative(batch) ** 0.5, 0.0, 0.0))
+    update(session, plan, learner, 0, batch)
+    assert optimizer.peak == optimizer.found == pytest.approx(first)
+    reports(moved_so(0.0, 0.0, 0.0))
+    rates = []
+    for iteration in range(1, 13):
+        update(session, plan, learner, iteration, batch)
+        rates.append(optimizer.peak / first)
+    assert rates[0] == pytest.approx(auto_rate.DRIFT)
+    assert rates[-3] < rates[-2] == rates[-1] == pytest.approx(auto_rate.LARGEST_RISE)
+    assert optimizer.found == pytest.approx(first)
+
+
+@pytest.mark.parametrize(
+    ("steps", "minibatches", "least_done", "factor"),
+    [(0, 1, 0.0, 1.0), (2, 1, 0.0, 0.5), (4, 2, 0.0, 0.5), (0, 1, 0.75, 0.25), (3, 1, 0.5, 0.25)],
+)
+def test_the_wanted_movement_follows_the_square_of_the_schedule(
+    first_batch, reports, steps, minibatches, least_done, factor
+):
+    """Of several steps of an iteration the highest rate counts, which is the first one's."""
+    session, plan, batch, *_ = first_batch(
+        AUTO,
+        "optimizer.schedule=linear",
+        "trainer.iterations=4",
+        f"trainer.minibatches={minibatches}",
+    )
+    learner = session.learners["main"]
+    learner.optimizer.steps, learner.optimizer.least_done = steps, least_done
+    told = movement.informative(batch)
+    wanted = plan.optimizer.wanted_movement * told**0.5 * factor**2
+    reports(moved_so(wanted, 0.0, 0.0))
+    metrics = update(session, plan, learner, 0, batch)
+    assert metrics["policy/movement_wanted"] == pytest.approx(wanted)
+    assert metrics["optim/undone"] == 0
+    assert learner.optimizer.peak == pytest.approx(START)
+
+
+def test_where_the_schedule_is_over_nothing_is_wanted_and_undone(first_batch):
+    session, plan, batch, *_ = first_batch(AUTO, "optimizer.schedule=linear")
+    learner = session.learners["main"]
+    learner.optimizer.least_done, before = 1.0, learner.policy.digest()
+    metrics = update(session, plan, learner, 0, batch)
+    assert metrics["optim/lr"] == 0
+    assert "policy/movement" not in metrics
+    assert learner.policy.digest() == before
+    assert learner.optimizer.found is None
+
+
+@pytest.mark.parametrize("after", [moved_so(0.0, 0.0, 0.0), moved_so(float("nan"), 0.0, 0.0)])
+def test_a_skipped_step_says_nothing_of_the_rate_unless_the_policy_is_destroyed(
+    first_batch, reports, after
+):
+    session, plan, batch, *_ = first_batch(AUTO)
+    learner = session.learners["main"]
+    weight, calls = next(iter(learner.policy.trainable_parameters())), []
+
+    def spoil(gradient):
+        calls.append(1)
+        return gradient * float("nan") if len(calls) == 1 else gradient
+
+    weight.register_hook(spoil)
+    wanted = plan.optimizer.wanted_movement * movement.informative(batch) ** 0.5
+    reports(after, moved_so(wanted, 0.0, 0.0))
+    metrics = update(session, plan, learner, 0, batch)
+    start = START
+    if after.nats == 0:
+        assert metrics["optim/skipped"] == 1
+        assert learner.optimizer.found is None
+        assert learner.optimizer.peak == start
+    else:
+        assert (metrics["optim/skipped"], metrics["optim/undone"]) == (0, 1)
+        assert learner.optimizer.found == start / auto_rate.LARGEST_CHANGE
+
+
+def test_some_groups_are_measured_and_first_those_with_advantages(first_batch, monkeypatch):
+    _, _, batch, *_ = first_batch()
+    monkeypatch.setattr(movement, "LEAST_ROWS", 2)
+    groups = {part: [n for n, p in enumerate(batch.parts) if p == part] for part in batch.parts}
+    assert len(groups) == 4
+    advantages = batch.columns["advantages"]
+    for rows in groups.values():
+        only = np.zeros_like(advantages)
+        for row in rows:
+            begin = batch.offsets[row]
+            only[begin : begin + len(batch.samples[row].token_ids)] = 1
+        alone = replace(batch, columns=batch.columns | {"advantages": only})
+        for iteration in range(3):
+            found = movement._measured_rows(alone, 0, iteration)
+            assert set(rows) <= set(found)
+            assert found == sorted(found)
+            assert len(found) < len(batch.samples)
+            whole = {batch.parts[row] for row in found}
+            assert found == sorted(row for each in whole for row in groups[each])
+    monkeypatch.setattr(movement, "LEAST_ROWS", 1000)
+    assert movement._measured_rows(batch, 0, 0) == list(range(len(batch.samples)))
+
+
+def test_all_replies_together_may_not_move_much_further(first_batch, reports):
+    session, plan, batch, *_ = first_batch(AUTO, "trainer.mismatch=ignore")
+    learner = session.learners["main"]
+    wanted = plan.optimizer.wanted_movement * movement.informative(batch) ** 0.5
+    most = movement.WHOLE * plan.optimizer.wanted_movement
+    reports(moved_so(wanted, 0.0, 0.0, whole=most))
+    assert update(session, plan, learner, 0, batch)["optim/undone"] == 0
+    assert learner.optimizer.peak == pytest.approx(START)
+    reports(moved_so(wanted, 0.0, 0.0, whole=4.1 * most), moved_so(wanted, 0.0, 0.0))
+    assert update(session, plan, learner, 1, batch)["optim/undone"] == 1
+    assert learner.optimizer.peak == pytest.approx(START / 4.1**0.5)
+
+
+def test_few_replies_never_raise_a_rate_and_lower_it_like_many(first_batch, reports):
+    session, plan, batch, *_ = first_batch(AUTO, "trainer.mismatch=ignore")
+    learner = session.learners["main"]
+    few = movement.LEAST_REPLIES - 1
+    reports(moved_so(0.0, 0.0, 0.0, replies=few))
+    assert update(session, plan, learner, 0, batch)["optim/undone"] == 0
+    assert (learner.optimizer.peak, learner.optimizer.found) == (START, None)
+    wanted = plan.optimizer.wanted_movement * movement.informative(batch) ** 0.5
+    reports(moved_so(100 * wanted, 0.0, 0.0, replies=few), moved_so(0.0, 0.0, 0.0, replies=few))
+    assert update(session, plan, learner, 1, batch)["optim/undone"] == 1
+    assert learner.optimizer.peak == pytest.approx(START / 10)
+
+
+def test_a_fixed_rate_takes_no_part(first_batch, monkeypatch):
+    session, plan, batch, *_ = first_batch("optimizer.lr=1e-3")
+    monkeypatch.setattr(grpo, "update_within_band", lambda *_: pytest.fail("not asked for"))
+    metrics = update(session, plan, session.learners["main"], 0, batch)
+    assert metrics["optim/lr"] == 1e-3
+    assert "policy/movement" not in metrics
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (("optimizer.lr_start=1e-3",), "optimizer.lr_start belongs to lr = "),
+        (("optimizer.movement=0.1",), "optimizer.movement belongs to lr = "),
+        ((AUTO, "warmup.optimizer.movement=0.1"), "unknown key 'warmup.optimizer.movement'"),
+        (("warmup.optimizer.lr='auto'",), "warmup.optimizer.lr = 'auto': input should be a"),
+        (("optimizer.lr='automatic'",), "optimizer"),
+        (("optimizer.lr=0.0",), "optimizer"),
+    ],
+)
+def test_settings_that_would_be_ignored_are_refused(make_recipe, overrides, said):
+    with pytest.raises(ConfigError, match=said):
+        make_recipe(*overrides)
+
+
+def test_settings_of_the_automatic_rate_go_with_one_policy_s(make_recipe):
+    recipe = make_recipe("policies.main.lr='auto'", "optimizer.movement=0.1")
+    assert recipe.policies["main"].lr == "auto"
