@@ -4,6 +4,8 @@
     python benchmarks/untuned.py FOLDER                         # all envs, seeds 0 to 2
     python benchmarks/untuned.py FOLDER nim taxi --seeds 0 1 --minutes 5 --workers 2
     python benchmarks/untuned.py FOLDER --table                 # what has been measured
+    python benchmarks/untuned_base.py BASE                      # a small pretrained model, and
+    python benchmarks/untuned.py OTHER --model BASE --lora      # adapters of it
 
 Each job is `turnwise.train("nano", env=ENV, settings={"seed": SEED, "trainer.minutes": MINUTES})`
 on one thread: no setting belongs to an env. It is evaluated on 500 unseen tasks. Finished jobs are
@@ -97,10 +99,12 @@ def right(completions: Sequence[str], answer: Sequence[str], **_: Any) -> list[f
     return [float(said.strip() == wanted) for said, wanted in pairs]
 
 
-def train(name: str, model: str, seed: int, minutes: float, run: Path) -> None:
+def train(name: str, model: str, lora: bool, seed: int, minutes: float, run: Path) -> None:
     """Train one job, or go on with it, and write its scores."""
     import turnwise as tw
+    from turnwise.policies import LoraSettings, PolicyConfig
 
+    policy = PolicyConfig(model=model, lora=LoraSettings()) if lora else model
     world = BATTERY[name]
     settings = {"seed": seed, "trainer.minutes": minutes, "trainer.iterations": 5000}
     settings |= {"processes": 1, "evaluation.test_tasks": TASKS}
@@ -108,10 +112,10 @@ def train(name: str, model: str, seed: int, minutes: float, run: Path) -> None:
         outcome = tw.resume(run)
     elif world.env == "rows":
         rows, unseen = rows_of(name)
-        outcome = tw.train(model, rows, reward=right, eval_rows=unseen, settings=settings, run=run)
+        outcome = tw.train(policy, rows, reward=right, eval_rows=unseen, settings=settings, run=run)
     else:
         env = tw.make_env(world.env, **world.options) if world.options else world.env
-        outcome = tw.train(model, env=env, settings=settings, run=run)
+        outcome = tw.train(policy, env=env, settings=settings, run=run)
     assert outcome.scores is not None, "the run was stopped"
     (run / RESULT).write_text(outcome.scores.model_dump_json())
 
@@ -168,6 +172,7 @@ def run_jobs(jobs: Sequence[tuple[str, int]], args: argparse.Namespace) -> None:
             return
         command = [sys.executable, __file__, str(args.folder), name, "--one", str(seed)]
         command += ["--minutes", str(args.minutes), "--model", args.model]
+        command += ["--lora"] * args.lora
         with (args.folder / f"{name}-{seed}.log").open("a") as log:
             done = subprocess.run(command, env=environment, stdout=log, stderr=log, check=False)
         print(f"{name} seed {seed}: {'done' if not done.returncode else 'FAILED, see its log'}")
@@ -257,6 +262,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--model", default="nano", help="a nano preset or a model directory")
+    parser.add_argument("--lora", action="store_true", help="train an adapter of the model")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--table", action="store_true", help="train nothing")
     parser.add_argument("--one", type=int, metavar="SEED", help=argparse.SUPPRESS)
@@ -267,7 +273,7 @@ def main() -> None:
     if args.one is not None:
         (name,) = args.envs
         run = args.folder / f"{name}-{args.one}"
-        train(name, args.model, args.one, args.minutes, run)
+        train(name, args.model, args.lora, args.one, args.minutes, run)
         return
     if not args.table:
         names = args.envs or list(BATTERY)

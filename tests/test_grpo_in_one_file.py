@@ -20,7 +20,12 @@ SETTINGS = {
     "warmup": None,
     "sft_mix": None,
     "agents.player": {"reply": "whole", "max_tokens": 6, "history": "full"},
-    "credit": {"scheme": "grpo", "rewards": {"vowels": 1.0}},
+    "credit": {
+        "scheme": "grpo",
+        "std": "group",
+        "rewards": {"vowels": 1.0},
+        "invalid_below_worst": False,
+    },
     "trainer": {
         "iterations": 1,
         "tasks_per_iteration": 4,
