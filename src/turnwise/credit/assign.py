@@ -112,7 +112,7 @@ def assign_advantages(
         metrics=credit_metrics(
             groups, values, excluded=len(episodes) - len(kept), penalties=penalties
         ),
-        counted=_counted(advantages, config),
+        counted=counted_turns(advantages, config),
     )
 
 
@@ -167,9 +167,10 @@ def _by_span(
     }
 
 
-def _counted(
+def counted_turns(
     advantages: Mapping[TurnId, Mapping[str, float]], config: CreditConfig
 ) -> frozenset[TurnId]:
+    """Return the turns whose units the loss's denominators count (`normalise_by`)."""
     if config.normalise_by == "sampled":
         return frozenset(advantages)
     return frozenset(turn for turn, spans in advantages.items() if any(spans.values()))

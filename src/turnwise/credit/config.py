@@ -18,8 +18,6 @@ RETURN = "return"
 WHOLE = ""
 INVALID = "invalid"
 """The component that is 1 for a reply that is no action (`formats.components`)."""
-MARGIN = 0.5
-"""The margin of an invalid reply below the least advantage, as a share of their range."""
 STD_FLOOR = 1e-4
 Std = Literal["group", "batch_returns", "batch_advantages", "none"]
 """The divisor of an advantage: the std of its group's returns; that of all returns of its role
@@ -69,11 +67,6 @@ class CreditConfig(Settings):
     def weight_of_second(self) -> float:
         """The weight of the scheme's second comparison, where it has one."""
         return 0.0
-
-    @property
-    def discount(self) -> float:
-        """The discount of the returns that turns are compared by, where the scheme has one."""
-        return 1.0
 
     @property
     def lone_groups_teach(self) -> bool:

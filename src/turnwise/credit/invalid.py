@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from turnwise.credit.assign import Credit, assign_advantages
-from turnwise.credit.config import INVALID, MARGIN, WHOLE, CreditConfig
+from turnwise.credit.assign import Credit, assign_advantages, counted_turns
+from turnwise.credit.config import WHOLE, CreditConfig
 from turnwise.credit.returns import Penalties
 from turnwise.credit.units import trajectories, without_infrastructure_failures
 from turnwise.types import Episode
+
+MARGIN = 0.5
+"""The margin of an invalid reply below the least advantage, as a share of their range."""
 
 
 def assign_below_worst(
@@ -34,17 +37,14 @@ def assign_below_worst(
 
     Args:
         episodes: all episodes of one batch.
-        config: as `assign_advantages` takes it; a weight of the component `invalid` does not count.
+        config: as `assign_advantages` takes it, with `invalid_below_worst`.
         penalties: as there.
         team: as there.
     """
-    weights = {name: weight for name, weight in config.rewards.items() if name != INVALID}
     kept = without_infrastructure_failures(episodes)
     ended = {episode.id for episode in kept if episode.error is not None}
     honest = [episode for episode in episodes if episode.id not in ended]
-    credit = assign_advantages(
-        honest, config.model_copy(update={"rewards": weights}), penalties=penalties, team=team
-    )
+    credit = assign_advantages(honest, config, penalties=penalties, team=team)
     values = [value for spans in credit.advantages.values() for value in spans.values()]
     least, most = min([0.0, *values]), max([0.0, *values])
     below = {WHOLE: least - (MARGIN * (most - least) or 1.0)}
@@ -57,7 +57,9 @@ def assign_below_worst(
                 failed += 1
             elif turn.id not in advantages:
                 advantages[turn.id] = {WHOLE: 0.0}
-    every = config.normalise_by == "sampled"
-    counted = frozenset(t for t, spans in advantages.items() if every or any(spans.values()))
-    metrics = {**credit.metrics, "credit/invalid": float(failed)}
-    return replace(credit, advantages=advantages, metrics=metrics, counted=counted)
+    return replace(
+        credit,
+        advantages=advantages,
+        metrics={**credit.metrics, "credit/invalid": float(failed)},
+        counted=counted_turns(advantages, config),
+    )

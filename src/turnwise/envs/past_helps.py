@@ -57,9 +57,9 @@ def past_helps(turns: Sequence[Transition], seed: int) -> bool | None:
         None where too few turns are alike to tell.
     """
     found = past_excess(turns, seed)
-    if found is None or found > SURE:
-        return None if found is None else True
-    return False if len(_alike(turns)) >= FEWEST else None
+    if found is not None and found > SURE:
+        return True
+    return None if found is None or len(_alike(turns)) < FEWEST else False
 
 
 def past_excess(turns: Sequence[Transition], seed: int) -> float | None:

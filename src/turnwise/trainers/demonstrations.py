@@ -116,16 +116,14 @@ class Demonstrations:
         state = game.states[turn]
         observation = self.env.observe(state, game.seat)
         action = self.env.random_action(state, game.seat, rng)
-        row = self._imitated(list(game.past[:turn]), observation, action)
-        if not self.outcomes or self.env.branching == "none":
-            return row
-        followed = what_follows(self.env, state, game.seat, action, rng)
-        if followed is None:
-            return row
-        prompt, ids = prompt_for(self.agent, game.past[:turn], observation), row.token_ids.tolist()
-        longer = self._with_outcome(prompt, tuple(ids), self._reply(observation, action), followed)
-        start = int(np.flatnonzero(row.ce_weight)[0])
-        return supervised_row(self.policy, longer[:start], longer[start:])
+        prompt = prompt_for(self.agent, game.past[:turn], observation)
+        reply = self._reply(observation, action)
+        start = self.renderer.prompt_ids(prompt)
+        ids = start + self.renderer.completion_ids(reply)
+        if self.outcomes and self.env.branching != "none":
+            followed = what_follows(self.env, state, game.seat, action, rng)
+            ids = ids if followed is None else self._with_outcome(prompt, ids, reply, followed)
+        return supervised_row(self.policy, start, ids[len(start) :])
 
     def _whole(self, game: RandomGame) -> TrainingSample | None:
         """Return the row of a whole game; None where it has no place, or is not one row."""

@@ -45,7 +45,7 @@ SURE = 2.0
 WHOLE = 8.0
 """How many times the recipe's movement all replies may move on the whole. The SFT mix sharpens what
 it teaches: in frozen-lake, whose rate was tuned by hand, replies moved 2 to 12 times as far as the
-answers in them."""
+answers in them, both counted per reply."""
 LEAST_REPLIES = 16
 """The fewest replies with an advantage by whose movement a rate is raised."""
 LEAST_MOVEMENT = 1e-5
@@ -156,7 +156,8 @@ def _measured_rows(batch: Batch, seed: int, iteration: int) -> list[int]:
     for row, part in enumerate(batch.parts):
         if part is not None:
             rows.setdefault(part, []).append(row)
-    told = {part for part, own in rows.items() if informative(batch.rows(own)) > 0}
+    has = [any(row) for row in _told(batch)]
+    told = {part for part, own in rows.items() if any(has[row] for row in own)}
     parts = sorted(rows)
     order = [
         parts[place] for place in generator(seed, "measured", iteration).permutation(len(parts))
@@ -222,12 +223,18 @@ class Moved(NamedTuple):
 
 def informative(batch: Batch) -> float:
     """Return the share of the replies in a batch's rows that have an advantage other than 0."""
-    found: list[bool] = []
+    found = [each for row in _told(batch) for each in row]
+    return float(np.mean(found)) if found else 0.0
+
+
+def _told(batch: Batch) -> list[list[bool]]:
+    """Return, for each row, which of its replies have an advantage other than 0."""
+    found: list[list[bool]] = []
     for sample, place in zip(batch.samples, batch.offsets, strict=True):
         drawn, told = _tokens(batch, sample, place)
         has = np.bincount(sample.turn_index[told], minlength=len(sample.turns)) > 0
-        found += has[np.unique(sample.turn_index[drawn])].tolist()
-    return float(np.mean(found)) if found else 0.0
+        found.append(has[np.unique(sample.turn_index[drawn])].tolist())
+    return found
 
 
 def movement(

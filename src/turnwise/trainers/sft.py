@@ -139,7 +139,7 @@ def imitate(
 
 
 def _why_it_ends(phase: str, step: int, config: SftConfig, seen: Seen) -> str:
-    if seen.share < (1.0 if config.stop_at_accuracy == "never" else config.stop_at_accuracy):
+    if config.stop_at_accuracy == "never" or seen.share < config.stop_at_accuracy:
         return f"the warm-up ended after {step} of at most {config.steps} steps: time is limited"
     right = "states are described exactly" if seen.described else "replies are right"
     return (

@@ -39,11 +39,6 @@ class GigpoConfig(VisitCreditConfig):
     arXiv:2505.10978), or leaves them out, which is unbiased (docs/math.md 2)."""
 
     @property
-    def discount(self) -> float:
-        """The discount of returns-to-go."""
-        return self.gamma
-
-    @property
     def divides_by(self) -> Std:
         """The divisor of advantages."""
         return self.std
