@@ -62,10 +62,12 @@ def test_defaults_of_each_scheme():
         "dr_grpo": "none",
         "maxrl": "none",
         "gigpo": "none",
+        "gae": "batch_advantages",
     }
     assert got["grpo"].floor == 1e-4
     gigpo = got["gigpo"]
     assert (gigpo.gamma, gigpo.state_weight, gigpo.own_episode) == (0.95, 1.0, "exclude")
+    assert (got["gae"].gamma, got["gae"].gae_lambda) == (0.95, 0.3)
 
 
 def test_segments_with_a_component_of_their_own_have_a_floor():

@@ -75,6 +75,15 @@ def test_reinforce_and_rloo_equal_the_true_gradient(scheme, episode):
     assert expected_gradient(assigned(episode, scheme=scheme)) == pytest.approx(TRUE, abs=1e-12)
 
 
+def test_gae_without_bootstrapping_equals_the_true_gradient(episode):
+    options = {"scheme": "gae", "gamma": 1.0, "std": "none"}
+    got = expected_gradient(assigned(episode, gae_lambda=1.0, **options))
+    assert got == pytest.approx(TRUE, abs=1e-12)
+    biased = expected_gradient(assigned(episode, gae_lambda=0.0, **options))
+    assert biased != pytest.approx(TRUE, rel=1e-3)
+    assert biased == pytest.approx(TRUE, rel=0.25)
+
+
 @pytest.mark.parametrize("options", [{"scheme": "dr_grpo"}, {"scheme": "grpo", "std": "none"}])
 def test_mean_centred_equals_k_minus_1_over_k_of_it(options, episode):
     got = expected_gradient(assigned(episode, **options))

@@ -48,7 +48,7 @@ def test_scheme_equals_numbers_by_hand(name, one_turn_groups):
 
 
 def test_every_scheme_has_a_golden_test():
-    assert {name.split()[0] for name in GOLDEN} | {"gigpo"} == set(SCHEMES)
+    assert {name.split()[0] for name in GOLDEN} | {"gigpo", "gae"} == set(SCHEMES)
 
 
 def test_std_has_ddof_1_and_a_floor_under_it(one_turn_groups):
@@ -130,6 +130,57 @@ def test_gigpo_compares_states_within_one_visit_only(episode):
 def test_gigpo_without_state_keys_is_refused(episode):
     with pytest.raises(TrainingError, match="has no state key"):
         assign_advantages([episode([1.0])], config("gigpo"))
+
+
+def test_gae_equals_numbers_by_hand(episode):
+    """gamma 1/2, lambda 1/2, two visits of a task; first the values, then the advantages.
+
+    a earns 0 in s0 and 1 in s1, b 0 in s0 and 0 in s2, c 1 in s1. Returns-to-go: a 1/2, 1; b 0, 0;
+    c 1. For a: V0 = 1/3 for both turns; V1 of its first turn (1 + 2) / 8 = 3/8, of its second
+    (0 + 2) / 7 = 2/7; V2 of s0 (0 + 9/4) / 7 = 9/28, of s1 (1 + 12/7) / 7 = 19/49; b is of the same
+    visit, c of another: V of s0 (0 + 54/28) / 7 = 27/98, of s1 19/49.
+    """
+    episodes = [
+        episode([0.0, 1.0], sample=0, states=["s0", "s1"]),
+        episode([0.0, 0.0], sample=1, states=["s0", "s2"]),
+        episode([1.0], sample=0, visit=1, states=["s1"]),
+    ]
+    found = config("gae", gamma=0.5, gae_lambda=0.5, std="none")
+    got = values(assign_advantages(episodes, found))
+    assert got[0, 0, 1] == pytest.approx(1 - 19 / 49)
+    follows = 0.25 * 19 / 49 + 0.75 * 1  # one other visit of s1: (1 - 1/2) / 2 on its value
+    assert got[0, 0, 0] == pytest.approx(0.5 * follows - 27 / 98)
+
+
+def test_gae_counts_what_followed_where_no_other_episode_was(episode):
+    """Nothing is known of s1 and s2: the advantage is the discounted return less the value of s."""
+    episodes = [
+        episode([0.0, 1.0], sample=0, states=["s", "s1"]),
+        episode([0.0, 0.0], sample=1, states=["s", "s2"]),
+    ]
+    options = {"gamma": 0.5, "std": "none"}
+    low, high = (
+        values(assign_advantages(episodes, config("gae", gae_lambda=each, **options)))
+        for each in (0.0, 1.0)
+    )
+    assert low == high
+    assert low[0, 0, 0] == pytest.approx(0.5)
+    assert low[0, 1, 0] < 0
+
+
+def test_gae_has_no_signal_where_all_returns_to_go_are_equal(episode):
+    episodes = [
+        episode([1.0], visit=visit, sample=sample, states=[f"s{visit}"])
+        for visit in range(3)
+        for sample in range(2)
+    ]
+    credit = assign_advantages(episodes, config("gae"))
+    assert not credit.has_signal
+
+
+def test_gae_without_state_keys_is_refused(episode):
+    with pytest.raises(TrainingError, match=r"has no state key, by which gae groups turns"):
+        assign_advantages([episode([1.0])], config("gae"))
 
 
 def test_segments_standardise_their_own_component_over_the_batch_of_turns(episode):

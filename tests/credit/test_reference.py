@@ -71,7 +71,12 @@ def random_batch(rng):
 
 
 EVERY_STD = ("batch_returns", "batch_advantages", "group", "none")
-STD = {"reinforce++": ("batch_returns",), "grpo": EVERY_STD, "gigpo": EVERY_STD}
+STD = {
+    "reinforce++": ("batch_returns",),
+    "grpo": EVERY_STD,
+    "gigpo": EVERY_STD,
+    "gae": ("batch_returns", "batch_advantages", "none"),
+}
 """The divisors of the schemes that divide by a standard deviation."""
 
 
@@ -94,6 +99,9 @@ def random_config(rng, name):
             "state_weight": rng.choice([0.0, 1.0, 3.0]),
             "own_episode": rng.choice(["include", "exclude"]),
         }
+    if name == "gae":
+        options["gamma"] = rng.choice([0.0, 0.5, 1.0])
+        options["gae_lambda"] = rng.choice([0.0, 0.25, 1.0])
     return make_credit(scheme=name, **options)
 
 
@@ -194,6 +202,53 @@ class Reference:
         )
         return self.centred_turn(member, number) / divisor
 
+    def value_of_state(self, member, number):
+        """Return the shrunk mean of other episodes' returns, and how many visits the state has."""
+        value, visits, prior = 0.0, 0, 0
+        alike = [
+            lambda m, n: True,
+            lambda m, n: n == number,
+            lambda m, n: m.steps[n].state == member.steps[number].state,
+            lambda m, n: m.steps[n].state == member.steps[number].state and m.place == member.place,
+        ]
+        for level, is_alike in enumerate(alike):
+            others = [
+                self.to_go(m, n)
+                for m in self.members
+                if m.role == member.role and (m.place, m.sample) != (member.place, member.sample)
+                for n in range(len(m.steps))
+                if is_alike(m, n)
+            ]
+            if others or prior:
+                value = (sum(others) + prior * value) / (len(others) + prior)
+            prior = 6
+            visits = len(others) if level == 2 else visits
+        return value, visits
+
+    def bootstrapped(self, member, number):
+        """The reward, and what follows: partly the next value, partly the episode's own return."""
+        found = self.reward(member.steps[number])
+        if number + 1 < len(member.steps):
+            value, visits = self.value_of_state(member, number + 1)
+            known = (1 - self.config.gae_lambda) * visits / (visits + 1)
+            own = self.bootstrapped(member, number + 1)
+            found += self.config.gamma * (known * value + (1 - known) * own)
+        return found
+
+    def of_turn_by_values(self, member, number):
+        def centred(m, n):
+            if len({(o.place, o.sample) for o in self.members if o.role == m.role}) == 1:
+                return 0.0
+            return self.bootstrapped(m, n) - self.value_of_state(m, n)[0]
+
+        same_role = [m for m in self.members if m.role == member.role]
+        divisor = self.divisor(
+            [],
+            [self.returns[m] for m in same_role],
+            [centred(m, n) for m in same_role if not self.silent(m) for n in range(len(m.steps))],
+        )
+        return centred(member, number) / divisor
+
     def of_thought(self, member, number):
         """The span's own component, standardised over all turns of the role."""
 
@@ -208,7 +263,8 @@ class Reference:
         if self.silent(member):
             total = thought = 0.0
         else:
-            total = self.of_episode(member)
+            by_values = self.config.scheme == "gae"
+            total = self.of_turn_by_values(member, number) if by_values else self.of_episode(member)
             if self.config.scheme == "gigpo":
                 total += self.config.state_weight * self.of_turn(member, number)
             thought = self.of_thought(member, number) if self.config.segments else 0.0
@@ -237,7 +293,7 @@ def played(members, episode):
     return list(found.values())
 
 
-BATCHES = dict.fromkeys(SCHEMES, 40) | {"gigpo": 150}  # it has the most options
+BATCHES = dict.fromkeys(SCHEMES, 40) | {"gigpo": 150, "gae": 80}  # they have the most options
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -212,7 +212,7 @@ SETTINGS = [
     {"warmup.stop_at_accuracy": 0.5},
     {"sft_mix.spans.action": 1.0, "sft_mix.final.action": 0.5},
     {"credit.scheme": "rloo"},
-    {"credit.gamma": 0.5, "credit.state_weight": 0.5},
+    {"credit.gamma": 0.5, "credit.gae_lambda": 0.5},
     {"trainer.minutes": 5.0},
     {"agents.player.history": "observation", "agents.player.max_tokens": 9},
     {"agents.player.show_legal": True},
@@ -436,7 +436,8 @@ WALK_REASONS = {
     "trainer.tasks_per_iteration",
     "credit.scheme",
     "credit.gamma",
-    "credit.state_weight",
+    "credit.gae_lambda",
+    "evaluation.every",
     "credit.invalid_below_worst",
     "agents.player.max_tokens",
 }
@@ -454,7 +455,7 @@ WALK_REASONS = {
         ({"credit.rewards.invalid": -9.0}, {"credit.invalid_below_worst"}),
         (
             {"credit.scheme": "grpo"},
-            {"credit.scheme", "credit.gamma", "credit.state_weight"},
+            {"credit.scheme", "credit.gamma", "credit.gae_lambda"},
         ),
         ({"warmup.states": "first"}, {"warmup.outcomes", "warmup.stop_at_accuracy"}),
         ({"warmup.outcomes": False}, {"warmup.outcomes"}),
@@ -581,7 +582,7 @@ def test_an_env_of_one_turn_compares_episodes_and_shows_no_outcomes(kind):
     assert recipe.warmup is not None
     assert recipe.credit.scheme == "grpo"
     assert reasons["credit.scheme"] == "an episode has one turn"
-    assert not {"credit.gamma", "credit.state_weight", "warmup.outcomes"} & set(reasons)
+    assert not {"credit.gamma", "credit.gae_lambda", "warmup.outcomes"} & set(reasons)
     assert recipe.warmup.stop_at_accuracy == 1.0
     assert not recipe.warmup.outcomes
     assert recipe.trainer.tasks_per_iteration == 16  # 128 episodes
@@ -600,5 +601,26 @@ def test_the_discount_follows_the_length_of_episodes():
     assert recipe_of(Blind).credit.gamma == 0.95
     assert recipe_of(Walk).credit.gamma == 0.95
     assert recipe_of(Endless).credit.gamma == 0.98  # 100 turns
-    assert recipe_of("frozen-lake").credit.state_weight == 1.0
-    assert recipe_of(Walk).credit.state_weight == 4.0
+
+
+class Told(Blind):
+    """The key of a state says what the observation does not."""
+
+    def state_key(self, state, role):
+        return repr(state)
+
+
+def test_values_of_states_count_more_where_their_keys_say_all_that_decides():
+    found = {kind: reasons_of(kind) for kind in (Walk, Blind, Told)}
+    trusts = {kind: recipe.credit.gae_lambda for kind, (_, recipe) in found.items()}
+    assert trusts == {Walk: 0.3, Blind: 0.9, Told: 0.3}
+    assert "not all that decides" in found[Blind][0]["credit.gae_lambda"]
+
+
+def test_validation_plays_a_tenth_as_much_as_training():
+    recipe = recipe_of(Walk, {"trainer.iterations": 1000})
+    played = recipe.trainer.tasks_per_iteration * recipe.trainer.group_size
+    share = 2 * 128 / (recipe.evaluation.every * played)
+    assert 0.09 < share < 0.11
+    assert recipe_of(Walk, {"trainer.iterations": 50}).evaluation.every == 10  # at least five times
+    assert recipe_of(Walk, {"evaluation.every": 3}).evaluation.every == 3

@@ -46,6 +46,11 @@ def brute_force(model, batch):
     return total / decisions
 
 
+def peak_movement(plan):
+    """How far an iteration's update is to move the policy at the peak of the schedule."""
+    return plan.optimizer.wanted_movement(1 / plan.trainer.iterations)
+
+
 def played(batch):
     return batch.rows([row for row, part in enumerate(batch.parts) if part is not None])
 
@@ -202,7 +207,7 @@ def test_a_first_update_ends_in_the_band_whatever_the_start(first_batch, start):
     metrics = update(session, plan, learner, 0, batch)
     told = movement.informative(played(batch))
     assert 0 < told < 1
-    wanted = plan.optimizer.wanted_movement * told**0.5
+    wanted = peak_movement(plan) * told**0.5
     assert metrics["policy/movement_wanted"] == pytest.approx(wanted)
     least = wanted / 4 if start < 1 else 0  # what went too far before may move less
     assert least < metrics["policy/movement"] <= 4 * wanted
@@ -298,7 +303,7 @@ def test_one_that_makes_replies_unreadable_never_stands(first_batch, reports, na
 def test_a_loss_of_readable_replies_counts_if_it_is_sure(first_batch, reports):
     session, plan, batch, *_ = first_batch(AUTO, "trainer.mismatch=ignore")
     learner = session.learners["main"]
-    wanted = plan.optimizer.wanted_movement * movement.informative(batch) ** 0.5
+    wanted = peak_movement(plan) * movement.informative(batch) ** 0.5
     reports(moved_so(wanted, 0.2, 0.06))
     assert update(session, plan, learner, 0, batch)["optim/undone"] == 0
     reports(moved_so(wanted, 0.2, 0.04), moved_so(wanted, 0.0, 0.0))
@@ -310,7 +315,7 @@ def test_the_rate_never_rises_to_more_than_ten_times_the_first_that_stood(first_
     session, plan, batch, *_ = first_batch(AUTO, "trainer.mismatch=ignore")
     learner = session.learners["main"]
     optimizer, first = learner.optimizer, START
-    reports(moved_so(plan.optimizer.wanted_movement * movement.informative(batch) ** 0.5, 0.0, 0.0))
+    reports(moved_so(peak_movement(plan) * movement.informative(batch) ** 0.5, 0.0, 0.0))
     update(session, plan, learner, 0, batch)
     assert optimizer.peak == optimizer.found == pytest.approx(first)
     reports(moved_so(0.0, 0.0, 0.0))
@@ -340,7 +345,7 @@ def test_the_wanted_movement_follows_the_square_of_the_schedule(
     learner = session.learners["main"]
     learner.optimizer.steps, learner.optimizer.least_done = steps, least_done
     told = movement.informative(batch)
-    wanted = plan.optimizer.wanted_movement * told**0.5 * factor**2
+    wanted = peak_movement(plan) * told**0.5 * factor**2
     reports(moved_so(wanted, 0.0, 0.0))
     metrics = update(session, plan, learner, 0, batch)
     assert metrics["policy/movement_wanted"] == pytest.approx(wanted)
@@ -372,7 +377,7 @@ def test_a_skipped_step_says_nothing_of_the_rate_unless_the_policy_is_destroyed(
         return gradient * float("nan") if len(calls) == 1 else gradient
 
     weight.register_hook(spoil)
-    wanted = plan.optimizer.wanted_movement * movement.informative(batch) ** 0.5
+    wanted = peak_movement(plan) * movement.informative(batch) ** 0.5
     reports(after, moved_so(wanted, 0.0, 0.0))
     metrics = update(session, plan, learner, 0, batch)
     start = START
@@ -411,8 +416,8 @@ def test_some_groups_are_measured_and_first_those_with_advantages(first_batch, m
 def test_all_replies_together_may_not_move_much_further(first_batch, reports):
     session, plan, batch, *_ = first_batch(AUTO, "trainer.mismatch=ignore")
     learner = session.learners["main"]
-    wanted = plan.optimizer.wanted_movement * movement.informative(batch) ** 0.5
-    most = movement.WHOLE * plan.optimizer.wanted_movement
+    wanted = peak_movement(plan) * movement.informative(batch) ** 0.5
+    most = movement.WHOLE * peak_movement(plan)
     reports(moved_so(wanted, 0.0, 0.0, whole=most))
     assert update(session, plan, learner, 0, batch)["optim/undone"] == 0
     assert learner.optimizer.peak == pytest.approx(START)
@@ -428,7 +433,7 @@ def test_few_replies_never_raise_a_rate_and_lower_it_like_many(first_batch, repo
     reports(moved_so(0.0, 0.0, 0.0, replies=few))
     assert update(session, plan, learner, 0, batch)["optim/undone"] == 0
     assert (learner.optimizer.peak, learner.optimizer.found) == (START, None)
-    wanted = plan.optimizer.wanted_movement * movement.informative(batch) ** 0.5
+    wanted = peak_movement(plan) * movement.informative(batch) ** 0.5
     reports(moved_so(100 * wanted, 0.0, 0.0, replies=few), moved_so(0.0, 0.0, 0.0, replies=few))
     assert update(session, plan, learner, 1, batch)["optim/undone"] == 1
     assert learner.optimizer.peak == pytest.approx(START / 10)

@@ -107,6 +107,28 @@ def test_spans_that_no_reply_has_are_refused(rehearsal, tmp_path):
         rehearsal(f"sft_mix.data={path}", "sft_mix.spans={think=1.0}")
 
 
+def test_a_token_that_decides_the_action_weighs_the_same_in_every_reply(rehearsal, tmp_path):
+    """A blank is a token of its own before "16" and none before "8"; "go" begins "go north"."""
+    actions = ["1", "8", "16", "12", "go", "go north", "go north east", "stay", " 7"]
+    path = tmp_path / "actions.jsonl"
+    texts = [f"<answer> {action} </answer>" for action in actions]
+    rows = [json.dumps({"prompt": "you r0c0", "completion": text}) for text in texts]
+    path.write_text("\n".join(rows) + "\n")
+    _, rows = rehearsal(f"sft_mix.data={path}", "sft_mix.spans={answer=1.0,action=0.25}")
+    found = {}
+    for row in rows.batch(0, 4 * len(actions)):
+        start = len(row.token_ids) - int((row.ce_weight > 0).sum())
+        found[tuple(row.token_ids[start:].tolist())] = row.ce_weight[start:].tolist()
+    assert len(found) == len(actions)
+    for ids, weights in found.items():
+        for other, others in found.items():
+            if ids != other:
+                pairs = zip(ids, other, strict=False)
+                differs = next(at for at, (a, b) in enumerate(pairs) if a != b)
+                assert weights[differs] == others[differs] == 0.25
+        assert weights[0] == weights[-1] == 1.0
+
+
 def test_rows_without_a_span_weigh_nothing_and_stop_nobody(rehearsal, tmp_path):
     """Batches are drawn: one that happens to have no such span is no mistake."""
     path = tmp_path / "mixed.jsonl"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from turnwise.credit.compare import compare, spread, standardise
+from turnwise.credit.compare import compare, scaled_by_role, spread, standardise
 from turnwise.credit.config import RETURN, WHOLE, CreditConfig
 from turnwise.credit.groups import Group
 from turnwise.credit.metrics import credit_metrics
@@ -131,9 +131,12 @@ def _return_advantages(
     units = scheme.compare.unit(played, config.rewards, payments, config)
     groups = compare(units, scheme.compare, config)
     values = spread(groups)
+    silent = [group for group in groups if config.mixed_only and group.zero_variance]
+    if scheme.by_turn is not None:
+        by_turn = scheme.by_turn(played, config.rewards, payments, config)
+        return groups, scaled_by_role(by_turn, units, config, untrained=set(spread(silent)))
     if scheme.add is None:
         return groups, values
-    silent = [group for group in groups if config.mixed_only and group.zero_variance]
     more = scheme.add.unit(played, config.rewards, payments, config)
     added = spread(compare(more, scheme.add, config, untrained=set(spread(silent))))
     weight = config.weight_of_second

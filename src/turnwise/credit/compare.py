@@ -5,7 +5,7 @@ Provides what every scheme shares around its estimator (docs/math.md 2).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -100,6 +100,34 @@ def _compare_group(
         std=sample_std(values),
         zero_variance=equal and len(units) > 1,
     )
+
+
+def scaled_by_role(
+    advantages: Mapping[TurnId, float],
+    units: Sequence[Unit],
+    config: CreditConfig,
+    untrained: Collection[TurnId],
+) -> dict[TurnId, float]:
+    """Divide the advantages of turns by what `config.divides_by` says, for each role.
+
+    Args:
+        advantages: of all turns.
+        units: the roles' episodes, whose values are the returns of the batch.
+        config: the scheme's options.
+        untrained: turns whose advantages do not count in the std of the batch's advantages.
+    """
+    scaled: dict[TurnId, float] = {}
+    for found in group_units(units, batch_key).values():
+        turns = [turn for unit in found for turn in unit.turns]
+        values = np.array([advantages[turn] for turn in turns])
+        values[np.abs(values) <= EQUAL] = 0.0
+        if config.divides_by == "batch_advantages":
+            counted = np.array([turn not in untrained for turn in turns])
+            values /= _floored(values[counted], config)
+        elif config.divides_by == "batch_returns":
+            values /= _floored(values_of(found), config)
+        scaled |= zip(turns, values.tolist(), strict=True)
+    return scaled
 
 
 def standardise(units: Sequence[Unit], floor: float) -> dict[TurnId, float]:

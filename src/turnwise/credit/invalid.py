@@ -17,7 +17,7 @@ from turnwise.credit.returns import Penalties
 from turnwise.credit.units import trajectories, without_infrastructure_failures
 from turnwise.types import Episode
 
-MARGIN = 0.5
+MARGIN = 0.05
 """The margin of an invalid reply below the least advantage, as a share of their range."""
 
 

@@ -101,13 +101,23 @@ def state_units(
     for trajectory in played:
         values = returns_to_go(turn_rewards(trajectory, weights, payments), config.gamma)
         for turn, value in zip(trajectory.turns, values, strict=True):
-            if turn.state_key is None:
-                raise TrainingError(
-                    f"turn {turn.id} has no state key, by which gigpo groups turns, as the "
-                    "workflow asked a question: set credit.scheme = 'grpo', or do not use `ask`"
-                )
+            require_state_key(turn, "gigpo")
             units.append(_turn_unit(trajectory.role, turn, float(value)))
     return units
+
+
+def require_state_key(turn: Turn, scheme: str) -> str:
+    """Return the key of a turn's state.
+
+    Raises:
+        TrainingError: if it has none.
+    """
+    if turn.state_key is None:
+        raise TrainingError(
+            f"turn {turn.id} has no state key, by which {scheme} groups turns, as the workflow "
+            "asked a question: set credit.scheme = 'grpo', or do not use `ask`"
+        )
+    return turn.state_key
 
 
 def component_units(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import Any
 
@@ -58,16 +58,18 @@ class Groups:
 
     `length` is the mean number of turns of an episode. `recurring` is the share of the turns after
     the first whose state another episode of the group visited, too. `past_helps` says whether the
-    past tells more of what follows than the observation does (`past_helps.past_helps`).
+    past tells more of what follows than the observation does (`past_helps.past_helps`), and
+    `key_is_state` whether the env's state keys leave nothing of that to the past.
 
     Example:
-        >>> Groups(length=4.0, recurring=0.5, past_helps=None).length
+        >>> Groups(length=4.0, recurring=0.5, past_helps=None, key_is_state=True).length
         4.0
     """
 
     length: float
     recurring: float
     past_helps: bool | None
+    key_is_state: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -203,6 +205,7 @@ def _play(
 def _groups(env: Env[Any], tasks: Sequence[Task], seed: int) -> Groups:
     """Play each task several times with random actions, and return what the episodes tell."""
     turns: list[Transition] = []
+    of_keys: list[Transition] = []
     lengths: list[int] = []
     visitors: dict[tuple[int, str], set[int]] = {}
     later: list[tuple[int, str]] = []
@@ -215,6 +218,7 @@ def _groups(env: Env[Any], tasks: Sequence[Task], seed: int) -> Groups:
                 visitors.setdefault((place, turn.key), set()).add(game)
                 later += [(place, turn.key)] if number else []
             turns += _transitions(found, game)
+            of_keys += _transitions([replace(each, observation=each.key) for each in found], game)
             lengths += [len(found)] if found else []
         if len(turns) >= GROUP_TURNS or time.perf_counter() >= until:
             break
@@ -223,6 +227,7 @@ def _groups(env: Env[Any], tasks: Sequence[Task], seed: int) -> Groups:
         length=float(np.mean(lengths)) if lengths else 1.0,
         recurring=float(np.mean(shared)) if shared else 0.0,
         past_helps=past_helps(turns, seed),
+        key_is_state=not past_helps(of_keys, seed),
     )
 
 

@@ -17,7 +17,6 @@ from turnwise.errors import ConfigError, TrainingError
 from turnwise.policies.policy import Policy
 from turnwise.policies.schedule import (
     AUTO,
-    MOVEMENT,
     AnyOptimizerConfig,
     OptimizerConfig,
     first_peak,
@@ -72,6 +71,7 @@ class PolicyOptimizer:
         )
         self.steps = 0
         self.least_done = 0.0
+        self._began = (0, 0.0)
         self.skipped = 0
         self._skipped_in_a_row = 0
         self._ending: tuple[int, int] | None = None
@@ -81,11 +81,20 @@ class PolicyOptimizer:
         """Whether the rate follows how far the updates move the policy."""
         return self.config.lr == AUTO
 
-    @property
-    def wanted_movement(self) -> float:
-        """How far an update is to move the policy at the schedule's peak, in nats per decision."""
-        config = self.config
-        return config.wanted_movement if isinstance(config, OptimizerConfig) else MOVEMENT
+    def begin(self, done: float) -> None:
+        """Note that the share `done` of the training was over before the steps to come."""
+        self.least_done, self._began = done, (self.steps, done)
+
+    def wanted_movement(self, steps: int) -> float:
+        """Return how far the last steps, one update, are to move the policy in nats per decision.
+
+        That is for the peak of the schedule. The part of the training that an update is follows
+        from the number of steps, or from the time that updates have taken so far.
+        """
+        assert isinstance(self.config, OptimizerConfig), "only such a rate follows the movement"
+        began, done = self._began
+        of_time = (self.least_done - done) / (self.steps - began)
+        return self.config.wanted_movement(steps * max(1 / self._total_steps, of_time))
 
     def end_in(self, count: int) -> None:
         """Decrease the learning rate linearly from its current value to 0 in `count` steps."""

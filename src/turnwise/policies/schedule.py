@@ -18,8 +18,11 @@ Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 AUTO: Literal["auto"] = "auto"
-START, MOVEMENT = 1e-4, 0.05
-"""The rate at which "auto" begins, and how far it lets an update move a policy."""
+START = 1e-4
+"""The rate at which "auto" begins."""
+MOVEMENT, LEAST_MOVEMENT, MOST_MOVEMENT = 4.0, 0.005, 0.2
+"""How far "auto" moves a policy by all updates together, and by one at the least and at the most,
+at the peak of the schedule, in nats per decision."""
 
 
 class AdamWConfig(Settings):
@@ -59,12 +62,14 @@ class OptimizerConfig(AdamWConfig):
     1e-4."""
     movement: Rate | None = None
     """How far "auto" lets an iteration's update move the policy: its KL divergence, in nats per
-    decision (docs/math.md 6), at the peak of the schedule. None is 0.05."""
+    decision (docs/math.md 6), at the peak of the schedule. None is 4 divided by the number of
+    iterations, within 0.005 and 0.2."""
 
-    @property
-    def wanted_movement(self) -> float:
-        """How far "auto" lets an update move the policy, in nats per decision."""
-        return MOVEMENT if self.movement is None else self.movement
+    def wanted_movement(self, part: float) -> float:
+        """Return how far an update that is a `part` of the training is to move the policy."""
+        if self.movement is not None:
+            return self.movement
+        return min(max(MOVEMENT * part, LEAST_MOVEMENT), MOST_MOVEMENT)
 
 
 AnyOptimizerConfig: TypeAlias = SftOptimizerConfig | OptimizerConfig

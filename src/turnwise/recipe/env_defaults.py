@@ -39,15 +39,19 @@ ACTION_BARRIER = 0.2
 GAME_TURNS = 1024
 """The turns that an iteration's episodes are to have together, by the survey's mean length."""
 FEWEST_EPISODES, MOST_EPISODES = 16, 128
-TURNS, TURNS_STD = "gigpo", "batch_returns"
+TURNS, TURNS_STD = "gae", "batch_advantages"
 """The credit scheme of episodes of several turns."""
+KEYS_DECIDE, KEYS_HIDE = 0.3, 0.9
+"""How much a turn's advantage counts on what followed in its own episode, where the key of a state
+says all that decides the future, and where it does not."""
 SHORT, DISCOUNT, LONGEST_DISCOUNT = 8, 0.95, 0.99
 """Up to `SHORT` turns a return is not discounted by more than `DISCOUNT` a turn."""
-RECURRING, STATE_WEIGHT = 0.5, 4.0
-"""Where so large a share of states recurs, their comparison weighs more than that of episodes."""
 EVALUATION = {"decoding": "validated", "validate_start": True, "validation_tasks": 128}
 """A nano model starts near uniform play, whose most probable action is the same nearly everywhere:
 played greedily it is worse than random play."""
+LEAST_VALIDATIONS = 5
+VALIDATED = 0.1
+"""The episodes of validation as a share of those that are trained."""
 FEW_WORDS = 40
 """The most legal words that the system message lists."""
 
@@ -85,7 +89,7 @@ def env_recipe(plain: Data, settings: Mapping[str, Any]) -> EnvRecipe:
     nano = all(is_nano(policy.model) for policy in draft.weights.values())
     add = found.for_nano(plain["policies"]) if nano else found.for_real()
     if draft.evaluation.validation != "exact" and nano:
-        add["evaluation"] = EVALUATION
+        add["evaluation"] = EVALUATION | found.validation(add["trainer"])
     add["credit"] = {**plain["credit"], **add.get("credit", {}), **found.invalid()}
     return EnvRecipe(data={**plain, **add}, reasons=found.reasons)
 
@@ -210,23 +214,33 @@ class _Found:
             "minibatches": min(NANO_MINIBATCHES, tasks, self.draft.trainer.tasks_per_iteration),
         }
 
+    def validation(self, sizes: Data) -> Data:
+        """Return how often the policy is validated: two ways of decoding play each task."""
+        episodes = sizes["tasks_per_iteration"] * sizes["group_size"]
+        every = 2 * EVALUATION["validation_tasks"] / (VALIDATED * episodes)
+        every = max(1, min(round(every), self.draft.trainer.iterations // LEAST_VALIDATIONS))
+        reason = f"an iteration has {episodes} episodes"
+        return {"every": self.because("evaluation.every", every, reason)}
+
     def _credit(self) -> Data:
         """Return the credit: by turns where states recur, by episodes where they are one turn."""
         groups = self.shown.groups
-        shared = f"{groups.recurring:.0%} of later states recur in a group of {GROUP}"
         if groups.length <= 1:
             self.because("credit.scheme", "grpo", "an episode has one turn")
             return {"scheme": "grpo", "std": "batch_returns"}
         gamma = DISCOUNT
         if groups.length > SHORT:
             gamma = min(max(1 - 2 / groups.length, DISCOUNT), LONGEST_DISCOUNT)
+        shared = f"{groups.recurring:.0%} of later states recur in a group of {GROUP}"
         self.because("credit.scheme", TURNS, f"turns are compared: {shared}")
-        weight = STATE_WEIGHT if groups.recurring >= RECURRING else 1.0
+        decides = "" if groups.key_is_state else "not "
+        reason = f"in random play the state's key says {decides}all that decides what follows"
+        trust = KEYS_DECIDE if groups.key_is_state else KEYS_HIDE
         return {
             "scheme": TURNS,
             "std": TURNS_STD,
             "gamma": self.because("credit.gamma", round(gamma, 3), "the length of random episodes"),
-            "state_weight": self.because("credit.state_weight", weight, shared),
+            "gae_lambda": self.because("credit.gae_lambda", trust, reason),
         }
 
     def _seen_by(self, role: str, history: str) -> Data:

@@ -14,13 +14,13 @@ from turnwise.losses import LossConfig
 from turnwise.parallel import ALONE, ProcessGroup
 from turnwise.policies import Policy
 from turnwise.rollout import samples_from_episodes
-from turnwise.trainers.demonstrations import SftMix
 from turnwise.trainers.learner import Learner
 from turnwise.trainers.minibatches import parts_of
 from turnwise.trainers.penalties import RewardKl, reward_kl
 from turnwise.trainers.plan import Plan
 from turnwise.trainers.session import Session
 from turnwise.trainers.sft import rows_for
+from turnwise.trainers.sft_mix import SftMix
 from turnwise.trainers.update import Batch, make_batch, score_column
 from turnwise.types import Episode, TrainingSample
 

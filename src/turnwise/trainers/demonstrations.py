@@ -8,7 +8,7 @@ Every row is a function of (seed, step, number), so a resumed warm-up sees the s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Sized
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,7 +26,6 @@ from turnwise.agents import (
 from turnwise.envs import Env, Observation, first_turn
 from turnwise.errors import DataError
 from turnwise.evaluation.perception import WALK, StatesRule
-from turnwise.formats import ReplyFormat
 from turnwise.render import Renderer
 from turnwise.rollout.random_play import (
     Followed,
@@ -319,60 +318,6 @@ def _of_roles(
             "or leave the column `role` out"
         )
     return kept
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SftMix:
-    """Rows whose replies weigh differently from span to span.
-
-    `spans` are the weights of iteration 0 and `final` those of the last of `iterations`, for the
-    spans that it names. Rows without such a span weigh nothing. `reply_format` finds the spans.
-
-    Raises:
-        DataError: if that is so of all of them.
-    """
-
-    rows: RowSource
-    spans: Mapping[str, float]
-    renderer: Renderer
-    reply_format: ReplyFormat
-    final: Mapping[str, float] = field(default_factory=dict)
-    iterations: int = 1
-
-    def __post_init__(self) -> None:
-        """Look whether there is anything to rehearse."""
-        spans = dict.fromkeys(self.spans, 1.0)
-        examples = self.rows.examples() if spans else []
-        if spans and not any(self._weighed(row, spans).ce_weight.any() for row in examples):
-            raise DataError(
-                f"sft_mix.spans = {dict(self.spans)}: none of {len(examples)} replies has such a "
-                "span; leave it out to rehearse whole replies"
-            )
-
-    def batch(self, step: int, count: int, least_done: float = 0.0) -> list[TrainingSample]:
-        """Return the rows of iteration `step`, when at least the share `least_done` is over."""
-        rows = self.rows.batch(step, count)
-        if not self.spans:
-            return rows
-        spans = self.spans_at(step, least_done)
-        return [self._weighed(row, spans) for row in rows]
-
-    def spans_at(self, step: int, least_done: float = 0.0) -> dict[str, float]:
-        """Return the weights of iteration `step`, when at least the share `least_done` is over."""
-        done = max(step / max(self.iterations - 1, 1), least_done)
-        return {
-            name: first + done * (self.final.get(name, first) - first)
-            for name, first in self.spans.items()
-        }
-
-    def _weighed(self, row: TrainingSample, spans: Mapping[str, float]) -> TrainingSample:
-        start = int(np.flatnonzero(row.ce_weight)[0])
-        weight = np.zeros_like(row.ce_weight)
-        reply = tuple(row.token_ids[start:].tolist())
-        for span in self.renderer.spans(reply, self.reply_format):
-            if span.name in spans:
-                weight[start + span.start : start + span.end] = spans[span.name]
-        return replace(row, ce_weight=weight)
 
 
 def supervised_row(

@@ -54,6 +54,8 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
         begin(session, plan, learner)
     iteration, done = begun(session, plan, resumed)
     watch = ReplyWatch()
+    for learner in learners.values():
+        learner.optimizer.begin(time_share(session, plan))
     findings = FindingsWatch(session, plan, iteration, time_share(session, plan))
     session.progress.begin("training", done=iteration, total=plan.trainer.iterations)
     session.take_sampling()  # what was sampled before is in the totals only

@@ -17,7 +17,7 @@ from turnwise.agents import AgentConfig
 from turnwise.forest import Scorer
 from turnwise.formats import ReplyFormat
 from turnwise.policies import AnyOptimizerConfig, Policy, PolicyOptimizer, make_optimizer
-from turnwise.trainers.demonstrations import SftMix
+from turnwise.trainers.sft_mix import SftMix
 
 
 @dataclass(kw_only=True)

@@ -93,7 +93,8 @@ def update_within_band(
         highest = max(map(optimizer.factor, range(steps, optimizer.steps)))
         if not highest:
             return metrics
-        largest = max(optimizer.wanted_movement * highest**2, LEAST_MOVEMENT)
+        peak_movement = optimizer.wanted_movement(optimizer.steps - steps)
+        largest = max(peak_movement * highest**2, LEAST_MOVEMENT)
         wanted = told * largest
         moved = movement(learner.policy.model, learner.scorer, measured, failed, session.group)
         moves.append(moved)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from turnwise.credit.config import CreditConfig
 from turnwise.credit.schemes.base import Comparison, Scheme, batch_key, state_key, visit_key
+from turnwise.credit.schemes.gae import GAE
 from turnwise.credit.schemes.gigpo import GIGPO
 from turnwise.credit.schemes.grpo import DR_GRPO, GRPO
 from turnwise.credit.schemes.maxrl import MAXRL
@@ -25,6 +26,7 @@ SCHEMES: dict[str, Scheme] = {
     "dr_grpo": DR_GRPO,
     "maxrl": MAXRL,
     "gigpo": GIGPO,
+    "gae": GAE,
 }
 DEFAULT = "grpo"
 _CONFIGS = {name: scheme.config for name, scheme in SCHEMES.items()}

@@ -13,7 +13,7 @@ from typing import Any
 from turnwise.credit.config import CreditConfig
 from turnwise.credit.groups import GroupKey, KeyFunction, Unit
 from turnwise.credit.returns import Floats, Payments
-from turnwise.types import EpisodeId, Trajectory
+from turnwise.types import EpisodeId, Trajectory, TurnId
 
 UnitFunction = Callable[[Sequence[Trajectory], Mapping[str, float], Payments, Any], list[Unit]]
 """From trajectories, reward weights, payments and the scheme's options to the units compared."""
@@ -21,6 +21,10 @@ Estimator = Callable[[Floats, Sequence[EpisodeId], Any], Floats]
 """From the values of a group, the episodes of its units and the scheme's options to advantages,
 each [members]. One with a baseline is called for groups of two or more members whose values
 differ."""
+TurnFunction = Callable[
+    [Sequence[Trajectory], Mapping[str, float], Payments, Any], Mapping[TurnId, float]
+]
+"""From trajectories, reward weights, payments and the scheme's options to advantages, by turn."""
 
 
 def batch_key(unit: Unit) -> GroupKey:
@@ -61,11 +65,13 @@ class Scheme:
 
     `compare` is the comparison whose groups are logged and filtered. `add` is a second one, whose
     advantages times `CreditConfig.weight_of_second` are added turn by turn; None is none.
+    `by_turn` replaces the advantages of both: those of a turn depend on the turns after it.
     """
 
     config: type[CreditConfig]
     compare: Comparison
     add: Comparison | None = None
+    by_turn: TurnFunction | None = None
 
     @property
     def by_visit(self) -> bool:

@@ -1,0 +1,166 @@
+"""Generalised advantage estimation whose state values are means over the batch's episodes.
+
+Source: Schulman et al. 2015 (arXiv 1506.02438), with the state-dependent decay of Sutton and Barto
+2018 (section 12.8). A value is not learned: it is the mean return-to-go of the other episodes'
+visits of the state, as in GiGPO (arXiv 2505.10978).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from turnwise.credit.config import VisitCreditConfig
+from turnwise.credit.returns import Floats, Payments, returns_to_go, turn_rewards
+from turnwise.credit.schemes.base import Comparison, Scheme, visit_key
+from turnwise.credit.schemes.grpo import mean_centred
+from turnwise.credit.units import episode_units, require_state_key
+from turnwise.types import EpisodeId, Trajectory, Turn, TurnId
+
+PRIOR = 6.0
+"""The number of visits that the value of the coarser comparison counts as."""
+KNOWN = 1.0
+"""The number of other visits at which a state's value is trusted half."""
+
+
+class GaeConfig(VisitCreditConfig):
+    """Turns are compared with the mean return from their state, and with what the next is worth.
+
+    Example:
+        >>> GaeConfig().gae_lambda
+        0.3
+    """
+
+    scheme: Literal["gae"] = "gae"
+    std: Literal["none", "batch_returns", "batch_advantages"] = "batch_advantages"
+    """The standard deviation that advantages are divided by: that of all returns of the role in
+    the batch, or of all its advantages, as in PPO."""
+    gamma: float = Field(default=0.95, ge=0, le=1)
+    """Discount of the return-to-go."""
+    gae_lambda: float = Field(default=0.3, ge=0, le=1)
+    """How much a turn's advantage counts on what followed in its own episode, rather than on the
+    value of the next state, where many episodes visited that; 1 where none did. Lower values have
+    less variance, and need state keys that say all that decides the future."""
+
+    @property
+    def divides_by(self) -> Literal["none", "batch_returns", "batch_advantages"]:
+        """The divisor of advantages."""
+        return self.std
+
+
+def advantages_by_turn(
+    played: Sequence[Trajectory],
+    weights: Mapping[str, float],
+    payments: Payments,
+    config: GaeConfig,
+) -> dict[TurnId, float]:
+    """Return each turn's advantage, before it is divided by a standard deviation.
+
+    `A_t = r_t + gamma ((1 - w) V(s_(t+1)) + w (A_(t+1) + V(s_(t+1)))) - V(s_t)`, where `w` is 1 -
+    (1 - lambda) n / (n + 1) and n the number of other episodes' visits of `s_(t+1)`. After the
+    last turn there is no value. An episode whose role has no other one in the batch has 0.
+
+    Raises:
+        TrainingError: if a turn has no state key.
+    """
+    played = sorted(played, key=lambda each: each.turns[0].id)  # sums do not depend on the order
+    rewards = [turn_rewards(each, weights, payments) for each in played]
+    returns = [returns_to_go(each, config.gamma) for each in rewards]
+    values, visits = state_values(played, returns)
+    found: dict[TurnId, float] = {}
+    episodes: defaultdict[str, set[EpisodeId]] = defaultdict(set)
+    for trajectory in played:
+        episodes[trajectory.role].add(trajectory.turns[0].id.episode)
+    for trajectory, earned, value, seen in zip(played, rewards, values, visits, strict=True):
+        trusted = 1 - (1 - config.gae_lambda) * seen / (seen + KNOWN)
+        tail = 0.0
+        for place in range(len(earned) - 1, -1, -1):
+            goes_on = 0.0
+            if place + 1 < len(earned):
+                own = trusted[place + 1]
+                goes_on = (1 - own) * value[place + 1] + own * tail
+            tail = float(earned[place] + config.gamma * goes_on)
+            advantage = tail - float(value[place])
+            lone = len(episodes[trajectory.role]) == 1
+            found[trajectory.turns[place].id] = 0.0 if lone else advantage
+    return found
+
+
+def state_values(
+    played: Sequence[Trajectory], returns: Sequence[Floats]
+) -> tuple[list[Floats], list[Floats]]:
+    """Return the value of each turn's state, and how often other episodes visited it, [turns].
+
+    The value is a mean of other episodes' returns-to-go, so that it does not depend on the turn's
+    own action: over the visits of the state in the same visit of the task, together with `PRIOR`
+    visits that are worth the mean over the state in the whole batch, which is made likewise with
+    the mean over turns of the same number, and that with the mean over all turns of the role.
+
+    Raises:
+        TrainingError: if a turn has no state key.
+    """
+    values: list[Floats] = [np.zeros(len(each)) for each in returns]
+    visits: list[Floats] = values
+    for level in range(4):
+        keys = [
+            [_key(level, trajectory, number, turn) for number, turn in enumerate(trajectory.turns)]
+            for trajectory in played
+        ]
+        found = _means(keys, [each.turns[0].id.episode for each in played], returns, values, level)
+        values = found[0]
+        visits = found[1] if level == STATE else visits
+    return values, visits
+
+
+STATE = 2
+
+
+def _key(level: int, trajectory: Trajectory, number: int, turn: Turn) -> Hashable:
+    """Return what turns of one mean have in common, from coarse to fine."""
+    role, state = trajectory.role, require_state_key(turn, "gae")
+    return (
+        (role,),
+        (role, number),
+        (role, state),
+        (role, state, turn.id.episode.visit_id),
+    )[level]
+
+
+def _means(
+    keys: Sequence[Sequence[Hashable]],
+    episodes: Sequence[EpisodeId],
+    returns: Sequence[Floats],
+    coarser: Sequence[Floats],
+    level: int,
+) -> tuple[list[Floats], list[Floats]]:
+    """Return the mean of other episodes' returns at each turn's key, and their number."""
+    total: defaultdict[Hashable, float] = defaultdict(float)
+    count: defaultdict[Hashable, int] = defaultdict(int)
+    own: defaultdict[Hashable, float] = defaultdict(float)
+    times: defaultdict[Hashable, int] = defaultdict(int)
+    for names, episode, after in zip(keys, episodes, returns, strict=True):
+        for key, value in zip(names, after.tolist(), strict=True):
+            total[key] += value
+            count[key] += 1
+            own[episode, key] += value
+            times[episode, key] += 1
+    prior = PRIOR if level else 0.0
+    values, visits = [], []
+    for names, episode, parents in zip(keys, episodes, coarser, strict=True):
+        others = np.array([count[key] - times[episode, key] for key in names], dtype=float)
+        sums = np.array([total[key] - own[episode, key] for key in names], dtype=float)
+        weight = np.maximum(others + prior, 1e-300)
+        values.append((sums + prior * parents) / weight)
+        visits.append(others)
+    return values, visits
+
+
+GAE = Scheme(
+    config=GaeConfig,
+    compare=Comparison(key=visit_key, unit=episode_units, estimator=mean_centred),
+    by_turn=advantages_by_turn,
+)
