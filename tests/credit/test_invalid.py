@@ -132,3 +132,34 @@ def test_an_invalid_reply_after_which_the_episode_goes_on_is_the_worst_too(batch
 def test_a_weight_of_invalid_replies_does_not_go_with_it():
     with pytest.raises(ConfigError, match=r"rewards.invalid = -1.0 does not go with"):
         make_credit(scheme="grpo", rewards={"cost": 1.0, "invalid": -1.0}, invalid_below_worst=True)
+
+
+def drawn_with(episode, least):
+    """Return the episode as it is when its last reply has a token of log-probability `least`."""
+    (trajectory,) = episode.trajectories
+    last = trajectory.turns[-1]
+    last = replace(last, logprobs=(least, *last.logprobs[1:]))
+    turns = (*trajectory.turns[:-1], last)
+    return replace(episode, trajectories=(replace(trajectory, turns=turns),))
+
+
+def test_what_follows_an_improbable_token_of_an_invalid_reply_has_no_advantage(batch):
+    usual = min(value for each in batch for turn in each.turns for value in turn.logprobs)
+    rare = usual + np.log(0.01)
+    for least, end in ((usual, None), (rare + 0.1, None), (rare - 0.1, 1), (-20.0, 1)):
+        drawn = [*batch[:7], drawn_with(batch[7], least)]
+        credit = assign_below_worst(drawn, config(SCHEMES[0]))
+        bad = drawn[7].turns[-1].id
+        assert credit.ends == ({} if end is None else {bad: end})
+        assert credit.of([bad]).ends == credit.ends
+        assert not credit.of([]).ends
+        assert credit.advantages == assign_below_worst(batch, config(SCHEMES[0])).advantages
+
+
+def test_what_is_usual_is_a_matter_of_the_policy_s_own_readable_replies(batch):
+    """Long replies hold improbable tokens: an invalid one with such a token is no accident."""
+    long = [drawn_with(each, -9.0) for each in batch]
+    credit = assign_below_worst(long, config(SCHEMES[0]))
+    plain = assign_below_worst(batch, config(SCHEMES[0]))
+    assert credit.advantages == plain.advantages
+    assert not credit.ends

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from turnwise.app import build, lifecycle
 from turnwise.errors import ConfigError
+from turnwise.parallel import ALONE
 from turnwise.recipe.schema import load_recipe
 from turnwise.runs import Checkpoints, Run, comparable, read_metrics
 from turnwise.trainers import grpo, resume, sft, train_grpo, warm_up
@@ -200,3 +202,15 @@ def test_a_run_that_was_stopped_goes_on_with_the_time_that_is_left(
 def test_a_limit_is_a_positive_number(make_recipe, minutes):
     with pytest.raises(ConfigError, match=r"trainer\.minutes"):
         make_recipe(f"trainer.minutes={minutes}")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "steps", "expected"),
+    [(10.0, 5, 10), (29.0, 5, 0), (30.0, 1, 0), (45.0, 9, 0), (1.0, 2, 58)],
+)
+def test_the_time_left_for_a_warm_up_counts_its_cooldown(seconds, steps, expected, monkeypatch):
+    """A quarter of two minutes is for 30 seconds of steps, at the pace so far."""
+    session = SimpleNamespace(totals={"seconds": seconds}, group=ALONE)
+    monkeypatch.setattr(sft.time, "perf_counter", lambda: 7.0)
+    assert sft.steps_left(session, steps, 7.0, 2.0) == expected
+    assert sft.steps_left(session, steps, 7.0, None) > 1e9

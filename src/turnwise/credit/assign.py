@@ -7,7 +7,7 @@ Provides `assign_advantages` and its result `Credit`. Advantages belong to turns
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from turnwise.credit.compare import compare, scaled_by_role, spread, standardise
 from turnwise.credit.config import RETURN, WHOLE, CreditConfig
@@ -31,6 +31,7 @@ class Credit:
     `advantages`: turn -> span name -> advantage; the span `""` is the whole completion. Turns of
     episodes that failed by no fault of the policy are absent. `groups`: the episode-level groups,
     for logs. `counted`: the turns whose units the loss's denominators count (`normalise_by`).
+    `ends`: how many tokens of a completion carry its advantage, for turns of which not all do.
 
     Example:
         >>> Credit(advantages={}, groups=(), metrics={}, counted=frozenset()).has_signal
@@ -41,6 +42,7 @@ class Credit:
     groups: tuple[Group, ...]
     metrics: Mapping[str, float]
     counted: frozenset[TurnId]
+    ends: Mapping[TurnId, int] = field(default_factory=dict)
 
     @property
     def has_signal(self) -> bool:
@@ -53,6 +55,7 @@ class Credit:
             self,
             advantages={turn: spans for turn, spans in self.advantages.items() if turn in turns},
             counted=self.counted & frozenset(turns),
+            ends={turn: end for turn, end in self.ends.items() if turn in turns},
         )
 
 

@@ -8,15 +8,21 @@ distinguishes honest episodes disappears beside it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from turnwise.credit.assign import Credit, assign_advantages, counted_turns
 from turnwise.credit.config import WHOLE, CreditConfig
 from turnwise.credit.returns import Penalties
 from turnwise.credit.units import trajectories, without_infrastructure_failures
-from turnwise.types import Episode
+from turnwise.types import Episode, Turn, TurnId
 
+RARE = 0.01
+"""The share of readable replies whose least probable token is less probable than usual, and the
+share of that probability below which a token is an accident."""
 MARGIN = 0.05
 """The margin of an invalid reply below the least advantage, as a share of their range."""
 
@@ -35,6 +41,9 @@ def assign_below_worst(
     not differ; the turns before it have 0. An invalid reply after which the episode goes on has the
     same advantage, and the other turns have those of their episode's return.
 
+    Where an invalid reply has a token that is far less probable than those of readable replies, the
+    tokens after it carry no advantage: they follow from what the policy hardly ever says.
+
     Args:
         episodes: all episodes of one batch.
         config: as `assign_advantages` takes it, with `invalid_below_worst`.
@@ -47,13 +56,16 @@ def assign_below_worst(
     credit = assign_advantages(honest, config, penalties=penalties, team=team)
     values = [value for spans in credit.advantages.values() for value in spans.values()]
     least, most = min([0.0, *values]), max([0.0, *values])
-    below = {WHOLE: least - (MARGIN * (most - least) or 1.0)}
+    below = least - (MARGIN * (most - least) or 1.0)
     advantages = dict(credit.advantages)
     failed = 0
+    usual, ends = _usual(kept), dict[TurnId, int]()
     for trajectory in trajectories(kept):
         for turn in trajectory.turns:
             if turn.error is not None:
-                advantages[turn.id] = below
+                advantages[turn.id] = {WHOLE: below}
+                if (end := _accident(turn, usual)) is not None:
+                    ends[turn.id] = end
                 failed += 1
             elif turn.id not in advantages:
                 advantages[turn.id] = {WHOLE: 0.0}
@@ -62,4 +74,28 @@ def assign_below_worst(
         advantages=advantages,
         metrics={**credit.metrics, "credit/invalid": float(failed)},
         counted=counted_turns(advantages, config),
+        ends=ends,
     )
+
+
+def _usual(episodes: Sequence[Episode]) -> dict[str, float]:
+    """Return, by policy, the log-probability of the least probable token of a readable reply.
+
+    It is so low in `RARE` of the replies only.
+    """
+    least: dict[str, list[float]] = {}
+    for turn in (turn for episode in episodes for turn in episode.turns):
+        if turn.error is None and turn.logprobs:
+            least.setdefault(turn.policy, []).append(min(turn.logprobs))
+    return {policy: float(np.quantile(values, RARE)) for policy, values in least.items()}
+
+
+def _accident(turn: Turn, usual: Mapping[str, float]) -> int | None:
+    """Return where the least probable token of a reply ends, if it is improbable even for that.
+
+    None where nothing can be compared.
+    """
+    if not turn.logprobs or turn.policy not in usual:
+        return None
+    place = int(np.argmin(turn.logprobs))
+    return place + 1 if turn.logprobs[place] < usual[turn.policy] + math.log(RARE) else None

@@ -28,6 +28,7 @@ def samples_from_episodes(
     truncated_completions: LengthRule = "train",
     entropy_span: str | None = None,
     reference: bool = False,
+    ends: Mapping[TurnId, int] | None = None,
 ) -> list[TrainingSample]:
     """Return the training rows of all turns that have advantages, episode by episode.
 
@@ -41,12 +42,17 @@ def samples_from_episodes(
             `exclude` was applied before the credit was assigned and leaves nothing to do here.
         entropy_span: the span whose tokens count for the entropy bonus; None is all of them.
         reference: whether the tokens that carry policy gradient also carry a reference-KL weight.
+        ends: the tokens of a completion that carry policy gradient at most, counted from its start;
+            all of those turns that are absent.
 
     Raises:
         TrainingError: if a sampled token would be in no row, or in two.
     """
     rules = _Rules(
-        truncated_completions=truncated_completions, entropy_span=entropy_span, reference=reference
+        truncated_completions=truncated_completions,
+        entropy_span=entropy_span,
+        reference=reference,
+        ends=ends or {},
     )
     rows = [
         row
@@ -75,6 +81,7 @@ class _Rules:
     truncated_completions: LengthRule
     entropy_span: str | None
     reference: bool
+    ends: Mapping[TurnId, int]
 
 
 def _rows(trajectory: Trajectory, advantages: Advantages, rules: _Rules) -> list[TrainingSample]:
@@ -118,7 +125,9 @@ def _row(turns: Sequence[Turn], advantages: Advantages, rules: _Rules) -> Traini
         streams["temperature"][here] = 1.0 if turn.sampling.greedy else turn.sampling.temperature
         if turn.finish_reason == "length" and rules.truncated_completions == "mask":
             continue
-        for begin, end, value in _pieces(turn, advantages[turn.id]):
+        limit = rules.ends.get(turn.id, len(turn.completion_ids))
+        for begin, whole_end, value in _pieces(turn, advantages[turn.id]):
+            end = max(begin, min(whole_end, limit))
             streams["rl_weight"][start + begin : start + end] = 1.0
             streams["advantages"][start + begin : start + end] = value
         for begin, end in _entropy_pieces(turn, rules.entropy_span):

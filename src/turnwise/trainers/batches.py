@@ -99,6 +99,7 @@ def samples_of(plan: Plan, episodes: Sequence[Episode], credit: Credit) -> list[
         truncated_completions=plan.trainer.truncated_completions,
         entropy_span=plan.loss.entropy_span,
         reference=plan.loss.has_kl_loss,
+        ends=credit.ends,
     )
 
 

@@ -40,7 +40,7 @@ from turnwise.types import Message, Prompt, TrainingSample
 
 EXAMPLES = 32
 """Demonstrations that are looked at before any is learned from."""
-LONG_GAME, MOST_OF_A_GAME = 16, 8
+LONG_GAME, MOST_OF_A_GAME = 6, 16
 """Turns of a mean random game that are worth one row of it, and the most rows of one game: long
 games cost more to play than rows cost to learn."""
 

@@ -6,6 +6,8 @@ unseen states are described, and stops when that is enough.
 
 from __future__ import annotations
 
+import math
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -44,7 +46,8 @@ def warm_up(
 
     One round is `config.eval_every` optimizer steps, a record of metrics and a checkpoint, all
     under the name `phase`. Rows before number `first` were shown by an earlier phase. It ends
-    early, with its cooldown, where it has taken `PART` of the `minutes` of the whole run.
+    early where it has taken `PART` of the `minutes` of the whole run, its cooldown included; that
+    has fewer steps where there is no time for them.
     """
     learners = session.learners
     for learner in learners.values():
@@ -70,9 +73,10 @@ def warm_up(
         if enough < 2:
             wanted = config.stop_at_accuracy
             enough = enough + 1 if wanted != "never" and least.share >= wanted else 0
-            enough = 2 if minutes is not None and is_late(session, began, minutes) else enough
+            left = steps_left(session, step, began, minutes)
+            enough = 2 if left <= min(config.cooldown, step) else enough
             if enough == 2 and step < last:
-                last = min(step + config.cooldown, last)
+                last = min(step + min(config.cooldown, max(1, left)), last)
                 for learner in learners.values():
                     learner.optimizer.end_in(last - step)
         shares = {name: {"warmup/perception": each.share} for name, each in seen.items()}
@@ -93,10 +97,16 @@ def rows_of(session: Session, learner: Learner, config: SftConfig, first: int) -
     return rows_for(session, learner, config.data, first=first, states=states, outcomes=outcomes)
 
 
-def is_late(session: Session, began: float, minutes: float) -> bool:
-    """Return whether `PART` of a run's minutes is over, in a round since `began`."""
+def steps_left(session: Session, step: int, began: float, minutes: float | None) -> int:
+    """Return for how many more steps there is time, after `step` of them and a round since `began`.
+
+    All that the run did so far counts as time of the steps; `PART` of its minutes is for them.
+    """
+    if minutes is None:
+        return sys.maxsize
     seconds = session.totals.get("seconds", 0.0) + time.perf_counter() - began
-    return session.group.broadcast(seconds >= PART * 60 * minutes)
+    left = (PART * 60 * minutes - seconds) / (seconds / step)
+    return session.group.broadcast(max(0, math.floor(left)))
 
 
 def imitate_round(
