@@ -186,7 +186,9 @@ def test_the_past_is_shown_where_nothing_can_be_told():
             return replace(found, state=Place(found.state.at, int(noise.integers(2**31))))
 
     assert survey_of(Numbered()).groups.past_helps is None
-    assert history_of(Numbered) == "last_n"  # games are long
+    wide = PolicyConfig(nano=NanoConfig(context=16384))
+    assert history_of(Numbered, model=wide) == "full"
+    assert history_of(Numbered) == "observation"  # games are long
 
 
 def survey_of(env, tasks=100):

@@ -466,3 +466,33 @@ def test_settings_that_would_be_ignored_are_refused(make_recipe, overrides, said
 def test_settings_of_the_automatic_rate_go_with_one_policy_s(make_recipe):
     recipe = make_recipe("policies.main.lr='auto'", "optimizer.movement=0.1")
     assert recipe.policies["main"].lr == "auto"
+
+
+@pytest.mark.parametrize(
+    ("iterations", "wanted"), [(1, 0.2), (20, 0.2), (100, 0.08), (800, 0.01), (5000, 0.005)]
+)
+def test_a_policy_moves_as_far_in_long_runs_as_in_short_ones(first_batch, iterations, wanted):
+    session, plan, *_ = first_batch(AUTO, f"trainer.iterations={iterations}")
+    assert peak_movement(plan) == pytest.approx(wanted)
+    optimizer = session.learners["main"].optimizer
+    optimizer.begin(0.0)
+    optimizer.steps = 1
+    assert optimizer.wanted_movement(1) == pytest.approx(wanted)
+    given = replace_movement(plan, 0.03)
+    assert [given.wanted_movement(part) for part in (1.0, 0.1, 1e-4)] == [0.03] * 3
+
+
+def replace_movement(plan, movement):
+    return plan.optimizer.model_copy(update={"movement": movement})
+
+
+def test_under_a_limit_of_time_the_number_of_iterations_follows_from_their_pace(first_batch):
+    """A quarter was over before the first of two updates of two steps each; then 0.02 passed."""
+    session, *_ = first_batch(AUTO, "trainer.iterations=5000", "trainer.minibatches=2")
+    optimizer = session.learners["main"].optimizer
+    optimizer.steps = 6  # of an earlier process
+    optimizer.begin(0.25)
+    optimizer.steps, optimizer.least_done = 10, 0.27
+    assert optimizer.wanted_movement(2) == pytest.approx(8 * 0.02 / 2)
+    optimizer.least_done = 0.25 + 1e-6
+    assert optimizer.wanted_movement(2) == pytest.approx(0.005)

@@ -262,6 +262,8 @@ class _Found:
             or ROOM * self.shown.longest(TURN_TOKENS + legal) <= context
         ):
             return "full", why
+        if helps is None and not self.tools:
+            return "observation", f"{why}, but all of it would not fit into {context} tokens"
         if 4 * self.shown.widest(TURN_TOKENS + legal) <= context:
             return "last_n", f"{why}, and all of it would not fit into {context} tokens"
         return "observation", f"two turns would not fit into {context} tokens"
