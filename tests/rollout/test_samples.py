@@ -150,6 +150,22 @@ def test_excluded_episodes_are_those_with_a_cut_completion_in_any_turn():
     assert [one.id.member for one in without_cut(played)] == [1]
 
 
+@pytest.mark.parametrize("by_span", [{"": 2.0}, {"think": 3.0, "answer": 2.0}])
+def test_the_tokens_after_an_end_carry_nothing(by_span):
+    spans = (("think", 0, 1), ("answer", 1, 4))
+    one, other = turn(0, (1,), (4, 5, 6, 7), spans=spans), turn(0, (1,), (4, 5), sample=1)
+    played = [episode(one), episode(other, sample=1)]
+    advantages = {one.id: by_span, other.id: {"": 1.0}}
+    row, free = samples_from_episodes(played, advantages, ends={one.id: 2}, reference=True)
+    first = by_span.get("think", 2.0)
+    assert row.advantages.tolist() == [0, first, 2, 0, 0]
+    assert row.rl_weight.tolist() == row.ref_kl_weight.tolist() == [0, 1, 1, 0, 0]
+    assert row.sampled_mask.tolist() == [False, True, True, True, True]
+    assert free.advantages.tolist() == [0, 1, 1]
+    (short, _) = samples_from_episodes(played, advantages, ends={one.id: 1})
+    assert short.advantages.tolist() == [0, first, 0, 0, 0]
+
+
 def test_the_reference_weighs_what_carries_policy_gradient():
     one = turn(0, (1, 2), (4, 5, 6, 7, 8, 9), spans=SPANS)
     (row,) = samples_from_episodes([episode(one)], {one.id: {"answer": 1.0}}, reference=True)

@@ -18,6 +18,7 @@ from turnwise.types import Episode, TrainingSample, Trajectory, Turn, TurnId
 
 LengthRule = Literal["train", "mask", "exclude"]
 Advantages = Mapping[TurnId, Mapping[str, float]]
+Piece = tuple[int, int, float]
 WHOLE = ""
 
 
@@ -48,12 +49,7 @@ def samples_from_episodes(
     Raises:
         TrainingError: if a sampled token would be in no row, or in two.
     """
-    rules = _Rules(
-        truncated_completions=truncated_completions,
-        entropy_span=entropy_span,
-        reference=reference,
-        ends=ends or {},
-    )
+    rules = _Rules(truncated_completions, entropy_span, reference, ends or {})
     rows = [
         row
         for episode in episodes
@@ -76,7 +72,7 @@ def without_cut(episodes: Sequence[Episode]) -> list[Episode]:
     return [episode for episode in episodes if not any(map(cut, episode.turns))]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _Rules:
     truncated_completions: LengthRule
     entropy_span: str | None
@@ -125,9 +121,7 @@ def _row(turns: Sequence[Turn], advantages: Advantages, rules: _Rules) -> Traini
         streams["temperature"][here] = 1.0 if turn.sampling.greedy else turn.sampling.temperature
         if turn.finish_reason == "length" and rules.truncated_completions == "mask":
             continue
-        limit = rules.ends.get(turn.id, len(turn.completion_ids))
-        for begin, whole_end, value in _pieces(turn, advantages[turn.id]):
-            end = max(begin, min(whole_end, limit))
+        for begin, end, value in _pieces(turn, advantages[turn.id], rules.ends.get(turn.id)):
             streams["rl_weight"][start + begin : start + end] = 1.0
             streams["advantages"][start + begin : start + end] = value
         for begin, end in _entropy_pieces(turn, rules.entropy_span):
@@ -145,17 +139,17 @@ def _row(turns: Sequence[Turn], advantages: Advantages, rules: _Rules) -> Traini
     )
 
 
-def _pieces(turn: Turn, by_span: Mapping[str, float]) -> list[tuple[int, int, float]]:
+def _pieces(turn: Turn, by_span: Mapping[str, float], limit: int | None) -> list[Piece]:
     """Return (start, end, advantage) in completion positions; absent spans have no piece."""
-    if WHOLE in by_span:
-        return [(0, len(turn.completion_ids), by_span[WHOLE])]
-    return [(s.start, s.end, by_span[s.name]) for s in turn.spans if s.name in by_span]
+    whole = len(turn.completion_ids) if limit is None else limit
+    spans = [span for span in turn.spans if span.name in by_span]
+    pieces = [(min(s.start, whole), min(s.end, whole), by_span[s.name]) for s in spans]
+    return [(0, whole, by_span[WHOLE])] if WHOLE in by_span else pieces
 
 
 def _entropy_pieces(turn: Turn, name: str | None) -> list[tuple[int, int]]:
-    if name is None:
-        return [(0, len(turn.completion_ids))]
-    return [(span.start, span.end) for span in turn.spans if span.name == name]
+    named = [(span.start, span.end) for span in turn.spans if span.name == name]
+    return [(0, len(turn.completion_ids))] if name is None else named
 
 
 def _check_token_truth(

@@ -54,8 +54,6 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
         begin(session, plan, learner)
     iteration, done = begun(session, plan, resumed)
     watch = ReplyWatch()
-    for learner in learners.values():
-        learner.optimizer.begin(time_share(session, plan))
     findings = FindingsWatch(session, plan, iteration, time_share(session, plan))
     session.progress.begin("training", done=iteration, total=plan.trainer.iterations)
     session.take_sampling()  # what was sampled before is in the totals only
@@ -104,7 +102,10 @@ def begun(session: Session, plan: Plan, resumed: Resumed | None) -> tuple[int, b
         iteration, done = resumed.step, reached(plan, resumed.score)
     elif plan.validate_start or time_share(session, plan) >= 1:
         done = validate_start(session, plan)
-    return iteration, done or time_share(session, plan) >= 1
+    share = time_share(session, plan)
+    for learner in session.learners.values():
+        learner.optimizer.begin(share)
+    return iteration, done or share >= 1
 
 
 def play_iteration(
