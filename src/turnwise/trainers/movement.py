@@ -103,9 +103,7 @@ def update_within_band(
         wanted = told * largest
         moved = movement(learner.policy.model, learner.scorer, measured, failed, session.group)
         moves.append(moved)
-        share = max(moved.nats / wanted, moved.whole / (WHOLE * largest))
-        if moved.nats > FURTHEST:
-            share = max(share, TOO_FAR * moved.nats / FURTHEST)
+        share = _share(moved, wanted, largest)
         peak, last = optimizer.peak, len(moves) > MOST_TRIES
         first, skipped = optimizer.found is None, metrics["optim/skipped"] > 0
         first = first and optimizer.peak >= highest_undone  # else a larger one went too far
@@ -122,6 +120,17 @@ def update_within_band(
     optimizer.peak = min(peak * verdict.factor, most)
     at_cap = {"optim/lr_at_cap": float(peak >= most)}
     return metrics | _movement_metrics(moves, wanted) | at_cap
+
+
+def _share(moved: Moved, wanted: float, largest: float) -> float:
+    """Return how many times as far as wanted a policy has moved.
+
+    That is the larger of what is trained and of all replies. It is more than `TOO_FAR` beyond
+    `FURTHEST`, or beyond what is wanted if that is more.
+    """
+    share = max(moved.nats / wanted, moved.whole / (WHOLE * largest))
+    most = max(FURTHEST, wanted)
+    return max(share, TOO_FAR * moved.nats / most) if moved.nats > most else share
 
 
 def _movement_metrics(moves: Sequence[Moved], wanted: float) -> dict[str, float]:
