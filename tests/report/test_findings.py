@@ -12,6 +12,7 @@ import turnwise as tw
 from turnwise.app.build import plan_of
 from turnwise.envs.past_helps import SURE, Transition, past_excess
 from turnwise.policies import NanoConfig, PolicyConfig
+from turnwise.policies.auto_rate import Verdict, judge
 from turnwise.recipe.schema import load_recipe, recipe_names
 from turnwise.report.findings import Facts, find_causes
 from turnwise.report.findings.prompts import Shown, independent_turns
@@ -335,13 +336,19 @@ def test_entropy_that_is_gone_before_the_score_rose(run):
 
 
 MOVING = {"optimizer.lr": "auto", "trainer.iterations": 8}
-STRICT = {"optimizer.movement": 0.2, "optimizer.betas": [0.0, 0.9]}
+STRICT = {"optimizer.movement": 0.02}
 STIFF = {"optimizer.eps": 1e9, "trainer.iterations": 15}
 
 
 def test_updates_that_are_undone(run, monkeypatch):
-    """Few go four times as far as wanted; here they may go a fifth too far."""
-    monkeypatch.setattr("turnwise.policies.auto_rate.TOO_FAR", 1.2)
+    """A real run in which the first try of every update is judged to have gone too far."""
+    tries = []
+
+    def strict(share, **known):
+        tries.append(share)
+        return Verdict(stands=False, factor=0.9) if len(tries) % 2 else judge(share, **known)
+
+    monkeypatch.setattr("turnwise.trainers.movement.judge", strict)
     told = run(Words, MOVING | STRICT)
     found = told.check("undone-updates", "of the last 3 updates")
     assert found.setting == "trainer.tasks_per_iteration=16"
