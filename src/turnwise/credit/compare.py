@@ -121,11 +121,10 @@ def scaled_by_role(
         turns = [turn for unit in found for turn in unit.turns]
         values = np.array([advantages[turn] for turn in turns])
         values[np.abs(values) <= EQUAL] = 0.0
+        values /= _scale(config, values_of(found), values_of(found))
         if config.divides_by == "batch_advantages":
             counted = np.array([turn not in untrained for turn in turns])
             values /= _floored(values[counted], config)
-        elif config.divides_by == "batch_returns":
-            values /= _floored(values_of(found), config)
         scaled |= zip(turns, values.tolist(), strict=True)
     return scaled
 

@@ -20,7 +20,7 @@ Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 AUTO: Literal["auto"] = "auto"
 START = 1e-4
 """The rate at which "auto" begins."""
-MOVEMENT, LEAST_MOVEMENT, MOST_MOVEMENT = 5.0, 0.005, 0.2
+MOVEMENT, LEAST_PEAK, MOST_PEAK = 5.0, 0.005, 0.2
 """How far "auto" moves a policy by all updates together, and by one at the least and at the most,
 at the peak of the schedule, in nats per decision."""
 
@@ -69,7 +69,7 @@ class OptimizerConfig(AdamWConfig):
         """Return how far an update that is a `part` of the training is to move the policy."""
         if self.movement is not None:
             return self.movement
-        return min(max(MOVEMENT * part, LEAST_MOVEMENT), MOST_MOVEMENT)
+        return min(max(MOVEMENT * part, LEAST_PEAK), MOST_PEAK)
 
 
 AnyOptimizerConfig: TypeAlias = SftOptimizerConfig | OptimizerConfig

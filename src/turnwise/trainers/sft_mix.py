@@ -32,7 +32,7 @@ class SftMix:
     such actions would become more probable than others.
 
     Raises:
-        DataError: if that is so of all of them.
+        DataError: if no row has such a span.
     """
 
     rows: RowSource

@@ -19,7 +19,7 @@ from turnwise.credit.returns import Floats, Payments, returns_to_go, turn_reward
 from turnwise.credit.schemes.base import Comparison, Scheme, visit_key
 from turnwise.credit.schemes.grpo import mean_centred
 from turnwise.credit.units import episode_units, require_state_key
-from turnwise.types import EpisodeId, Trajectory, Turn, TurnId
+from turnwise.types import EpisodeId, Trajectory, TurnId
 
 PRIOR = 6.0
 """The number of visits that the value of the coarser comparison counts as."""
@@ -72,10 +72,9 @@ def advantages_by_turn(
     returns = [returns_to_go(each, config.gamma) for each in rewards]
     values, visits = state_values(played, returns)
     found: dict[TurnId, float] = {}
-    episodes: defaultdict[str, set[EpisodeId]] = defaultdict(set)
-    for trajectory in played:
-        episodes[trajectory.role].add(trajectory.turns[0].id.episode)
-    for trajectory, earned, value, seen in zip(played, rewards, values, visits, strict=True):
+    for trajectory, earned, value, (others, _, seen, _) in zip(
+        played, rewards, values, visits, strict=True
+    ):
         trusted = 1 - (1 - config.gae_lambda) * seen / (seen + KNOWN)
         tail = 0.0
         for place in range(len(earned) - 1, -1, -1):
@@ -85,49 +84,45 @@ def advantages_by_turn(
                 goes_on = (1 - own) * value[place + 1] + own * tail
             tail = float(earned[place] + config.gamma * goes_on)
             advantage = tail - float(value[place])
-            lone = len(episodes[trajectory.role]) == 1
-            found[trajectory.turns[place].id] = 0.0 if lone else advantage
+            found[trajectory.turns[place].id] = advantage if others[place] else 0.0
     return found
 
 
 def state_values(
     played: Sequence[Trajectory], returns: Sequence[Floats]
-) -> tuple[list[Floats], list[Floats]]:
-    """Return the value of each turn's state, and how often other episodes visited it, [turns].
+) -> tuple[list[Floats], list[tuple[Floats, ...]]]:
+    """Return the value of each turn's state, and how many turns of others are alike, [turns].
 
     The value is a mean of other episodes' returns-to-go, so that it does not depend on the turn's
     own action: over the visits of the state in the same visit of the task, together with `PRIOR`
     visits that are worth the mean over the state in the whole batch, which is made likewise with
-    the mean over turns of the same number, and that with the mean over all turns of the role.
+    the mean over turns of the same number, and that with the mean over all turns of the role. The
+    numbers of turns are those of the four means, the last one first.
 
     Raises:
         TrainingError: if a turn has no state key.
     """
     values: list[Floats] = [np.zeros(len(each)) for each in returns]
-    visits: list[Floats] = values
-    for level in range(4):
-        keys = [
-            [_key(level, trajectory, number, turn) for number, turn in enumerate(trajectory.turns)]
-            for trajectory in played
-        ]
-        found = _means(keys, [each.turns[0].id.episode for each in played], returns, values, level)
-        values = found[0]
-        visits = found[1] if level == STATE else visits
-    return values, visits
+    alike: list[list[Floats]] = []
+    episodes = [each.turns[0].id.episode for each in played]
+    prior = 0.0
+    for keys in zip(*map(_keys, played), strict=True):
+        values, others = _means(keys, episodes, returns, values, prior)
+        alike.append(others)
+        prior = PRIOR
+    return values, list(zip(*alike, strict=True))
 
 
-STATE = 2
-
-
-def _key(level: int, trajectory: Trajectory, number: int, turn: Turn) -> Hashable:
-    """Return what turns of one mean have in common, from coarse to fine."""
-    role, state = trajectory.role, require_state_key(turn, "gae")
+def _keys(trajectory: Trajectory) -> tuple[list[Hashable], ...]:
+    """Return what the turns of one mean have in common, from coarse to fine, each [turns]."""
+    role, visit = trajectory.role, trajectory.turns[0].id.episode.visit_id
+    states = [require_state_key(turn, "gae") for turn in trajectory.turns]
     return (
-        (role,),
-        (role, number),
-        (role, state),
-        (role, state, turn.id.episode.visit_id),
-    )[level]
+        [role] * len(states),
+        [(role, number) for number in range(len(states))],
+        [(role, state) for state in states],
+        [(role, state, visit) for state in states],
+    )
 
 
 def _means(
@@ -135,7 +130,7 @@ def _means(
     episodes: Sequence[EpisodeId],
     returns: Sequence[Floats],
     coarser: Sequence[Floats],
-    level: int,
+    prior: float,
 ) -> tuple[list[Floats], list[Floats]]:
     """Return the mean of other episodes' returns at each turn's key, and their number."""
     total: defaultdict[Hashable, float] = defaultdict(float)
@@ -148,7 +143,6 @@ def _means(
             count[key] += 1
             own[episode, key] += value
             times[episode, key] += 1
-    prior = PRIOR if level else 0.0
     values, visits = [], []
     for names, episode, parents in zip(keys, episodes, coarser, strict=True):
         others = np.array([count[key] - times[episode, key] for key in names], dtype=float)
