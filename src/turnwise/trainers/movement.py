@@ -48,8 +48,8 @@ WHOLE = 8.0
 it teaches: in frozen-lake, whose rate was tuned by hand, replies moved 2 to 12 times as far as the
 answers in them, both counted per reply."""
 FURTHEST = 0.3
-"""The movement beyond which an update is undone, unless more is wanted. Policies with rates tuned by
-hand moved by 0.24 at most. After 0.56 no sample tells what the policy does now: the estimate said
+"""The movement beyond which an update is undone, unless more is wanted. Policies whose rates were
+tuned by hand moved by 0.24 at most. After 0.56 no sample tells what the policy does now: it said
 that replies were as readable as before, and 40 % of them were not."""
 LEAST_REPLIES = 16
 """The fewest replies with an advantage by whose movement a rate is raised."""
