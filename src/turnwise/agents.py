@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from turnwise.envs.base import Observation
 from turnwise.envs.tools.calls import calls_in
@@ -49,6 +49,9 @@ class AgentConfig(Settings):
     agent again with the same observation. The env is not stepped, the turn has the reward component
     `invalid` = 1 and counts against the cap on turns (`max_turns`). A full context always ends the
     episode."""
+    invalid_limit: int | None = Field(default=None, ge=1)
+    """With `invalid_reply = "continue"`, the number of such replies in a row that nevertheless end
+    the episode; None is no limit."""
     temperature: float = Field(default=1.0, gt=0)
     """Temperature of training sampling."""
     max_tokens: int = Field(default=64, ge=1)
@@ -60,6 +63,15 @@ class AgentConfig(Settings):
         if name not in REPLY_FORMATS:
             raise unknown_name("reply format", name, REPLY_FORMATS)
         return name
+
+    @model_validator(mode="after")
+    def _check_limit(self) -> AgentConfig:
+        if self.invalid_limit is not None and self.invalid_reply == "end":
+            raise ConfigError(
+                f"invalid_limit = {self.invalid_limit} needs invalid_reply = 'continue': without "
+                "it the first invalid reply ends the episode; set it, or leave invalid_limit out"
+            )
+        return self
 
     @property
     def reply_format(self) -> ReplyFormat:

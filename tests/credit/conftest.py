@@ -32,8 +32,12 @@ def _episode(
     first_prompt: tuple[int, ...] = (1, 2),
     spans: Sequence[Sequence[str]] | None = None,
     error: Failure | None = None,
+    next_key: str | None = None,
 ) -> Episode:
-    """Return an episode with one turn for each entry of `rewards` (a number is {"goal": it})."""
+    """Return an episode with one turn for each entry of `rewards` (a number is {"goal": it}).
+
+    With `next_key` it was left before its end, in the state of that key.
+    """
     turns = tuple(
         Turn(
             order=number,
@@ -59,9 +63,9 @@ def _episode(
     return Episode(
         id=EpisodeId(iteration=iteration, visit=visit, task=task, member=sample),
         task=Task(id=task, env="e", seed=0, data={}),
-        trajectories=(Trajectory(role=role, seat=role, turns=turns),),
-        terminated=True,
-        truncated=False,
+        trajectories=(Trajectory(role=role, seat=role, turns=turns, next_key=next_key),),
+        terminated=next_key is None,
+        truncated=next_key is not None,
         score=0.0,
         error=error,
     )

@@ -33,6 +33,9 @@ REFUSED = [
     ({"segments": {"think": "perception"}}, "to no span"),
     ({"segments": {"": "return"}}, "empty name"),
     ({"std_floor": 0.0}, "greater than 0"),
+    ({"least_advantage": 0.0}, "less than 0"),
+    ({"least_advantage": -float("inf")}, "finite"),
+    ({"state_key": "obs"}, "'env' or 'observation'"),
     ({"rewards": {"goal": float("nan")}}, "finite"),
     ({"reward": {"goal": 1.0}}, "did you mean 'rewards'"),
 ]
@@ -104,3 +107,5 @@ def test_rewards_and_returns_to_go_by_hand():
     assert returns_to_go([1.0, 2.0, 4.0], gamma=0.5).tolist() == [3.0, 4.0, 4.0]
     assert returns_to_go([1.0, 2.0], gamma=1.0).tolist() == [3.0, 2.0]
     assert returns_to_go([], gamma=1.0).tolist() == []
+    goes_on = returns_to_go([1.0, 2.0, 4.0], gamma=0.5, goes_on=8.0)
+    assert goes_on.tolist() == [4.0, 6.0, 8.0]

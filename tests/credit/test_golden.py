@@ -168,6 +168,71 @@ def test_gae_counts_what_followed_where_no_other_episode_was(episode):
     assert low[0, 1, 0] < 0
 
 
+def test_gae_counts_on_the_value_of_the_state_in_which_an_episode_was_left(episode):
+    """gamma 1/2. a earns 0 in s0 and is left in s1; b earns 1 in s1 and c, of another visit, 0.
+
+    For a: V0 = V1 of its next state = 1/2; V2 of s1 (1 + 0 + 3) / 8 = 1/2; V3 (1 + 3) / 7 = 4/7. a
+    returns 1/2 x 4/7 = 2/7, and V of s0 = 1/2. For b: V0 = V1 = 1/7; V2 of s1 (0 + 6/7) / 7 = 6/49
+    = V3, as nobody else acted there in its visit. For c: V0 = V1 = 9/14; V2 = V3 = 34/49.
+    """
+    episodes = [
+        episode([0.0], sample=0, states=["s0"], next_key="s1"),
+        episode([1.0], sample=1, states=["s1"]),
+        episode([0.0], sample=0, visit=1, states=["s1"]),
+    ]
+    assert [each.left for each in episodes] == [True, False, False]
+    for trust in (0.0, 1.0):  # nothing that the episode's own future could tell is known
+        found = config("gae", gamma=0.5, gae_lambda=trust, std="none")
+        got = values(assign_advantages(episodes, found))
+        expected = {(0, 0, 0): 2 / 7 - 1 / 2, (0, 1, 0): 1 - 6 / 49, (1, 0, 0): -34 / 49}
+        assert got == pytest.approx(expected)
+
+
+def test_gae_counts_on_nothing_after_the_end(episode):
+    """The same episodes, of which none was left: a returns 0 where it returned 2/7."""
+    episodes = [
+        episode([0.0], sample=0, states=["s0"]),
+        episode([1.0], sample=1, states=["s1"]),
+        episode([0.0], sample=0, visit=1, states=["s1"]),
+    ]
+    found = config("gae", gamma=0.5, gae_lambda=0.0, std="none")
+    got = values(assign_advantages(episodes, found))
+    assert got == pytest.approx({(0, 0, 0): -1 / 2, (0, 1, 0): 1.0, (1, 0, 0): -4 / 7})
+
+
+def test_gae_passes_values_on_from_part_to_part(episode):
+    """b goes on where a was left, c where b was: what c earns counts in the first step of a."""
+
+    def advantages(reward):
+        episodes = [
+            episode([0.0], sample=0, states=["s0"], next_key="s1"),
+            episode([0.0], sample=1, states=["s1"], next_key="s2"),
+            episode([0.0], sample=2, states=["s0"]),
+            *(episode([reward], sample=3 + n, states=["s2"]) for n in range(20)),
+            *(episode([0.0], sample=30 + n, states=["s3"]) for n in range(20)),
+        ]
+        found = config("gae", gamma=1.0, gae_lambda=0.3, std="none")
+        return values(assign_advantages(episodes, found))
+
+    paid, unpaid = advantages(1.0), advantages(0.0)
+    assert set(unpaid.values()) == {0.0}
+    assert paid[0, 0, 0] > paid[0, 2, 0] + 0.4  # it did not end in s0 with nothing
+    assert paid[0, 1, 0] > 0.2
+
+
+@pytest.mark.parametrize("name", sorted(set(SCHEMES) - {"gae"}))
+def test_only_gae_asks_where_an_episode_was_left(name, episode):
+    def advantages(**left):
+        episodes = [
+            episode([0.0, 1.0], sample=0, states=["s0", "s1"], **left),
+            episode([0.0], sample=1, states=["s0"]),
+            episode([1.0], sample=0, visit=1, states=["s1"], **left),
+        ]
+        return values(assign_advantages(episodes, config(name)))
+
+    assert advantages(next_key="s1") == advantages()
+
+
 def test_gae_has_no_signal_where_all_returns_to_go_are_equal(episode):
     episodes = [
         episode([1.0], visit=visit, sample=sample, states=[f"s{visit}"])
@@ -181,6 +246,34 @@ def test_gae_has_no_signal_where_all_returns_to_go_are_equal(episode):
 def test_gae_without_state_keys_is_refused(episode):
     with pytest.raises(TrainingError, match=r"has no state key, by which gae groups turns"):
         assign_advantages([episode([1.0])], config("gae"))
+
+
+@pytest.mark.parametrize("name", ["grpo", "gae", "gigpo", "rloo"])
+def test_advantages_have_a_lower_bound_after_they_are_divided(name, episode):
+    """A rare disaster: nothing else changes, and the advantages do not add up to 0 any more."""
+    rewards = [0.0, 0.0, 0.0, 1.0, -9.0]
+    episodes = [episode([r], sample=n, states=["s"]) for n, r in enumerate(rewards)]
+    plain = values(assign_advantages(episodes, config(name)))
+    bounded = values(assign_advantages(episodes, config(name, least_advantage=-0.5)))
+    assert plain[0, 4, 0] < -0.5
+    assert bounded == {key: max(value, -0.5) for key, value in plain.items()}
+    assert sum(bounded.values()) > sum(plain.values())
+    wide = values(assign_advantages(episodes, config(name, least_advantage=-100.0)))
+    assert wide == plain
+
+
+def test_the_bound_is_of_returns_and_of_no_component_of_a_span(episode):
+    both = [["think", "answer"]]
+    episodes = [
+        episode([{"perception": float(n > 0), "goal": float(n > 0)}], sample=n, spans=both)
+        for n in range(4)
+    ]
+    segments = {"think": "perception", "answer": "return"}
+    options = {"std": "none", "segments": segments, "least_advantage": -0.25}
+    credit = assign_advantages(episodes, config("grpo", **options))
+    got = {turn.episode.member: spans for turn, spans in credit.advantages.items()}
+    assert got[0] == pytest.approx({"think": -1.5, "answer": -0.25})
+    assert got[1] == pytest.approx({"think": 0.5, "answer": 0.25})
 
 
 def test_segments_standardise_their_own_component_over_the_batch_of_turns(episode):

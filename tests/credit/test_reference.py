@@ -34,13 +34,21 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """One role's episode: which visit of which task, which sample, and its turns."""
+    """One role's episode: which visit of which task, which sample, and its turns.
+
+    `left_in` is the state in which it was left before its end.
+    """
 
     task: str
     visit: int
     sample: int
     role: str
     steps: tuple[Step, ...]
+    left_in: str | None = None
+
+    def state(self, number):
+        """The state of a turn, or of the one that would have come next."""
+        return self.steps[number].state if number < len(self.steps) else self.left_in
 
     @property
     def place(self):
@@ -123,6 +131,12 @@ class Reference:
         self.members, self.config, self.pays = members, config, pays
         self.floor = config.floor
         self.returns = {m: sum(self.reward(step) for step in m.steps) for m in members}
+        self.after = dict.fromkeys(members, 0.0)
+        for _ in range(4):  # each pass has what the last one found the states worth
+            self.after = {
+                m: 0.0 if m.left_in is None else self.value_of_state(m, len(m.steps))[0]
+                for m in members
+            }
 
     def reward(self, step):
         weights = self.config.rewards
@@ -169,8 +183,9 @@ class Reference:
         return self.centred(member) / divisor
 
     def to_go(self, member, number):
-        later = enumerate(member.steps[number:])
-        return sum(self.config.gamma**delay * self.reward(step) for delay, step in later)
+        later = [self.reward(step) for step in member.steps[number:]]
+        later.append(self.after[member])
+        return sum(self.config.gamma**delay * reward for delay, reward in enumerate(later))
 
     def visits(self, member, number):
         """The turns of a role in the state of one, within its visit of the task."""
@@ -208,8 +223,8 @@ class Reference:
         alike = [
             lambda m, n: True,
             lambda m, n: n == number,
-            lambda m, n: m.steps[n].state == member.steps[number].state,
-            lambda m, n: m.steps[n].state == member.steps[number].state and m.place == member.place,
+            lambda m, n: m.state(n) == member.state(number),
+            lambda m, n: m.state(n) == member.state(number) and m.place == member.place,
         ]
         for level, is_alike in enumerate(alike):
             others = [
@@ -232,8 +247,8 @@ class Reference:
             value, visits = self.value_of_state(member, number + 1)
             known = (1 - self.config.gae_lambda) * visits / (visits + 1)
             own = self.bootstrapped(member, number + 1)
-            found += self.config.gamma * (known * value + (1 - known) * own)
-        return found
+            return found + self.config.gamma * (known * value + (1 - known) * own)
+        return found + self.config.gamma * self.after[member]
 
     def of_turn_by_values(self, member, number):
         def centred(m, n):
@@ -286,6 +301,7 @@ def played(members, episode):
             policy=f"policy of {member.role}",
             states=[s.state for s in member.steps],
             spans=[s.spans for s in member.steps],
+            next_key=member.left_in,
         )
         place = (member.task, member.visit, member.sample)
         before = found[place].trajectories if place in found else ()
@@ -303,6 +319,38 @@ def test_advantages_equal_their_definitions(scheme, episode):
         config = random_config(rng, scheme)
         pays = scheme != "maxrl" and rng.random() < 0.5  # maxrl's returns are 0 or more
         check(random_batch(rng), config, pays, episode)
+
+
+def test_advantages_of_episodes_that_were_left_equal_their_definitions(episode):
+    """States that others visited, and one (v) that nobody did."""
+    for number in range(60):
+        rng = Random(f"left {number}")
+        config = random_config(rng, "gae")
+        members = [
+            replace(member, left_in=rng.choice([None, "s", "u", "v"]))
+            for member in random_batch(rng)
+        ]
+        check(members, config, rng.random() < 0.5, episode)
+
+
+def test_episodes_that_were_not_left_have_the_same_numbers_beside_those_that_were(episode):
+    """Where a role has none that was left, nothing changes, to the last digit."""
+    for number in range(20):
+        rng = Random(f"beside {number}")
+        config = random_config(rng, "gae")
+        members = random_batch(rng)
+        left = [replace(m, left_in="s") if m.role == "critic" else m for m in members]
+        plain, beside = (
+            {
+                turn: spans
+                for turn, spans in assign_advantages(
+                    played(each, episode), config
+                ).advantages.items()
+                if turn.role == "player"
+            }
+            for each in (members, left)
+        )
+        assert plain == beside
 
 
 def _place(turn):

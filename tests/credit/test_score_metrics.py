@@ -39,3 +39,16 @@ def test_equal_scores_have_no_correlation_and_equal_returns_no_best(episode):
     assert "credit/best_turns" in metrics(episodes, [1.0, 1.0])
     same = [episode([1.0], sample=n) for n in range(2)]
     assert not {"credit/score_correlation", "credit/best_turns"} & set(metrics(same, [0.0, 1.0]))
+
+
+def test_episodes_that_were_left_have_no_score_to_compare(episode):
+    """Their group tells nothing; those of other groups do."""
+    whole = [episode([float(n)], visit=0, sample=n) for n in range(2)]
+    left = [
+        episode([3.0, 0.0], visit=1, sample=0),
+        episode([1.0], visit=1, sample=1, states=["s"], next_key="s"),
+    ]
+    both = metrics([*whole, *left], [0.0, 1.0, 1.0, 0.0])
+    assert both == metrics(whole, [0.0, 1.0])
+    assert both["credit/score_correlation"] == pytest.approx(1.0)
+    assert metrics(left, [1.0, 0.0]) == {}

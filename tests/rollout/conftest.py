@@ -70,17 +70,30 @@ def table(renderer) -> Callable:
 def make_runner(renderer) -> Callable[..., SimpleNamespace]:
     """`make_runner(env, script)`: the runner, its engine, and `play(samples)` over one task."""
 
-    def make(env, script, *, seed=0, noise="common", renderer=renderer, weights=None, **agent):
+    def make(
+        env,
+        script,
+        *,
+        seed=0,
+        noise="common",
+        renderer=renderer,
+        weights=None,
+        most_turns=None,
+        state_key="env",
+        **agent,
+    ):
         engine = ScriptedEngine(script, seed=seed)
         runner = Runner(
             env=env,
             workflow=turns,
-            agents={"player": AgentConfig(**agent)},
+            agents={role: AgentConfig(role=role, **agent) for role in env.roles},
             renderers={"main": renderer},
             engine=engine,
             seed=seed,
             noise=noise,
             weights=weights,
+            most_turns=most_turns,
+            state_key=state_key,
         )
 
         def play(samples=1, *, visits=1, iteration=0, stream="train", greedy=False):

@@ -13,6 +13,7 @@ from turnwise.types import (
     Episode,
     EpisodeId,
     Failure,
+    Moves,
     Sampling,
     Span,
     Task,
@@ -85,6 +86,33 @@ def test_a_file_from_before_episodes_had_measures_reads_as_none(tmp_path):
     file = episode_file(tmp_path, 4)
     assert "measures" not in file.read_text()
     assert read_episodes(file).episodes[0].measures == {}
+
+
+def test_where_an_episode_began_and_was_left_is_read_as_it_was_played(tmp_path):
+    begun = Moves(
+        episode=EpisodeId(iteration=2, visit=7, task=TASK.id, member=3),
+        actions=(("player", "UP"), ("player", "LEFT")),
+    )
+    then = Moves(
+        episode=EpisodeId(iteration=3, visit=0, task=TASK.id, member=0), actions=(("ant-2", ""),)
+    )
+    left = replace(growing(0).trajectories[0], next_key="cell 3/5")
+    played = replace(
+        episode(0, terminated=False, truncated=True), trajectories=(left,), opening=(begun, then)
+    )
+    plain = growing(1)
+    EpisodeLog(tmp_path).write(4, [played, plain])
+    file = episode_file(tmp_path, 4)
+    assert read_episodes(file).episodes == (played, plain)
+    assert [each.left for each in read_episodes(file).episodes] == [True, False]
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    first, second = (line for line in lines if line["kind"] == "episode")
+    assert first["opening"] == [
+        [2, 7, 3, [["player", "UP"], ["player", "LEFT"]]],
+        [3, 0, 0, [["ant-2", ""]]],
+    ]
+    assert first["trajectories"][0]["next_key"] == "cell 3/5"
+    assert "opening" not in second and "next_key" not in second["trajectories"][0]
 
 
 def test_prompts_and_tasks_are_stored_once_and_longer_prompts_as_suffixes(tmp_path):
@@ -169,6 +197,7 @@ turns = st.builds(
     action=st.none() | st.text(),
     rewards=st.dictionaries(st.text(), st.floats(allow_nan=False), max_size=2),
     state_key=st.none() | st.text(),
+    seen=st.text(),
     error=failures,
     media=st.lists(st.text(), max_size=2).map(tuple),
 )
@@ -179,13 +208,25 @@ trajectories = st.lists(
         seat=st.text(),
         turns=st.lists(turns, max_size=3).map(tuple),
         siblings=st.lists(turns, max_size=2).map(tuple),
+        next_key=st.none() | st.text(),
     ),
     max_size=2,
 ).map(tuple)
 
 
-def one_identity(task, numbers, trajectories, **values) -> Episode:
-    """Return an episode whose turns are its own."""
+openings = st.lists(
+    st.tuples(
+        st.integers(-1, 9),
+        st.integers(0, 9),
+        st.integers(0, 9),
+        st.lists(st.tuples(st.text(), st.text()), max_size=3).map(tuple),
+    ),
+    max_size=3,
+)
+
+
+def one_identity(task, numbers, trajectories, opening, **values) -> Episode:
+    """Return an episode whose turns are its own, after moves of episodes of the same task."""
     iteration, visit, member = numbers
     place = EpisodeId(iteration=iteration, visit=visit, task=task.id, member=member)
 
@@ -195,7 +236,14 @@ def one_identity(task, numbers, trajectories, **values) -> Episode:
     trajectories = tuple(
         replace(one, turns=own(one.turns), siblings=own(one.siblings)) for one in trajectories
     )
-    return Episode(id=place, task=task, trajectories=trajectories, **values)
+    moves = tuple(
+        Moves(
+            episode=EpisodeId(iteration=iteration, visit=visit, task=task.id, member=member),
+            actions=actions,
+        )
+        for iteration, visit, member, actions in opening
+    )
+    return Episode(id=place, task=task, trajectories=trajectories, opening=moves, **values)
 
 
 any_episode = st.builds(
@@ -209,6 +257,7 @@ any_episode = st.builds(
     ),
     numbers=st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9)),
     trajectories=trajectories,
+    opening=openings,
     terminated=st.booleans(),
     truncated=st.booleans(),
     score=st.floats(allow_nan=False),
@@ -255,5 +304,5 @@ def test_a_resumed_run_forgets_later_iterations_of_its_stream(tmp_path):
 def test_a_file_of_another_kind_is_refused(tmp_path):
     path = tmp_path / "train-000000.jsonl"
     path.write_text('{"kind": "episode"}\n')
-    with pytest.raises(RunError, match="not an episode file of version 2"):
+    with pytest.raises(RunError, match="not an episode file of version 3"):
         read_episodes(path)

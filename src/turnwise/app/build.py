@@ -143,9 +143,18 @@ def assemble(
         learners=learners,
         agents=recipe.agents,
         engine=engine,
-        runner=runner_of(recipe, training, policies, engine, recipe.seed, recipe.trainer.noise),
+        runner=runner_of(
+            recipe,
+            training,
+            policies,
+            engine,
+            recipe.seed,
+            recipe.trainer.noise,
+            most_turns=recipe.trainer.max_turns,
+        ),
         eval_runner=runner_of(recipe, judged, policies, engine, recipe.seed),
         warmup_env=warmup,
+        warmup_as_training=recipe.env.warmup == recipe.env.training,
         warmup_tasks=GeneratedTasks(warmup, "train", recipe.seed),
         curriculum=make_curriculum(recipe.curriculum, tasks, recipe.trainer.tasks_per_iteration),
         validation=GeneratedTasks(judged, "validation", recipe.seed),
@@ -227,6 +236,8 @@ def runner_of(
     seed: int,
     noise: NoiseRule = "common",
     group: ProcessGroup = ALONE,
+    *,
+    most_turns: int | None = None,
 ) -> Runner:
     """Return the runner of one env; evaluation leaves `noise` common, as baselines have it."""
     return Runner(
@@ -240,6 +251,8 @@ def runner_of(
         weights=recipe.credit.rewards,
         iterations=recipe.trainer.iterations,
         group=group,
+        most_turns=most_turns,
+        state_key=recipe.credit.state_key,
     )
 
 

@@ -91,6 +91,8 @@ def run_stages(session: Session, recipe: Recipe, plan: Plan, *, resumed: bool) -
     """
     goes_on = resumed or recipe.pretrains
     back = resume(session, based_on=PRETRAIN) if goes_on else None
+    if back is None:
+        session.curriculum.prepare(session.runner.draws("train").of_step)
     left = [name for name in recipe.stages if name in STAGES]
     if back is not None and STAGE_OF.get(back.phase) not in left:
         raise RunError(

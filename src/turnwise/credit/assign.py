@@ -104,6 +104,8 @@ def assign_advantages(
     }
     if config.mixed_only:
         _silence([group for group in groups if group.zero_variance], values, *own.values())
+    if config.least_advantage is not None:
+        values = {turn: max(value, config.least_advantage) for turn, value in values.items()}
     advantages = {
         turn.id: _by_span(turn, values[turn.id], own, config)
         for trajectory in played

@@ -19,6 +19,7 @@ WHOLE = ""
 INVALID = "invalid"
 """The component that is 1 for a reply that is no action (`formats.components`)."""
 STD_FLOOR = 1e-4
+StateKeyRule = Literal["env", "observation"]
 Std = Literal["group", "batch_returns", "batch_advantages", "none"]
 """The divisor of an advantage: the std of its group's returns; that of all returns of its role
 in the batch, before any baseline; that of all its role's advantages in the batch; or nothing."""
@@ -39,6 +40,13 @@ class CreditConfig(Settings):
     invalid_below_worst: bool = False
     """Whether an invalid reply has an advantage below all others of its batch, and the episode that
     it ended is compared with nothing. `rewards.invalid` has no place then."""
+    state_key: StateKeyRule = "env"
+    """The key by which turns in equal states are found: the env's (`Env.state_key`), or what the
+    agent is shown, where that says all that matters and the env's key says more, such as the
+    time."""
+    least_advantage: float | None = Field(default=None, lt=0, allow_inf_nan=False)
+    """Advantages of returns below this number are raised to it, after they are divided. A rare
+    disaster is otherwise nearly all of the gradient. None is no bound."""
     std_floor: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Lower bound of every standard deviation divided by; None is 1e-4, the number that TRL adds to
     it."""

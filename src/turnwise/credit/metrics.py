@@ -60,18 +60,20 @@ def score_metrics(groups: Sequence[Group], episodes: Sequence[Episode]) -> dict[
 
     `credit/score_correlation` is the correlation of return and score within groups, over all
     groups; `credit/best_turns` and `credit/other_turns` are the mean turns of the best-paid members
-    of mixed groups and of the others. What no group tells is absent.
+    of mixed groups and of the others. Groups with an episode that the trainer left before its end
+    have no score. What no group tells is absent.
 
     Args:
         groups: the episode-level groups.
         episodes: the episodes that they are of.
     """
-    scores = {episode.id: episode.score for episode in episodes}
+    scores = {episode.id: episode.score for episode in episodes if not episode.left}
     returns, scored = np.zeros(0), np.zeros(0)
     best: list[int] = []
     others: list[int] = []
     for group in groups:
-        if not group.mixed or not all(unit.is_episode for unit in group.units):
+        ended = all(unit.is_episode and unit.episode in scores for unit in group.units)
+        if not group.mixed or not ended:
             continue
         own = np.array([scores[unit.episode] for unit in group.units])
         returns = np.concatenate([returns, np.array(group.returns) - np.mean(group.returns)])

@@ -102,15 +102,17 @@ def episode_return(
     return float(turn_rewards(trajectory, weights, payments).sum())
 
 
-def returns_to_go(rewards: Sequence[float] | Floats, gamma: float) -> Floats:
+def returns_to_go(rewards: Sequence[float] | Floats, gamma: float, goes_on: float = 0.0) -> Floats:
     """Return `G_t = r_t + gamma * G_(t+1)` for every turn, [turns].
+
+    After the last turn it is `goes_on`.
 
     Example:
         >>> returns_to_go([1.0, 0.0, 4.0], gamma=0.5).tolist()
         [2.0, 2.0, 4.0]
     """
     out = np.zeros(len(rewards))
-    tail = 0.0
+    tail = goes_on
     for turn in range(len(rewards) - 1, -1, -1):
         tail = float(rewards[turn]) + gamma * tail
         out[turn] = tail

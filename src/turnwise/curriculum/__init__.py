@@ -4,24 +4,30 @@ Provides the table `CURRICULA` and `AnyCurriculum`, the `[curriculum]` section o
 curriculum, write a file with its config class and its class, and add a line here and a test.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
+from turnwise.curriculum.base import Curriculum
+from turnwise.curriculum.restarts import RestartsConfig, RestartsCurriculum
 from turnwise.curriculum.uniform import UniformConfig, UniformCurriculum
-from turnwise.settings import one_of
+from turnwise.settings import Settings, one_of
 from turnwise.tasks import GeneratedTasks
 
-CURRICULA = {"uniform": (UniformConfig, UniformCurriculum)}
-"""Name -> config class and curriculum class."""
+CURRICULA: dict[str, tuple[type[Settings], Callable[[GeneratedTasks, int, Any], Curriculum]]] = {
+    "uniform": (UniformConfig, UniformCurriculum.of),
+    "restarts": (RestartsConfig, RestartsCurriculum),
+}
+"""Name -> config class; what makes its curriculum of tasks, visits of an iteration and options."""
 if TYPE_CHECKING:
-    AnyCurriculum = UniformConfig
+    AnyCurriculum = UniformConfig | RestartsConfig
 else:
     AnyCurriculum = one_of({n: config for n, (config, _) in CURRICULA.items()}, default="uniform")
     """The `[curriculum]` section of a recipe."""
 
 
 def make_curriculum(
-    config: UniformConfig, tasks: GeneratedTasks, per_iteration: int
-) -> UniformCurriculum:
+    config: UniformConfig | RestartsConfig, tasks: GeneratedTasks, per_iteration: int
+) -> Curriculum:
     """Return the curriculum that a recipe asks for, over a source of tasks.
 
     Args:
@@ -29,13 +35,16 @@ def make_curriculum(
         tasks: the source.
         per_iteration: task visits of one iteration.
     """
-    _, curriculum = CURRICULA[config.kind]
-    return curriculum.of(tasks, per_iteration)
+    _, make = CURRICULA[config.kind]
+    return make(tasks, per_iteration, config)
 
 
 __all__ = [
     "CURRICULA",
     "AnyCurriculum",
+    "Curriculum",
+    "RestartsConfig",
+    "RestartsCurriculum",
     "UniformConfig",
     "UniformCurriculum",
     "make_curriculum",

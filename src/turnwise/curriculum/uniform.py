@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
 
 from turnwise.settings import Settings
 from turnwise.tasks import GeneratedTasks
-from turnwise.types import Task, TaskVisit
+from turnwise.tasks.openings import WorldDraws
+from turnwise.types import Episode, Opening, Task, TaskVisit
 
 REFILLS_FROM = 2**40
 """The first number of refills if iterations leave no gaps for them."""
@@ -36,7 +39,9 @@ class UniformCurriculum:
         self.per_iteration = per_iteration
 
     @classmethod
-    def of(cls, tasks: GeneratedTasks, per_iteration: int) -> UniformCurriculum:
+    def of(
+        cls, tasks: GeneratedTasks, per_iteration: int, config: UniformConfig | None = None
+    ) -> UniformCurriculum:
         """Return the curriculum of a source; a source with a list of tasks is used in passes."""
         return cls(tasks.task, per_iteration, passes=tasks.count is not None)
 
@@ -56,6 +61,23 @@ class UniformCurriculum:
             TaskVisit(iteration=iteration, visit=n, task=self._draw(self._index(iteration, n)))
             for n in numbers
         ]
+
+    def beginning(self, rng: np.random.Generator) -> tuple[Task, Opening] | None:
+        """Return nothing: games begin in the first states of tasks."""
+        return None
+
+    def prepare(self, draws: WorldDraws) -> None:
+        """Do nothing."""
+
+    def learn(self, episodes: Sequence[Episode]) -> None:
+        """Do nothing: the choice does not depend on play."""
+
+    def state(self) -> Mapping[str, Any]:
+        """Return nothing: there is nothing to remember."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Do nothing."""
 
     def _index(self, iteration: int, number: int) -> int:
         if self._passes and number < self.per_iteration:

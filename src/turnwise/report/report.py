@@ -185,10 +185,12 @@ def _partial(records: Sequence[Record]) -> list[str]:
     """Say how far a run without a test came."""
     played = series(records, metric_names.TRAIN, metric_names.SCORE)
     checked = series(records, metric_names.TRAIN, metric_names.VALIDATION)
-    if not len(played):
+    done = series(records, metric_names.TRAIN, metric_names.EPISODES)
+    if not len(done):
         return ["Not tested, and no training iteration is finished."]
-    said = f"Not tested. After {played.steps[-1]} iterations training episodes score "
-    said += f"{played.end():.3f} (mean of the last tenth)"
+    said = f"Not tested after {done.steps[-1]} iterations"
+    if len(played):  # none where episodes are left before their end
+        said += f"; training episodes score {played.end():.3f} (mean of the last tenth)"
     if len(checked):
         best = int(checked.values.argmax())
         said += f"; the best validation is {checked.values[best]:.3f} at {checked.steps[best]}"

@@ -18,6 +18,7 @@ from turnwise.agents import (
     observation_text,
     prompt_for,
 )
+from turnwise.credit.config import StateKeyRule
 from turnwise.engines.base import Completion, Engine, Request
 from turnwise.envs.base import Env, Observation, Step
 from turnwise.errors import EnvError, IllegalActionError
@@ -39,6 +40,7 @@ from turnwise.types import (
     Turn,
     TurnId,
 )
+from turnwise.utils.hashes import short_hash
 
 _FULL = Failure(kind="context", message="the context is full: the reply was cut or never begun")
 
@@ -101,8 +103,7 @@ class RolloutAgent:
     """One seat in one episode under the `independent` topology.
 
     The random draws of the env depend on the number of the env step, not on the seat that takes it
-    or on the model calls before it. The step that reaches the env's cap on turns is truncated, and
-    sets `capped`.
+    or on the model calls before it. The step that reaches the cap on turns is truncated.
     """
 
     def __init__(
@@ -117,26 +118,27 @@ class RolloutAgent:
         episode: EpisodeId,
         draws: Draws,
         counter: EpisodeCounter,
+        state_key: StateKeyRule = "env",
     ) -> None:
         self.turns: list[Turn] = []
-        self.capped = False
+        self.past: list[Exchange] = []
+        self._state_key: StateKeyRule = state_key
         self._seat, self._config, self._sampling = seat, config, sampling
         self._env, self._engine, self._renderer = env, engine, renderer
         self._episode, self._draws, self._counter = episode, draws, counter
-        self._past: list[Exchange] = []
         self._said: tuple[Prompt, tuple[int, ...], str] | None = None  # prompt, ids, reply
-        self._calls = 0
+        self._calls = self._invalid = 0
 
     async def act(self, state: Any) -> Step[Any]:
         """Observe `state`, sample a reply, step the env with its action and record the turn.
 
         With `invalid_reply = "continue"` a reply that is no action is recorded too, and the agent
-        is asked again, until the cap on turns truncates the episode.
+        is asked again, until the cap on turns truncates the episode or `invalid_limit` ends it.
 
         Raises:
             EnvError: if the workflow goes on after the cap on turns.
         """
-        if self._counter.turns >= self._counter.cap(self._env):
+        if self._counter.turns >= self._counter.limit(self._env):
             raise EnvError(GOES_ON)
         self._counter.begin_act(self._seat)
         step = None
@@ -147,7 +149,7 @@ class RolloutAgent:
     async def _turn(self, state: Any) -> Step[Any] | None:
         """Play one turn; return None if its reply is no action and the agent is asked again."""
         observation = self._env.observe(state, self._seat)
-        prompt = prompt_for(self._config, self._past, observation)
+        prompt = prompt_for(self._config, self.past, observation)
         prompt_ids = self._ids_of(prompt)
         identity, order, completion = await self._sample(prompt, prompt_ids)
         text = self._text_of(completion)
@@ -169,7 +171,8 @@ class RolloutAgent:
             "completion": completion,
             "text": text,
             "rewards": reply_rewards(reply),
-            "state_key": self._env.state_key(state, self._seat),
+            "state_key": self._key_of(state, observation),
+            "seen": short_hash(observation.text),
         }
         number, step = self._counter.next_turn(), None
         if isinstance(action, str):
@@ -184,14 +187,19 @@ class RolloutAgent:
             recorded["rewards"] = reply_rewards(replace(reply, valid=False))
             failure = _failure_of(completion, action)
             self._record(**recorded, error=failure)
-            if self._config.invalid_reply == "end" or failure.kind == "context":
+            self._invalid += 1
+            ends = (
+                self._config.invalid_reply == "end" or self._invalid == self._config.invalid_limit
+            )
+            if ends or failure.kind == "context":
                 raise EpisodeOver(failure)
         else:
             assert step is not None
+            self._invalid = 0
             recorded["rewards"] = recorded["rewards"] | dict(step.rewards)
             self._record(**recorded, action=action)
         shown = observation_text(self._config, observation)
-        self._past.append(
+        self.past.append(
             Exchange(
                 observation=shown,
                 reply=text,
@@ -203,9 +211,8 @@ class RolloutAgent:
 
     def _cut(self, state: Any, number: int) -> Step[Any] | None:
         """Return the end of an episode whose last turn was an invalid reply; None before that."""
-        if number < self._counter.cap(self._env):
+        if not self._counter.is_cut(self._env, number):
             return None
-        self.capped = True
         return Step(state=state, rewards={}, terminated=False, truncated=True)
 
     async def ask(self, messages: Sequence[Message]) -> str:
@@ -272,10 +279,19 @@ class RolloutAgent:
         step = await step_env(self._env, state, self._seat, action, noise)
         if not isinstance(step, Step):
             raise EnvError(f"{self._env.name}.step must return a Step, got {type(step).__name__}")
-        if number < self._counter.cap(self._env) or step.terminated or step.truncated:
+        if step.terminated or step.truncated or not self._counter.is_cut(self._env, number):
             return step
-        self.capped = True
         return replace(step, truncated=True)
+
+    def next_key(self, state: Any) -> str | None:
+        """Return the key of a state in which the seat would go on; None if it has no turn."""
+        return self._key_of(state, self._env.observe(state, self._seat)) if self.turns else None
+
+    def _key_of(self, state: Any, observation: Observation) -> str:
+        """Return the key of a state, by which turns are compared."""
+        if self._state_key == "observation":
+            return observation_text(self._config, observation)
+        return self._env.state_key(state, self._seat)
 
     def _record(
         self,
@@ -289,6 +305,7 @@ class RolloutAgent:
         text: str,
         rewards: Mapping[str, float],
         state_key: str | None = None,
+        seen: str = "",
         action: str | None = None,
         error: Failure | None = None,
     ) -> None:
@@ -309,6 +326,7 @@ class RolloutAgent:
                 action=action,
                 rewards=rewards,
                 state_key=state_key,
+                seen=seen,
                 error=error,
                 media=prompt.media_key,
                 prompt_text="" if completion.text is None else prompt.transcript,
@@ -337,15 +355,20 @@ class EpisodeAgents(Mapping[str, RolloutAgent]):
         """Return the seats whose turn it is in `state`, the next one to act first."""
         return self._env.acting(state)
 
-    @property
-    def capped(self) -> bool:
-        """Whether the episode was cut at the env's cap on turns."""
-        return any(agent.capped for agent in self._agents.values())
+    def remember(self, past: Mapping[str, Sequence[Exchange]]) -> None:
+        """Begin with exchanges from before the episode, by seat."""
+        for seat, exchanges in past.items():
+            self._agents[seat].past = list(exchanges)
 
-    def trajectories(self) -> tuple[Trajectory, ...]:
-        """Return what every seat has done."""
+    def trajectories(self, next_keys: Mapping[str, str | None]) -> tuple[Trajectory, ...]:
+        """Return what every seat has done; `next_keys` are by seat (`Trajectory.next_key`)."""
         return tuple(
-            Trajectory(role=self._env.seats[seat], seat=seat, turns=tuple(agent.turns))
+            Trajectory(
+                role=self._env.seats[seat],
+                seat=seat,
+                turns=tuple(agent.turns),
+                next_key=next_keys.get(seat),
+            )
             for seat, agent in self._agents.items()
         )
 

@@ -14,14 +14,33 @@ class EpisodeCounter:
     """Counts an episode's model calls, turns, env steps and rounds, over all of its seats.
 
     Turns are the calls that act; a turn with an invalid reply makes no env step.
+
+    Attributes:
+        left: whether the episode was left after `most_turns` turns, before its end.
+        capped: whether it was cut at the env's cap on turns.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_turns: int | None = None) -> None:
         self.calls = self.turns = self.steps = self.round = self.asked = 0
+        self.left = self.capped = False
+        self._most_turns = most_turns
         self._acted: set[str] = set()
         self._cap: int | None = None
 
-    def cap(self, env: Env[Any]) -> int:
+    def limit(self, env: Env[Any]) -> int:
+        """Return after how many turns the episode is cut: the env's cap, or `most_turns`."""
+        cap = self._cap_of(env)
+        return cap if self._most_turns is None else min(cap, self._most_turns)
+
+    def is_cut(self, env: Env[Any], turn: int) -> bool:
+        """Whether the episode is cut after turn number `turn`; notes which limit does it."""
+        if turn < self.limit(env):
+            return False
+        self.capped = turn >= self._cap_of(env)
+        self.left = not self.capped
+        return True
+
+    def _cap_of(self, env: Env[Any]) -> int:
         """Return the env's cap on turns, asked for once an episode."""
         if self._cap is None:
             self._cap = env.turn_cap()

@@ -16,7 +16,9 @@ _WORD = re.compile(r"[\w.+-]{1,24}")
 def rollout_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
     """Return means over episodes and turns; shares of every way an episode or a reply can end.
 
-    Tokens are those of turns that have ids: what servers write has none.
+    Tokens are those of turns that have ids: what servers write has none. The score is that of the
+    episodes that begin in the first state of their task. It is absent where the trainer left some
+    of them before their end.
     """
     turns = [turn for episode in episodes for turn in episode.turns]
     drawn = [turn for turn in turns if not turn.text_only]
@@ -25,7 +27,6 @@ def rollout_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
         "rollout/episodes": float(len(episodes)),
         "rollout/turns": float(len(turns)),
         "rollout/env_steps": float(sum(turn.action is not None for turn in turns)),
-        "rollout/score": _mean([episode.score for episode in episodes]),
         "rollout/terminated_share": sum(e.terminated for e in episodes) / many,
         "rollout/truncated_share": sum(e.truncated for e in episodes) / many,
         "rollout/failed_share": sum(e.error is not None for e in episodes) / many,
@@ -34,6 +35,11 @@ def rollout_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
         "rollout/prompt_tokens": _mean([len(turn.prompt_ids) for turn in drawn]),
         "rollout/cut_share": sum(t.finish_reason == "length" for t in turns) / calls,
     }
+    fresh = [episode for episode in episodes if not episode.opening]
+    if not any(episode.left for episode in fresh):
+        metrics["rollout/score"] = _mean([episode.score for episode in fresh])
+    if len(fresh) < len(episodes):
+        metrics["rollout/restarted_share"] = 1 - len(fresh) / many
     for name in sorted({name for turn in turns for name in turn.rewards}):
         total = sum(turn.rewards.get(name, 0.0) for turn in turns)
         per = calls if name in REPLY_COMPONENTS else many

@@ -62,7 +62,7 @@ def random_conversation(
             continue
         if env.acting(step.state)[0] != seat:
             break
-        past.append(_exchange(agent, renderer, seen, action))
+        past.append(exchange_of(agent, renderer, seen, action))
         state = step.state
     return Conversation(state=state, seat=seat, past=tuple(past))
 
@@ -98,15 +98,21 @@ def random_game(
     agent: AgentConfig,
     renderer: Speaking,
     rng: np.random.Generator,
+    *,
     most: int = MOST_TURNS,
+    begins: Any = None,
 ) -> RandomGame:
     """Play `task` with uniformly random actions of all seats; return the turns of one of them.
 
     It is the seat of `agent.role` that acts first. The game ends where the env ends it, after
     `most` actions, or where the env refuses an action. A game that ends before the seat's first
-    turn is played again, as in `envs.first_turn`.
+    turn is played again, as in `envs.first_turn`. `begins` is a state in which a seat of
+    `agent.role` acts first, in place of the task's first one.
     """
-    state, mine = first_turn(env, task, agent.role, rng)
+    if begins is None:
+        state, mine = first_turn(env, task, agent.role, rng)
+    else:
+        state, mine = begins, env.acting(begins)[0]
     states: list[Any] = []
     past: list[Exchange] = []
     rewards: list[dict[str, float]] = []
@@ -116,7 +122,7 @@ def random_game(
         action = env.random_action(state, seat, rng)
         if seat == mine:
             states.append(state)
-            past.append(_exchange(agent, renderer, env.observe(state, seat), action))
+            past.append(exchange_of(agent, renderer, env.observe(state, seat), action))
             rewards.append({})
         try:
             step = env.step(state, seat, action, rng)
@@ -172,8 +178,8 @@ def _add(total: dict[str, float], more: Mapping[str, float]) -> None:
         total[name] = total.get(name, 0.0) + value
 
 
-def _exchange(agent: AgentConfig, renderer: Speaking, seen: Observation, action: str) -> Exchange:
-    """Return the exchange in which the agent answers an observation with an action."""
+def exchange_of(agent: AgentConfig, renderer: Speaking, seen: Observation, action: str) -> Exchange:
+    """Return the exchange in which an agent answers an observation with an action."""
     reply = renderer.spoken(demonstration(agent, seen.description, action))
     shown = observation_text(agent, seen)
     return Exchange(observation=shown, reply=reply, messages=seen.messages, media=seen.media)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from turnwise.agents import AgentConfig
+from turnwise.agents import AgentConfig, Exchange
+from turnwise.credit.config import StateKeyRule
 from turnwise.credit.returns import mix_rewards
 from turnwise.engines.loop import SteppedEngine, run
 from turnwise.envs.base import BatchRewards, Env, Step
@@ -35,8 +36,10 @@ from turnwise.rollout.agent import (
     RendererLike,
     RolloutAgent,
 )
+from turnwise.rollout.random_play import exchange_of
 from turnwise.rollout.user_workflow import call_workflow, is_cancelled, workflow_failure
-from turnwise.types import Episode, EpisodeId, Failure, Stream, Task, TaskVisit
+from turnwise.tasks.openings import replayed
+from turnwise.types import Episode, EpisodeId, Failure, Stream, TaskVisit
 from turnwise.workflows.base import Workflow
 
 NoiseRule = Literal["common", "independent"]
@@ -53,7 +56,9 @@ class Runner:
     `weights` of reward components make the score of an env that is `scored_by = "return"`, 0 where
     an episode was broken, as everywhere;
     `iterations` is how many the run is to have, for judges whose rewards change with time. `group`
-    are the processes that share the episodes of a call; each returns all of them.
+    are the processes that share the episodes of a call; each returns all of them. An episode of
+    training is left after `most_turns` turns. `state_key` says what the key of a state is: the
+    env's (`Env.state_key`), or what the agent is shown.
     """
 
     def __init__(
@@ -69,6 +74,8 @@ class Runner:
         weights: Mapping[str, float] | None = None,
         iterations: int = 0,
         group: ProcessGroup = ALONE,
+        most_turns: int | None = None,
+        state_key: StateKeyRule = "env",
     ) -> None:
         self.env, self.engine, self.group = env, engine, group
         self._weights, self._iterations = weights or {}, iterations
@@ -76,6 +83,9 @@ class Runner:
         self._capped_said = False
         self._workflow, self._configs, self._renderers = workflow, agents, renderers
         self._seed, self._common = seed, noise == "common"
+        self._most_turns = most_turns
+        self._state_key: StateKeyRule = state_key
+        self._begun: dict[int, _Begun] = {}
 
     def collect(
         self,
@@ -90,9 +100,8 @@ class Runner:
         Raises:
             StuckEnvError: if an env under guard does not return again and again.
         """
-        identities = [
-            (visit.task, visit.episode(member)) for visit in visits for member in range(group_size)
-        ]
+        self._begun = {}
+        identities = [(visit, member) for visit in visits for member in range(group_size)]
         group = self.group
 
         async def share() -> list[Episode]:
@@ -150,7 +159,7 @@ class Runner:
 
     async def _judged(self, episodes: list[Episode]) -> BatchRewards | None:
         """Return the rewards that are found for a whole batch (`Env.score_batch`)."""
-        ended = [episode for episode in episodes if episode.error is None]
+        ended = [episode for episode in episodes if _has_ended(episode)]
         try:
             return await self.env.score_batch(ended, self._iterations)
         except TurnwiseError:
@@ -165,7 +174,7 @@ class Runner:
         self, episodes: list[Episode], found: BatchRewards | None, stream: Stream
     ) -> list[Episode]:
         """Add the rewards that were found for a whole batch, and the scores."""
-        ended = [place for place, episode in enumerate(episodes) if episode.error is None]
+        ended = [place for place, episode in enumerate(episodes) if _has_ended(episode)]
         if found is not None:
             team = {name for name, level in self.env.components.items() if level == "team"}
             for number, place in enumerate(ended):
@@ -180,32 +189,40 @@ class Runner:
         return sum(mix_rewards(turn.rewards, self._weights) for turn in episode.turns)
 
     async def play(
-        self, task: Task, identity: EpisodeId, stream: Stream, greedy: bool = False
+        self, visit: TaskVisit, member: int, stream: Stream, greedy: bool = False
     ) -> Episode:
-        """Play one episode; a failure of the infrastructure is retried with the same noise.
+        """Play an episode of a visit; a failure of the infrastructure is retried, noise and all.
 
         Failures of the engine are retried, and errors of an env that waits for something outside.
         Other errors of an env would be raised again. A call that timed out has cost enough time.
         """
-        episode, retry = await self._attempt(task, identity, stream, greedy)
+        episode, retry = await self._attempt(visit, member, stream, greedy)
         for _ in range(RETRIES):
             if not retry:
                 break
-            episode, retry = await self._attempt(task, identity, stream, greedy)
+            episode, retry = await self._attempt(visit, member, stream, greedy)
         return episode
 
     async def _attempt(
-        self, task: Task, identity: EpisodeId, stream: Stream, greedy: bool
+        self, visit: TaskVisit, member: int, stream: Stream, greedy: bool
     ) -> tuple[Episode, bool]:
         """Play an episode once; return it, and whether another attempt may go better."""
-        agents = self._agents_of(identity, stream, greedy)
+        identity, draws = visit.episode(member), self.draws(stream)
+        counter = EpisodeCounter(self._most_turns if stream == "train" else None)
+        agents = self._agents_of(identity, draws, counter, greedy)
         step: Step[Any] | None = None
         error: Failure | None = None
         score, retry = 0.0, False
         measures: Mapping[str, float] = {}
+        next_keys: Mapping[str, str | None] = {}
         try:
-            step = await call_workflow(self._workflow, agents, self.env.reset(task), self.env)
-            score, measures = self.env.score(step.state), self.env.measures(step.state)
+            begun = self._begin(visit, draws)
+            agents.remember(begun.past)
+            step = await call_workflow(self._workflow, agents, begun.state, self.env)
+            if counter.left:
+                next_keys = {seat: agents[seat].next_key(step.state) for seat in agents}
+            else:
+                score, measures = self.env.score(step.state), self.env.measures(step.state)
         except EpisodeOver as over:
             error = over.failure
         except (EngineError, SandboxError) as cause:
@@ -222,22 +239,45 @@ class Runner:
             retry = self.env.blocking and not isinstance(cause, SlowEnvError)
         episode = Episode(
             id=identity,
-            task=task,
-            trajectories=agents.trajectories(),
+            task=visit.task,
+            trajectories=agents.trajectories(next_keys),
             terminated=step.terminated if step else error is not None and error.kind in REPLIES,
             truncated=step.truncated if step else error is not None and error.kind == "context",
             score=score,
             measures=measures,
             error=error,
+            opening=visit.opening,
         )
         if stream == "train" and not retry:
-            self._batch_metrics.setdefault(CAPPED, []).append(float(agents.capped))
+            self._batch_metrics.setdefault(CAPPED, []).append(float(counter.capped))
         return episode, retry
 
-    def _agents_of(self, identity: EpisodeId, stream: Stream, greedy: bool) -> EpisodeAgents:
+    def _begin(self, visit: TaskVisit, draws: Draws) -> _Begun:
+        """Return how a visit's episodes begin; the moves that lead there are made once."""
+        if not visit.opening:
+            return _Begun(state=self.env.reset(visit.task))
+        if visit.visit not in self._begun:
+            past: dict[str, list[Exchange]] = {}
+
+            def watch(state: Any, seat: str, action: str) -> None:
+                config = self._configs[self.env.seats[seat]]
+                if config.history != "observation":
+                    seen, renderer = self.env.observe(state, seat), self._renderers[config.policy]
+                    said = exchange_of(config, renderer, seen, action)
+                    past.setdefault(seat, []).append(said)
+
+            state = replayed(self.env, visit.task, visit.opening, draws.of_step, watch)
+            self._begun[visit.visit] = _Begun(state=state, past=past)
+        return self._begun[visit.visit]
+
+    def draws(self, stream: Stream) -> Draws:
+        """Return the noise of the env steps of a stream."""
+        return Draws(seed=self._seed, stream=stream, common_noise=self._common)
+
+    def _agents_of(
+        self, identity: EpisodeId, draws: Draws, counter: EpisodeCounter, greedy: bool
+    ) -> EpisodeAgents:
         """Return the agents of one episode, one for each seat."""
-        draws = Draws(seed=self._seed, stream=stream, common_noise=self._common)
-        counter = EpisodeCounter()
         agents: dict[str, RolloutAgent] = {}
         for seat, role in self.env.seats.items():
             config = self._configs[role]
@@ -251,8 +291,20 @@ class Runner:
                 episode=identity,
                 draws=draws,
                 counter=counter,
+                state_key=self._state_key,
             )
         return EpisodeAgents(self.env, agents)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Begun:
+    """The state in which an episode begins, and what its agents remember by then, by seat.
+
+    They remember replies as demonstrations have them: those that were sampled are not kept.
+    """
+
+    state: Any
+    past: Mapping[str, Sequence[Exchange]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -261,6 +313,11 @@ class _Share:
 
     episodes: list[Episode]
     measured: Mapping[str, list[float]]
+
+
+def _has_ended(episode: Episode) -> bool:
+    """Whether an episode came to its end without an error, and can be judged."""
+    return episode.error is None and not episode.left
 
 
 def with_batch_rewards(

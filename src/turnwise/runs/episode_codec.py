@@ -15,6 +15,7 @@ from typing import Any
 
 from turnwise.credit import Credit
 from turnwise.errors import RunError
+from turnwise.tasks.openings import opening_as_json, opening_from_json
 from turnwise.types import (
     Episode,
     EpisodeId,
@@ -28,7 +29,7 @@ from turnwise.types import (
     TurnId,
 )
 
-VERSION = 2
+VERSION = 3
 Line = dict[str, Any]
 Ids = tuple[int, ...]
 
@@ -85,6 +86,8 @@ class EpisodeLines:
             line["measures"] = _numbers(episode.measures)
         if episode.notes:
             line["notes"] = dict(episode.notes)
+        if episode.opening:
+            line["opening"] = opening_as_json(episode.opening)
         line["trajectories"] = [self._trajectory(t) for t in episode.trajectories]
         self.lines.append(line)
 
@@ -106,6 +109,8 @@ class EpisodeLines:
         siblings = [self._turn(turn, self._prompt(turn, None)) for turn in trajectory.siblings]
         self._turns += len(siblings)
         seat = {"role": trajectory.role, "seat": trajectory.seat, "turns": turns}
+        if trajectory.next_key is not None:
+            seat["next_key"] = trajectory.next_key
         return seat | ({"siblings": siblings} if siblings else {})
 
     def _prompt(self, turn: Turn, before: tuple[int, Turn] | None) -> int:
@@ -149,6 +154,7 @@ class EpisodeLines:
             "action": turn.action,
             "rewards": _numbers(turn.rewards),
             "state_key": turn.state_key,
+            "seen": turn.seen,
             "error": _failure(turn.error),
             "finish_reason": turn.finish_reason,
             "sampling": asdict(turn.sampling),
@@ -217,6 +223,7 @@ class _Reader:
                     seat=t["seat"],
                     turns=tuple(self._turn(identity, turn) for turn in t["turns"]),
                     siblings=tuple(self._turn(identity, turn) for turn in t.get("siblings", ())),
+                    next_key=t.get("next_key"),
                 )
                 for t in line["trajectories"]
             ),
@@ -226,6 +233,7 @@ class _Reader:
             measures={name: float(value) for name, value in line.get("measures", {}).items()},
             error=_failed(line["error"]),
             notes=line.get("notes", {}),
+            opening=opening_from_json(line.get("opening", []), task.id),
         )
 
     def _turn(self, episode: EpisodeId, line: Line) -> Turn:
@@ -276,6 +284,7 @@ _PLAIN = (
     "text",
     "action",
     "state_key",
+    "seen",
 )
 
 

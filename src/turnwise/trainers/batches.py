@@ -14,6 +14,7 @@ from turnwise.losses import LossConfig
 from turnwise.parallel import ALONE, ProcessGroup
 from turnwise.policies import Policy
 from turnwise.rollout import samples_from_episodes
+from turnwise.trainers.action_floor import ActionFloor
 from turnwise.trainers.learner import Learner
 from turnwise.trainers.minibatches import parts_of
 from turnwise.trainers.penalties import RewardKl, reward_kl
@@ -34,6 +35,8 @@ def begin(session: Session, plan: Plan, learner: Learner) -> None:
     )
     learner.reference = reference_policy(session, learner.policy, plan.loss)
     learner.sft_mix = rehearsed_rows(session, plan, learner)
+    share = None if plan.sft_mix is None else plan.sft_mix.action_floor
+    learner.floor = None if share is None else ActionFloor(share=share)
 
 
 def rehearsed_rows(session: Session, plan: Plan, learner: Learner) -> SftMix | None:
@@ -86,7 +89,8 @@ def batches_of(
             continue
         samples = samples_of(plan, episodes, own)
         if learner.sft_mix is not None and plan.sft_mix is not None:
-            samples += learner.sft_mix.batch(iteration, plan.sft_mix.rows, least_done)
+            factor = 1.0 if learner.floor is None else learner.floor.factor
+            samples += learner.sft_mix.batch(iteration, plan.sft_mix.rows, least_done, factor)
         batches[name] = batch_of(plan, learner, samples, own, kl.get(name), session.group)
     return batches
 

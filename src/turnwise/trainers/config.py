@@ -93,6 +93,11 @@ class SftMixConfig(Settings):
     )
     """Span -> weight in the last iteration, reached in a straight line from that in `spans`; a log
     barrier that fades lets the policy become certain. Spans that are not named keep theirs."""
+    action_floor: float | None = Field(default=None, gt=0, lt=1)
+    """The share of its frequency in the first iteration below which an action lets the weight of
+    the span `action` grow, by half in each iteration, at most to twenty times what `spans` and
+    `final` say. The floor falls in a straight line to 0 at 80 % of the training. None is no
+    floor."""
 
     @model_validator(mode="after")
     def _check(self) -> SftMixConfig:
@@ -101,6 +106,11 @@ class SftMixConfig(Settings):
         if unknown:
             raise ValueError(
                 f"final has {unknown[0]!r}, which is not in spans: give its first weight there"
+            )
+        if self.action_floor is not None and not self.spans.get("action"):
+            raise ValueError(
+                f"action_floor = {self.action_floor} lets the weight of uniform actions grow: "
+                "give spans.action a weight, or leave action_floor out"
             )
         return self
 
@@ -115,12 +125,16 @@ class GrpoConfig(Settings):
     minutes: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Training ends after the iteration in which the run, its warm-up included, has taken so long;
     the warm-up has a quarter of it at most.
-    What changes over the iterations (`optimizer.schedule`, `sft_mix.final`) follows the time where
-    that is further, so that two such runs differ."""
+    What changes over the iterations (`optimizer.schedule`, `sft_mix.final`) follows the time since
+    the first one where that is further, so that two such runs differ."""
     tasks_per_iteration: int = Field(default=16, ge=1)
     """Task visits, each one group, in an iteration."""
     group_size: int = Field(default=8, ge=1)
     """Episodes of one visit."""
+    max_turns: int | None = Field(default=None, ge=1)
+    """The most turns of a training episode, all roles' together; None is the env's own limit. An
+    episode that is left there is no failure: `credit.scheme = "gae"` counts what the state is worth
+    in which it would have gone on, and other schemes nothing."""
     noise: NoiseRule = "common"
     """Whether a group's episodes share the world's random draws (`common`, common random numbers)
     or not (`independent`)."""

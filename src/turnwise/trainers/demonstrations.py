@@ -7,7 +7,7 @@ Every row is a function of (seed, step, number), so a resumed warm-up sees the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,7 @@ from turnwise.errors import DataError
 from turnwise.evaluation.perception import WALK, StatesRule
 from turnwise.render import Renderer
 from turnwise.rollout.random_play import (
+    MOST_TURNS,
     Followed,
     RandomGame,
     random_conversation,
@@ -43,6 +44,10 @@ EXAMPLES = 32
 LONG_GAME, MOST_OF_A_GAME = 6, 16
 """Turns of a mean random game that are worth one row of it, and the most rows of one game: long
 games cost more to play than rows cost to learn."""
+
+
+Beginning = Callable[[np.random.Generator], Any]
+"""Draws a state in which a random game begins; None is the first state of a task."""
 
 
 class RowSource(Protocol):
@@ -67,7 +72,8 @@ class Demonstrations:
     observation or the end, as a message of the user's; or the messages that the next observation
     has. It does not where that has no place in the context, where the game was cut off, after raw
     text, and where the template does not leave the past as it was said. Where prompts hold the
-    whole past, a row is a whole game, all replies and observations of which are imitated.
+    whole past, a row is a whole game, all replies and observations of which are imitated. Games
+    begin where `beginning` says, if prompts show no past.
 
     Actions are uniform, whatever they lead to. So the action of a turn that was drawn is drawn
     again: an action that ends games is the last one of many short games. In a whole game each
@@ -83,6 +89,7 @@ class Demonstrations:
     states: StatesRule = "first"
     context: int | None = None
     outcomes: bool = False
+    beginning: Beginning | None = None
 
     def row(self, index: int) -> TrainingSample:
         """Return row number `index`."""
@@ -167,9 +174,22 @@ class Demonstrations:
     def _game(self, number: int) -> RandomGame:
         if number not in self._latest:
             rng, task = generator(self.seed, "random game", number), self.tasks.task(number)
+            begins = self._beginning(number)
+            most = MOST_TURNS if begins is None else LONG_GAME  # near the state that was drawn
             self._latest.clear()
-            self._latest[number] = random_game(self.env, task, self.agent, self.renderer, rng)
+            self._latest[number] = random_game(
+                self.env, task, self.agent, self.renderer, rng, most=most, begins=begins
+            )
         return self._latest[number]
+
+    def _beginning(self, number: int) -> Any:
+        """Return a state in which game `number` begins, if not in a task's first one."""
+        if self.beginning is None or self.agent.history != "observation":
+            return None
+        state = self.beginning(generator(self.seed, "beginning", number))
+        if state is None or self.env.seats[self.env.acting(state)[0]] != self.agent.role:
+            return None
+        return state
 
     @cached_property
     def _latest(self) -> dict[int, RandomGame]:

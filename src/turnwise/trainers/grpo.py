@@ -28,6 +28,7 @@ from turnwise.rollout import (
 )
 from turnwise.rollout.runner import CAPPED
 from turnwise.seeding import generator
+from turnwise.tasks.openings import length_of
 from turnwise.trainers.batches import batches_of, begin, kl_in_reward
 from turnwise.trainers.failures import stop_if_broken, stop_if_unreadable
 from turnwise.trainers.findings import FindingsWatch
@@ -43,6 +44,8 @@ from turnwise.types import Episode, TaskVisit, TurnId
 
 PHASE = "train"
 REFILLS = 2
+BEFORE_TRAINING = "seconds_before_training"
+"""The name of the run's total of seconds before the loop began."""
 LEAST_SHARE = 0.1
 """Share of mixed groups that a refill counts on at the least, when it decides how much to play."""
 
@@ -75,6 +78,7 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
         metrics["train/skipped"] = float(not steps)
         metrics |= by_policy({n: {"policy/ref_k1": each.mean} for n, each in kl.items()}, learners)
         session.episodes.write(iteration, played, credit=credit)
+        session.curriculum.learn(played)
         iteration += 1
         share = time_share(session, plan, time.perf_counter() - began)
         ends = share >= 1 or iteration == plan.trainer.iterations
@@ -96,16 +100,17 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
 def begun(session: Session, plan: Plan, resumed: Resumed | None) -> tuple[int, bool]:
     """Return the number of the first iteration to come, and whether training is over before it."""
     iteration, done = 0, False
+    if resumed is None:
+        session.totals[BEFORE_TRAINING] = session.totals.get("seconds", 0.0)
     if resumed is not None:
         for learner in session.learners.values():
             resumed.restore(learner)
         iteration, done = resumed.step, reached(plan, resumed.score)
     elif plan.validate_start or time_share(session, plan) >= 1:
         done = validate_start(session, plan)
-    share = time_share(session, plan)
     for learner in session.learners.values():
-        learner.optimizer.begin(share)
-    return iteration, done or share >= 1
+        learner.optimizer.begin(training_share(session, plan))
+    return iteration, done or time_share(session, plan) >= 1
 
 
 def play_iteration(
@@ -158,6 +163,17 @@ def time_share(session: Session, plan: Plan, unrecorded: float = 0.0) -> float:
     return session.group.broadcast(min(1.0, seconds / (60 * plan.trainer.minutes)))
 
 
+def training_share(session: Session, plan: Plan) -> float:
+    """Return the share of the time of training itself that is over; 0 without a limit.
+
+    What changes over the iterations begins with them, not with the warm-up before.
+    """
+    if plan.trainer.minutes is None:
+        return 0.0
+    before = session.totals.get(BEFORE_TRAINING, 0.0) / (60 * plan.trainer.minutes)
+    return max(0.0, (time_share(session, plan) - before) / max(1 - before, 1e-9))
+
+
 def play_groups(session: Session, plan: Plan, visits: Sequence[TaskVisit]) -> list[Episode]:
     """Play every visit `group_size` times, all side by side.
 
@@ -169,7 +185,10 @@ def play_groups(session: Session, plan: Plan, visits: Sequence[TaskVisit]) -> li
         stop_if_broken(session, visits[0].iteration, episodes)
     session.engine.end_iteration()
     session.count_engine()
-    session.count(env_steps=rollout_metrics(episodes)["rollout/env_steps"])
+    restarted = sum(bool(episode.opening) for episode in episodes)
+    replayed = sum(length_of(visit.opening) for visit in visits)
+    played = rollout_metrics(episodes)["rollout/env_steps"]
+    session.count(env_steps=played + replayed, state_resets=float(restarted))
     return episodes
 
 
@@ -227,13 +246,19 @@ def update_all(
     iteration: int,
 ) -> dict[str, dict[str, float]]:
     """Update every learner that has a signal; return their metrics by policy name."""
-    share = time_share(session, plan)
+    share = training_share(session, plan)
     for learner in session.learners.values():
         learner.optimizer.least_done = share
     batches = batches_of(session, plan, episodes, credit, kl, iteration, share)
     failed = {turn.id for each in episodes for turn in each.turns if turn.error is not None}
+    actions: dict[str, list[str]] = {}
+    for turn in (turn for each in episodes for turn in each.turns):
+        if turn.action is not None and turn.error is None:
+            actions.setdefault(turn.policy, []).append(turn.action)
     return {
-        name: update(session, plan, session.learners[name], iteration, batch, failed)
+        name: update(
+            session, plan, session.learners[name], iteration, batch, failed, actions.get(name, ())
+        )
         for name, batch in batches.items()
     }
 
@@ -245,15 +270,22 @@ def update(
     iteration: int,
     batch: Batch,
     failed: Collection[TurnId] = (),
+    actions: Sequence[str] = (),
 ) -> dict[str, float]:
     """Take a batch's optimizer steps, again with another rate if that is "auto" and they err.
 
-    `failed` are the turns whose replies could not be read.
+    `failed` are the turns whose replies could not be read, and `actions` those of the others.
     """
+    done = max(iteration / plan.trainer.iterations, learner.optimizer.least_done)
     take = partial(take_steps, session, plan, learner, iteration, batch)
-    if not learner.optimizer.is_auto:
-        return take()
-    return update_within_band(session, learner, iteration, batch, failed, take)
+    if learner.optimizer.is_auto:
+        metrics = update_within_band(session, learner, iteration, batch, failed, take)
+    else:
+        metrics = take()
+    if learner.floor is None:
+        return metrics
+    factor, rarest = learner.floor.factor, learner.floor.learn(actions, done)
+    return metrics | {"policy/rarest_action": rarest, "sft_mix/factor": factor}
 
 
 def take_steps(

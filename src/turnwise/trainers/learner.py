@@ -17,6 +17,7 @@ from turnwise.agents import AgentConfig
 from turnwise.forest import Scorer
 from turnwise.formats import ReplyFormat
 from turnwise.policies import AnyOptimizerConfig, Policy, PolicyOptimizer, make_optimizer
+from turnwise.trainers.action_floor import ActionFloor
 from turnwise.trainers.sft_mix import SftMix
 
 
@@ -30,6 +31,7 @@ class Learner:
         agents: role -> agent, for the roles that the policy plays.
         reference: a frozen copy of the start weights, where the loss has a KL part.
         sft_mix: supervised rows of every update, where the recipe has `[sft_mix]`.
+        floor: the floor under the frequency of actions, where the SFT mix has one.
     """
 
     policy: Policy
@@ -37,6 +39,7 @@ class Learner:
     agents: Mapping[str, AgentConfig]
     reference: Policy | None = None
     sft_mix: SftMix | None = None
+    floor: ActionFloor | None = None
     _optimizer: PolicyOptimizer | None = None
 
     @property

@@ -6,20 +6,22 @@ trained; the loops decide what is done with them.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
 from turnwise.agents import AgentConfig
-from turnwise.curriculum import UniformCurriculum
+from turnwise.curriculum import Curriculum
 from turnwise.engines.loop import SteppedEngine
 from turnwise.envs.base import Env
-from turnwise.errors import RunError, TrainingError
+from turnwise.errors import EnvError, RunError, TrainingError
 from turnwise.parallel import ALONE, ProcessGroup
 from turnwise.policies import Policy
 from turnwise.rollout import Health, Runner
@@ -27,11 +29,14 @@ from turnwise.runs import Checkpoints, EpisodeLog, MetricsLog, Run, StopSignal
 from turnwise.runs.checkpoints import Checkpoint, optimizer_file, policy_folder
 from turnwise.runs.metric_names import MEMORY, TRAIN
 from turnwise.tasks import GeneratedTasks
+from turnwise.tasks.openings import replayed
 from turnwise.trainers.learner import Learner
 from turnwise.trainers.progress import WARNING, Progress
 
 ENGINE = "engine.safetensors"
 """The file of a checkpoint that holds the state of each process's engine."""
+CURRICULUM = "curriculum.json"
+"""The file of a checkpoint that holds the state of the curriculum, where it has one."""
 
 
 @dataclass(kw_only=True)
@@ -44,6 +49,7 @@ class Session:
         agents: role -> agent.
         runner: plays training episodes.
         eval_runner: plays evaluation episodes over the same engine.
+        warmup_as_training: whether the warm-up's env has the options of the training env.
         validation: the tasks that `eval_runner` plays.
         validation_states: unseen tasks of the training env.
         group: the processes of the run, each with a session of its own. Process 0 writes.
@@ -59,8 +65,9 @@ class Session:
     runner: Runner
     eval_runner: Runner
     warmup_env: Env[Any]
+    warmup_as_training: bool
     warmup_tasks: GeneratedTasks
-    curriculum: UniformCurriculum
+    curriculum: Curriculum
     validation: GeneratedTasks
     validation_states: GeneratedTasks
     metrics: MetricsLog
@@ -73,6 +80,21 @@ class Session:
     totals: dict[str, float] = field(default_factory=dict)
     sampling: dict[str, float] = field(default_factory=dict)
     health: Health = field(default_factory=Health)
+
+    def beginning(self, rng: np.random.Generator) -> Any:
+        """Return a state in which a random game of the warm-up begins, where the curriculum says.
+
+        It is None for the first state of a task, and where the warm-up's env is another one or
+        breaks on the way.
+        """
+        found = self.curriculum.beginning(rng) if self.warmup_as_training else None
+        if found is None:
+            return None
+        draws = self.runner.draws("train").of_step
+        try:
+            return replayed(self.warmup_env, *found, draws)
+        except EnvError:
+            return None
 
     def join(self, group: ProcessGroup) -> None:
         """Go on as one of several processes, before anything is trained or played."""
@@ -118,7 +140,7 @@ class Session:
         clock = {"time/step": time.perf_counter() - began, MEMORY: peaks[0]}
         clock |= {f"{MEMORY}_process_{n}": peak for n, peak in enumerate(peaks[1:], start=2)}
         self.count(seconds=clock["time/step"])
-        totals = {f"total/{k}": v for k, v in self.totals.items() if k != "seconds"}
+        totals = {f"total/{k}": v for k, v in self.totals.items() if "seconds" not in k}
         clock["time/total"] = self.totals["seconds"]
         self.metrics.append(phase, step, {**metrics, **totals, **clock})
 
@@ -145,11 +167,14 @@ class Session:
                 learner.save(policy_folder(folder, name), optimizer_file(folder, name))
             every = {f"{rank}/{k}": v for rank, own in enumerate(states) for k, v in own.items()}
             (folder / ENGINE).write_bytes(save(every))  # whose errors say why
+            if learned := self.curriculum.state():
+                (folder / CURRICULUM).write_text(json.dumps(learned), encoding="utf-8")
 
         meta = {
             "totals": self.totals,
             "metrics_offset": self.metrics.sync(),
             "policy_versions": {name: each.policy.version for name, each in self.learners.items()},
+            "action_floors": {n: e.floor.state() for n, e in self.learners.items() if e.floor},
             **(extra or {}),
         }
         self.checkpoints.save(phase, step, write, meta, score=score)
@@ -183,8 +208,11 @@ class Resumed:
     meta: Mapping[str, Any]
 
     def restore(self, learner: Learner) -> None:
-        """Load the optimizer of a learner that has begun the phase."""
+        """Load the state of a learner that has begun the phase."""
         learner.load_optimizer(optimizer_file(self.folder, learner.name))
+        floors = self.meta["action_floors"]
+        if learner.floor is not None and learner.name in floors:
+            learner.floor.restore(floors[learner.name])
 
 
 def resume(session: Session, *, based_on: str = "") -> Resumed | None:
@@ -213,6 +241,9 @@ def resume(session: Session, *, based_on: str = "") -> Resumed | None:
     kept = checkpoint.path / ENGINE
     if kept.is_file():  # checkpoints of versions without drafts have none
         restore_engine(session, load(kept.read_bytes()))
+    learned = checkpoint.path / CURRICULUM
+    if learned.is_file():
+        session.curriculum.restore(json.loads(learned.read_text(encoding="utf-8")))
     return Resumed(
         phase=checkpoint.phase,
         step=checkpoint.step,

@@ -211,6 +211,7 @@ def rows_for(
             states=states or "first",
             context=policy.context,
             outcomes=outcomes,
+            beginning=session.beginning,
         )
         for agent in learner.agents.values()
     ]

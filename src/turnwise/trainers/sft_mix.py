@@ -56,12 +56,18 @@ class SftMix:
                 "span; leave it out to rehearse whole replies"
             )
 
-    def batch(self, step: int, count: int, least_done: float = 0.0) -> list[TrainingSample]:
-        """Return the rows of iteration `step`, when at least the share `least_done` is over."""
+    def batch(
+        self, step: int, count: int, least_done: float = 0.0, factor: float = 1.0
+    ) -> list[TrainingSample]:
+        """Return the rows of iteration `step`, when at least the share `least_done` is over.
+
+        The weight of actions is multiplied by `factor`.
+        """
         rows = self.rows.batch(step, count)
         if not self.spans:
             return rows
         spans = self.spans_at(step, least_done)
+        spans |= {ACTION: factor * spans[ACTION]} if ACTION in spans else {}
         return [self._weighed(row, spans) for row in rows]
 
     def spans_at(self, step: int, least_done: float = 0.0) -> dict[str, float]:

@@ -90,8 +90,31 @@ class EpisodeId:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Moves:
+    """The actions of consecutive env steps of one training episode, from its step 0 on.
+
+    `actions` are (seat, action). The steps have the random draws of `episode`.
+
+    Example:
+        >>> episode = EpisodeId(iteration=1, visit=0, task="t", member=2)
+        >>> len(Moves(episode=episode, actions=(("player", "UP"), ("player", "UP"))).actions)
+        2
+    """
+
+    episode: EpisodeId
+    actions: tuple[tuple[str, str], ...]
+
+
+Opening = tuple[Moves, ...]
+"""The moves from the first state of a task to the one in which an episode begins, in their order;
+empty where it begins in the first one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TaskVisit:
     """One occurrence of a task in one iteration. Two visits of one task are two groups.
+
+    Its episodes begin in the state that `opening` leads to.
 
     Example:
         >>> task = Task(id="t", env="e", seed=0, data={})
@@ -102,6 +125,7 @@ class TaskVisit:
     iteration: int
     visit: int
     task: Task
+    opening: Opening = ()
 
     def episode(self, member: int) -> EpisodeId:
         """Return the identity of one episode of this visit."""
@@ -224,6 +248,8 @@ class Turn:
     action: str | None = None
     rewards: Mapping[str, float] = field(default_factory=dict)
     state_key: str | None = None
+    seen: str = ""
+    """A hash of the observation that it answers, equal for equal ones; empty for a question."""
     error: Failure | None = None
     media: MediaKey = ()
     """The hashes of what the prompt showed beside its tokens."""
@@ -241,7 +267,9 @@ class Trajectory:
     """The turns of one seat in one episode, in order.
 
     `role` is the agent's role and `seat` its seat; both are equal where a role has one seat.
-    `siblings` are branches of turns that were not chosen.
+    `siblings` are branches of turns that were not chosen. `next_key` is the key of the state in
+    which the seat would have gone on, where the trainer left the episode before its end
+    (`trainer.max_turns`).
 
     Example:
         >>> Trajectory(role="ant", seat="ant-3", turns=()).seat
@@ -252,6 +280,7 @@ class Trajectory:
     seat: str
     turns: tuple[Turn, ...]
     siblings: tuple[Turn, ...] = ()
+    next_key: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -262,7 +291,9 @@ class Episode:
     the environment's own success measure in [0, 1], apart from any training reward; or, where the
     env says `scored_by = "return"`, the weighted sum of its rewards. `measures` are what else the
     env measured in the final state (`Env.measures`); empty where there was none. `notes` are
-    JSON-able remarks of those who found the rewards, for people who read the episode.
+    JSON-able remarks of those who found the rewards, for people who read the episode. `opening`
+    leads from the task's first state to the one in which the episode begins. An episode that the
+    trainer left before its end has the score 0 and no measures.
 
     Example:
         >>> task = Task(id="t", env="e", seed=0, data={})
@@ -281,11 +312,17 @@ class Episode:
     measures: Mapping[str, float] = field(default_factory=dict)
     error: Failure | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
+    opening: Opening = ()
 
     @property
     def broken(self) -> bool:
         """Whether the world or the engine failed, so that the policy did not decide the score."""
         return self.error is not None and self.error.kind in ("env", "engine")
+
+    @property
+    def left(self) -> bool:
+        """Whether the trainer left it before its end."""
+        return any(each.next_key is not None for each in self.trajectories)
 
     @property
     def turns(self) -> tuple[Turn, ...]:

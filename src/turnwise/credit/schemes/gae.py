@@ -25,6 +25,9 @@ PRIOR = 6.0
 """The number of visits that the value of the coarser comparison counts as."""
 KNOWN = 1.0
 """The number of other visits at which a state's value is trusted half."""
+PASSES = 4
+"""How often values are computed where episodes were left: a return that goes on with a value needs
+values that go on with values."""
 
 
 class GaeConfig(VisitCreditConfig):
@@ -62,36 +65,55 @@ def advantages_by_turn(
 
     `A_t = r_t + gamma ((1 - w) V(s_(t+1)) + w (A_(t+1) + V(s_(t+1)))) - V(s_t)`, where `w` is 1 -
     (1 - lambda) n / (n + 1) and n the number of other episodes' visits of `s_(t+1)`. After the
-    last turn there is no value. An episode whose role has no other one in the batch has 0.
+    last turn there is no value, unless the trainer left the episode there (`Trajectory.next_key`).
+    An episode whose role has no other one in the batch has 0.
 
     Raises:
         TrainingError: if a turn has no state key.
     """
     played = sorted(played, key=lambda each: each.turns[0].id)  # sums do not depend on the order
     rewards = [turn_rewards(each, weights, payments) for each in played]
-    returns = [returns_to_go(each, config.gamma) for each in rewards]
-    values, visits = state_values(played, returns)
+    goes_on, values, visits = _values_where_left(played, rewards, config.gamma)
     found: dict[TurnId, float] = {}
-    for trajectory, earned, value, (others, _, seen, _) in zip(
-        played, rewards, values, visits, strict=True
+    for trajectory, earned, value, after, (others, _, seen, _) in zip(
+        played, rewards, values, goes_on, visits, strict=True
     ):
         trusted = 1 - (1 - config.gae_lambda) * seen / (seen + KNOWN)
-        tail = 0.0
+        tail = after
         for place in range(len(earned) - 1, -1, -1):
-            goes_on = 0.0
             if place + 1 < len(earned):
                 own = trusted[place + 1]
-                goes_on = (1 - own) * value[place + 1] + own * tail
-            tail = float(earned[place] + config.gamma * goes_on)
+                after = (1 - own) * value[place + 1] + own * tail
+            tail = float(earned[place] + config.gamma * after)
             advantage = tail - float(value[place])
             found[trajectory.turns[place].id] = advantage if others[place] else 0.0
     return found
+
+
+def _values_where_left(
+    played: Sequence[Trajectory], rewards: Sequence[Floats], gamma: float
+) -> tuple[list[float], list[Floats], list[tuple[Floats, ...]]]:
+    """Return what each episode's return goes on with after its last turn, and `state_values`."""
+    goes_on = [0.0] * len(played)
+    passes = PASSES if any(each.next_key is not None for each in played) else 0
+    values, visits = state_values(played, [returns_to_go(each, gamma) for each in rewards])
+    for _ in range(passes):
+        goes_on = [
+            0.0 if each.next_key is None else float(value[-1])
+            for each, value in zip(played, values, strict=True)
+        ]
+        pairs = zip(rewards, goes_on, strict=True)
+        values, visits = state_values(played, [returns_to_go(r, gamma, v) for r, v in pairs])
+    return goes_on, values, visits
 
 
 def state_values(
     played: Sequence[Trajectory], returns: Sequence[Floats]
 ) -> tuple[list[Floats], list[tuple[Floats, ...]]]:
     """Return the value of each turn's state, and how many turns of others are alike, [turns].
+
+    Of an episode that was left before its end there is one more: of the state in which it would
+    have gone on.
 
     The value is a mean of other episodes' returns-to-go, so that it does not depend on the turn's
     own action: over the visits of the state in the same visit of the task, together with `PRIOR`
@@ -102,7 +124,7 @@ def state_values(
     Raises:
         TrainingError: if a turn has no state key.
     """
-    values: list[Floats] = [np.zeros(len(each)) for each in returns]
+    values: list[Floats] = [np.zeros(1) for _ in returns]
     alike: list[list[Floats]] = []
     episodes = [each.turns[0].id.episode for each in played]
     prior = 0.0
@@ -117,6 +139,7 @@ def _keys(trajectory: Trajectory) -> tuple[list[Hashable], ...]:
     """Return what the turns of one mean have in common, from coarse to fine, each [turns]."""
     role, visit = trajectory.role, trajectory.turns[0].id.episode.visit_id
     states = [require_state_key(turn, "gae") for turn in trajectory.turns]
+    states += [] if trajectory.next_key is None else [trajectory.next_key]
     return (
         [role] * len(states),
         [(role, number) for number in range(len(states))],
@@ -132,13 +155,17 @@ def _means(
     coarser: Sequence[Floats],
     prior: float,
 ) -> tuple[list[Floats], list[Floats]]:
-    """Return the mean of other episodes' returns at each turn's key, and their number."""
+    """Return the mean of other episodes' returns at each key, and their number.
+
+    An episode has a key for each of its returns, and may have one more, of a state that it has not
+    acted in.
+    """
     total: defaultdict[Hashable, float] = defaultdict(float)
     count: defaultdict[Hashable, int] = defaultdict(int)
     own: defaultdict[Hashable, float] = defaultdict(float)
     times: defaultdict[Hashable, int] = defaultdict(int)
     for names, episode, after in zip(keys, episodes, returns, strict=True):
-        for key, value in zip(names, after.tolist(), strict=True):
+        for key, value in zip(names, after.tolist(), strict=False):
             total[key] += value
             count[key] += 1
             own[episode, key] += value

@@ -105,9 +105,15 @@ class Facts:
         return is_nano(self.at(f"policies.{self.at(f'agents.{role}.policy', 'main')}.model", ""))
 
     @property
+    def score_name(self) -> str:
+        """The metric of the score: of training, or of validation where episodes are left."""
+        whole = len(self.train(metric_names.SCORE)) > 0
+        return metric_names.SCORE if whole else metric_names.VALIDATION
+
+    @property
     def bounded(self) -> bool:
         """Whether all scores are in [0, 1], where 1 is the best there is."""
-        found = self.train(metric_names.SCORE).values
+        found = self.train(self.score_name).values
         return len(found) > 0 and found.min() >= 0 and found.max() <= 1
 
     @property
@@ -117,7 +123,7 @@ class Facts:
         if scores is not None and metric_names.OPTIMUM in scores.baselines:
             lead = scores.lead_over(metric_names.OPTIMUM)
             return lead.difference + 2 * lead.stderr >= 0
-        found = self.train(metric_names.SCORE)
+        found = self.train(self.score_name)
         return self.bounded and float(found.lately().mean()) >= TOP
 
     @property
@@ -126,7 +132,7 @@ class Facts:
 
         Scores in [0, 1] have at least the error of as many draws of 0 or 1.
         """
-        found, episodes = self.train(metric_names.SCORE), self.train(metric_names.EPISODES)
+        found, episodes = self.train(self.score_name), self.train(metric_names.EPISODES)
         if not self.bounded:
             return has_risen(found)
         mean = float(found.values.mean())
@@ -145,10 +151,10 @@ class Facts:
     @property
     def score(self) -> str:
         """The score of the first and of the latest training episodes, in words."""
-        found = self.train(metric_names.SCORE)
+        found = self.train(self.score_name)
         if not len(found):
             return ""
-        return f"{found.start():.3g} at the start, {found.end():.3g} now ({metric_names.SCORE})"
+        return f"{found.start():.3g} at the start, {found.end():.3g} now ({self.score_name})"
 
     @property
     def explores_more(self) -> str:

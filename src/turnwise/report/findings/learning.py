@@ -30,6 +30,8 @@ def equal_groups(facts: Facts) -> Finding | None:
     found = facts.train(metric_names.MIXED)
     if not len(found) or facts.solved or found.end() >= FEW_MIXED:
         return None
+    if facts.at("trainer.max_turns") and facts.train(metric_names.RETURN_STD).end() > 0:
+        return None  # what episodes that were left go on with is not in their returns
     if not facts.bounded and facts.risen:
         return None  # a score without an upper bound may be at its top
     return Finding(

@@ -1,0 +1,176 @@
+"""The curriculum of restarts: episodes also begin in states that earlier episodes have reached.
+
+Where rewards are rare, play at random from the first state hardly ever meets one. Episodes that
+begin where few have been find them (Go-Explore, Ecoffet et al. 2021, arXiv:2004.12919), and a wide
+distribution of first states bounds how far a policy stays behind the best one (Kakade and Langford
+2002).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from turnwise.curriculum.archive import Archive
+from turnwise.curriculum.uniform import UniformCurriculum
+from turnwise.errors import BrokenEnvError, IllegalActionError, StuckEnvError
+from turnwise.seeding import generator
+from turnwise.settings import Settings
+from turnwise.tasks import GeneratedTasks
+from turnwise.tasks.openings import WorldDraws
+from turnwise.types import Episode, EpisodeId, Moves, Opening, Task, TaskVisit
+from turnwise.utils.hashes import short_hash
+
+EXPLORING = -1
+"""The iteration that games before training count as."""
+EXPLORED_FROM = 2**41
+"""The number of the first task that is explored: no iteration draws it."""
+PART = 16
+"""The most steps of a game that explores."""
+
+
+class RestartsConfig(Settings):
+    """Fresh tasks, and states that earlier episodes of the training split have reached.
+
+    Episodes that begin in such a state are compared with each other as any group is. Evaluation
+    begins in the first state of its tasks.
+    """
+
+    kind: Literal["restarts"] = "restarts"
+    """The curriculum."""
+    share: float = Field(default=0.75, ge=0, le=1)
+    """The share of an iteration's visits that begin in an earlier state, where one is known."""
+    states: int = Field(default=512, ge=1)
+    """The most states that are remembered; the most visited ones are forgotten first."""
+    explore: int = Field(default=0, ge=0)
+    """Env steps of random play without a model that look for states before the run begins."""
+
+
+class RestartsCurriculum:
+    """Visits of fresh tasks, of which a share begins in states of earlier episodes."""
+
+    def __init__(self, tasks: GeneratedTasks, per_iteration: int, config: RestartsConfig) -> None:
+        self.per_iteration = per_iteration
+        self._config, self._tasks = config, tasks
+        self._fresh = UniformCurriculum.of(tasks, per_iteration)
+        self._archive = Archive()
+
+    def visits(
+        self, iteration: int, *, first: int = 0, count: int | None = None
+    ) -> list[TaskVisit]:
+        """Return `count` visits (default: one iteration's worth), numbered from `first`.
+
+        Raises:
+            ValueError: if more visits are requested than an iteration may have (64 fillings).
+        """
+        found: list[TaskVisit] = []
+        for visit in self._fresh.visits(iteration, first=first, count=count):
+            if len(self._archive) and _falls_on(visit.visit, self._config.share):
+                rng = generator(self._tasks.seed, "restart", iteration, visit.visit)
+                known = self._archive.draw(rng)
+                visit = TaskVisit(
+                    iteration=iteration,
+                    visit=visit.visit,
+                    task=known.task,
+                    opening=known.opening,
+                )
+            found.append(visit)
+        return found
+
+    def beginning(self, rng: np.random.Generator) -> tuple[Task, Opening] | None:
+        """Return a known state for a game of random play, for `share` of the games."""
+        if not len(self._archive) or rng.random() >= self._config.share:
+            return None
+        known = self._archive.draw(rng)
+        return known.task, known.opening
+
+    def prepare(self, draws: WorldDraws) -> None:
+        """Look for states by random play, half of the games from states that are known already."""
+        left, number = self._config.explore, 0
+        while left > 0:
+            left -= max(1, self._wander(number, draws, min(left, PART)))
+            if len(self._archive) > 2 * self._config.states:
+                self._archive.forget(self._config.states)
+            number += 1
+        self._archive.forget(self._config.states)
+        self._archive.without_states()
+
+    def learn(self, episodes: Sequence[Episode]) -> None:
+        """Remember the states that the episodes of an iteration have reached."""
+        for episode in episodes:
+            if not episode.broken:
+                self._learn(episode)
+        self._archive.forget(self._config.states)
+
+    def state(self) -> Mapping[str, Any]:
+        """Return the states that are remembered, as JSON-able values."""
+        return {"known": self._archive.as_json()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Remember the states that `state` returned."""
+        self._archive.restore(state["known"])
+
+    def _learn(self, episode: Episode) -> None:
+        way = _Way(self._archive, episode.task, episode.opening, episode.id)
+        for turn in sorted(episode.turns, key=lambda turn: turn.order):
+            if turn.seen and turn.action is not None and turn.error is None:
+                way.at(turn.id.role, turn.seen)
+                way.goes(turn.id.role, turn.action)
+
+    def _wander(self, number: int, draws: WorldDraws, most: int) -> int:
+        """Play at random for `most` steps or to the end; return the number of steps.
+
+        A game that the env breaks ends there; training reports such games.
+        """
+        rng = generator(self._tasks.seed, "explore", number)
+        env, done = self._tasks.env, 0
+        known = self._archive.draw(rng) if number % 2 and len(self._archive) else None
+        task = self._tasks.task(EXPLORED_FROM + number) if known is None else known.task
+        played = EpisodeId(iteration=EXPLORING, visit=number, task=task.id, member=0)
+        way = _Way(self._archive, task, () if known is None else known.opening, played)
+        try:
+            state = env.reset(task) if known is None else known.state
+            while done < most:
+                seat = env.acting(state)[0]
+                way.at(seat, short_hash(env.observe(state, seat).text), state)
+                action = env.random_action(state, seat, rng)
+                done += 1
+                step = env.step(state, seat, action, draws(played, done - 1))
+                if step.terminated or step.truncated:
+                    break
+                way.goes(seat, action)
+                state = step.state
+        except StuckEnvError:
+            raise
+        except (BrokenEnvError, IllegalActionError):
+            pass
+        return done
+
+
+class _Way:
+    """The way of one episode, whose states it makes known."""
+
+    def __init__(self, archive: Archive, task: Task, opening: Opening, episode: EpisodeId) -> None:
+        self._archive, self._task, self._opening = archive, task, opening
+        self._episode = episode
+        self._actions: list[tuple[str, str]] = []
+        self._seen: set[tuple[str, str]] = set()
+
+    def at(self, seat: str, seen: str, state: Any = None) -> None:
+        """Note that a seat is about to act; the first state is known, or a task's own."""
+        if self._actions and (seat, seen) not in self._seen:
+            self._seen.add((seat, seen))
+            moves = Moves(episode=self._episode, actions=tuple(self._actions))
+            self._archive.visited((seat, seen), self._task, (*self._opening, moves), state)
+
+    def goes(self, seat: str, action: str) -> None:
+        """Note a move that did not end the episode, or was its last one."""
+        self._actions.append((seat, action))
+
+
+def _falls_on(number: int, share: float) -> bool:
+    """Whether visit `number` is one of the share that begins in an earlier state, evenly spread."""
+    return int((number + 1) * share) > int(number * share)

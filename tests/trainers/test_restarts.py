@@ -1,0 +1,103 @@
+"""Training on episodes that begin in later states, and that are left before their end."""
+
+from __future__ import annotations
+
+import pytest
+
+from turnwise.app import build
+from turnwise.evaluation import evaluate
+from turnwise.rollout import rollout_metrics
+from turnwise.runs import read_episodes
+from turnwise.tasks.openings import length_of
+from turnwise.trainers.grpo import play_groups
+
+RESTARTS = (
+    "curriculum={kind='restarts',share=0.5}",
+    "trainer.tasks_per_iteration=6",
+    "trainer.group_size=3",
+)
+PARTS = (*RESTARTS, "trainer.max_turns=2", "trainer.iterations=3", "episodes.keep=-1")
+GAE = ("credit.scheme=gae", "credit.state_key=observation")
+
+
+def test_moves_that_are_made_again_are_counted(speaking, make_session):
+    recipe = speaking(*RESTARTS)
+    session, plan = make_session(recipe), build.plan_of(recipe)
+    session.save_start()
+    first = play_groups(session, plan, session.curriculum.visits(0))
+    steps = rollout_metrics(first)["rollout/env_steps"]
+    assert session.totals["env_steps"] == steps > 0
+    assert session.totals["state_resets"] == 0
+    session.curriculum.learn(first)
+    visits = session.curriculum.visits(1)
+    later = [visit for visit in visits if visit.opening]
+    assert len(later) == 3
+    second = play_groups(session, plan, visits)
+    assert sum(bool(episode.opening) for episode in second) == 3 * 3
+    moves = sum(length_of(visit.opening) for visit in later)  # a group makes them once
+    assert moves >= 3
+    steps += rollout_metrics(second)["rollout/env_steps"] + moves
+    assert session.totals["env_steps"] == steps
+    assert session.totals["state_resets"] == 3 * 3
+
+
+def test_a_uniform_curriculum_resets_to_no_state(speaking, train):
+    _, records = train(speaking())
+    assert [record["total/state_resets"] for record in records] == [0.0] * len(records)
+    assert all("rollout/restarted_share" not in record for record in records)
+    assert all("rollout/score" in record for record in records)
+
+
+def test_a_run_begins_later_and_leaves_early(speaking, train):
+    session, records = train(speaking(*PARTS, *GAE, "evaluation.every=3"))
+    assert "rollout/restarted_share" not in records[0]
+    assert [record["rollout/restarted_share"] for record in records[1:]] == [0.5, 0.5]
+    assert [record["total/state_resets"] for record in records] == [0.0, 9.0, 18.0]
+    steps = 0.0
+    for iteration, record in enumerate(records):
+        path = session.run.episodes / f"train-{iteration:06d}.jsonl"
+        episodes = read_episodes(path).episodes
+        assert len(episodes) == 18
+        assert max(len(episode.turns) for episode in episodes) == 2
+        assert any(episode.left for episode in episodes)
+        assert all(episode.truncated for episode in episodes if episode.left)
+        assert record["rollout/capped_share"] == 0.0
+        fresh = [episode for episode in episodes if not episode.opening]
+        assert ("rollout/score" in record) == (not any(episode.left for episode in fresh))
+        openings = {episode.id.visit_id: length_of(episode.opening) for episode in episodes}
+        steps += record["rollout/env_steps"] + sum(openings.values())
+        assert record["total/env_steps"] == steps
+    assert "validation/score" in records[-1]
+
+
+def test_episodes_of_validation_are_played_to_their_end(speaking, make_session):
+    recipe = speaking(*PARTS)
+    session = make_session(recipe)
+    session.save_start()
+    tasks = session.validation.take(8)
+    visits = session.curriculum.visits(0, count=1)
+    trained = session.runner.collect(visits, "train", group_size=8)
+    assert max(len(episode.turns) for episode in trained) <= 2
+    found = evaluate(session.eval_runner, tasks, greedy=False)
+    assert max(len(episode.turns) for episode in found.episodes) > 2
+    assert not any(episode.left or episode.opening for episode in found.episodes)
+
+
+@pytest.mark.parametrize("scheme", ["grpo", "gigpo", "rloo", "gae"])
+def test_every_scheme_goes_with_restarts(speaking, train, scheme):
+    _, records = train(speaking(*PARTS, f"credit.scheme={scheme}"))
+    assert len(records) == 3
+    assert records[-1]["rollout/restarted_share"] == 0.5
+    assert records[-1]["rollout/broken_share"] == 0.0
+
+
+def test_dynamic_sampling_refills_with_visits_of_both_kinds(speaking, train):
+    session, records = train(
+        speaking(*PARTS, "trainer.dynamic_sampling=true", "credit.scheme=grpo")
+    )
+    episodes = read_episodes(session.run.episodes / "train-000002.jsonl").episodes
+    visits = {episode.id.visit: bool(episode.opening) for episode in episodes}
+    assert [visits[number] for number in sorted(visits)] == [
+        bool(number % 2) for number in sorted(visits)
+    ]
+    assert len(records) == 3
