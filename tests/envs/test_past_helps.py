@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import turnwise as tw
-from turnwise.envs.past_helps import Transition, past_helps
+from turnwise.envs.past_helps import Transition, key_helps, past_helps
 from turnwise.envs.survey import survey
 from turnwise.tasks import GeneratedTasks
 
@@ -284,3 +284,106 @@ def test_a_limit_of_turns_does_not_count_and_an_end_does():
     """At the limit a cell is followed by nothing, which depends on how long the past is."""
     assert groups(Grid()).past_helps is False
     assert groups(Ending()).past_helps is True
+
+
+class Clock(Grid):
+    """The key of a state has the number of the turn, too."""
+
+    name = "clock"
+
+    def state_key(self, state, role):
+        return f"{state.at} {state.turns}"
+
+
+class Secret(Base):
+    """A hidden number decides which action is right; the state's key holds it."""
+
+    name = "secret"
+
+    def step(self, state, role, action, noise):
+        after = replace(state, at=int(noise.integers(3)), turns=state.turns + 1)
+        right = action == self.words[state.secret]
+        return self.ended(after, right, over=after.turns == 5)
+
+    def state_key(self, state, role):
+        return f"{state.at} {state.secret}"
+
+
+class Unasked(Secret):
+    """The same hidden number, which decides nothing."""
+
+    name = "unasked"
+
+    def step(self, state, role, action, noise):
+        return replace(super().step(state, role, action, noise), rewards={"right": 0.0})
+
+
+class Turned(Secret):
+    """The hidden number decides where one comes to."""
+
+    name = "turned"
+
+    def step(self, state, role, action, noise):
+        found = super().step(state, role, action, noise)
+        to = (state.at + state.secret) % 4
+        return replace(found, state=replace(found.state, at=to), rewards={})
+
+
+@pytest.mark.parametrize(
+    ("kind", "helps"),
+    [
+        (Secret, True),
+        (Turned, True),
+        (Unasked, False),
+        (Grid, False),  # the key is the observation
+        (Clock, False),
+        (Unique, False),
+        (OneTurn, False),
+        (Bandit, False),
+    ],
+)
+def test_the_key_helps_where_it_tells_more_than_the_observation(kind, helps):
+    for seed in range(3):
+        assert groups(kind(), seed).key_helps is helps
+
+
+def keyed(turns, key):
+    return [replace(turn, key=key(number, turn)) for number, turn in enumerate(turns)]
+
+
+def test_chance_deceives_in_no_run_where_the_key_has_a_clock():
+    clock = lambda number, turn: f"{turn.observation} {len(turn.past)}"  # noqa: E731
+    assert [key_helps(keyed(games(seed), clock), seed) for seed in range(30)] == 30 * [False]
+
+
+def test_keys_that_are_all_equal_or_all_different_tell_nothing():
+    turns = games(0, hidden=1.0)
+    for key in (lambda number, turn: "", lambda number, turn: str(number)):
+        assert key_helps(keyed(turns, key), 0) is False
+
+
+def test_a_key_that_holds_what_decides_helps_in_every_run():
+    """What came before decides half of the turns here, and is in the key."""
+    last = lambda number, turn: str(turn.past[-1:])  # noqa: E731
+    found = [key_helps(keyed(games(seed, hidden=0.5), last), seed) for seed in range(5)]
+    assert found == 5 * [True]
+
+
+def test_without_turns_that_are_alike_no_key_helps():
+    assert key_helps([], 0) is False
+    turns = keyed(games(0, hidden=1.0), lambda number, turn: str(turn.past[-1:]))
+    assert key_helps([replace(turn, followed=None) for turn in turns], 0) is False
+    own = [replace(turn, observation=f"{turn.game} {turn.observation}") for turn in turns]
+    assert key_helps(own, 0) is False
+
+
+def test_a_key_with_a_clock_helps_where_a_game_ends_by_it():
+    """The ninth turn is the end: only the key tells how near it is."""
+
+    class Timed(Ending):
+        name = "timed"
+
+        def state_key(self, state, role):
+            return f"{state.at} {state.turns}"
+
+    assert groups(Timed()).key_helps

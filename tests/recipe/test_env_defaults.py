@@ -159,6 +159,116 @@ def test_a_nano_model_is_warmed_up_on_play_and_takes_small_steps():
     assert lake.sft_mix.spans == {"think": 5.0, "answer": 1.0, "action": 0.2}
 
 
+class Timed(Walk):
+    """The key of a state also says the time."""
+
+    name = "timed"
+
+    def state_key(self, state, role):
+        return f"{state.at} {state.steps}"
+
+
+class Secret(Walk):
+    """What is not seen decides which way is which; the key says it."""
+
+    name = "secret"
+
+    def generate(self, rng):
+        return {**super().generate(rng), "turned": bool(rng.integers(2))}
+
+    def reset(self, task):
+        return (Place(task.data["at"]), task.data["turned"])
+
+    def observe(self, state, role):
+        return super().observe(state[0], role)
+
+    def state_key(self, state, role):
+        return f"{state}"
+
+    def step(self, state, role, action, noise):
+        real = {"left": "right", "right": "left"}[action] if state[1] else action
+        found = super().step(state[0], role, real, noise)
+        return replace(found, state=(found.state, state[1]))
+
+    def score(self, state):
+        return super().score(state[0])
+
+
+class Short(Walk):
+    """A game of at most three steps."""
+
+    name = "short"
+    limit = 3
+
+
+def test_long_games_also_begin_in_later_states_and_are_played_in_parts():
+    for kind in (Walk, Timed):
+        made = env_made(kind)
+        recipe = recipe_of(kind)
+        assert recipe.curriculum.kind == "restarts"
+        assert recipe.curriculum.explore == 10_000
+        assert recipe.trainer.max_turns == 8
+        assert (recipe.trainer.tasks_per_iteration, recipe.trainer.group_size) == (32, 4)
+        player = recipe.agents["player"]
+        assert (player.invalid_reply, player.invalid_limit) == ("continue", 3)
+        assert recipe.credit.state_key == "observation"
+        assert recipe.evaluation.validation_tasks == 64
+        assert {
+            "curriculum.kind",
+            "curriculum.explore",
+            "trainer.max_turns",
+            "agents.player.invalid_reply",
+            "credit.state_key",
+        } <= set(made.reasons)
+
+
+def env_made(kind):
+    given = dict.fromkeys(("rows", "reward", "eval_rows", "reward_weights", "settings"))
+    return _env_wanted(policy_section("nano"), kind, given)
+
+
+def test_short_games_are_played_whole_from_their_beginnings():
+    recipe = recipe_of(Short)
+    assert recipe.curriculum.kind == "uniform"
+    assert recipe.trainer.max_turns is None
+    assert recipe.trainer.group_size == 8
+    assert recipe.agents["player"].invalid_reply == "end"
+    assert recipe.evaluation.validation_tasks == 128
+
+
+def test_the_key_of_the_env_is_kept_where_it_says_more_than_the_observation():
+    recipe = recipe_of(Secret)
+    assert recipe.credit.state_key == "env"
+    assert recipe.trainer.max_turns == 16
+    assert recipe.curriculum.kind == "restarts"
+
+
+def test_games_that_cannot_be_played_again_begin_at_their_beginning():
+    class Once(Walk):
+        branching = "none"
+
+    recipe = recipe_of(Once)
+    assert recipe.curriculum.kind == "uniform"
+    assert recipe.trainer.max_turns is None
+    assert recipe.agents["player"].invalid_reply == "continue"
+
+
+def test_few_iterations_explore_no_longer_than_they_play():
+    assert recipe_of(Walk, {"trainer.iterations": 2}).curriculum.explore == 2048
+
+
+def test_whoever_wants_groups_of_a_size_has_no_more_episodes():
+    recipe = recipe_of(Walk, {"trainer.group_size": 16})
+    assert (recipe.trainer.tasks_per_iteration, recipe.trainer.group_size) == (8, 16)
+
+
+def test_a_real_model_also_begins_long_games_in_later_states():
+    recipe = recipe_of(Walk, model="some/model")
+    assert recipe.curriculum.kind == "restarts"
+    assert recipe.trainer.max_turns is None
+    assert recipe.agents["player"].invalid_limit == 3
+
+
 def history_of(env, model: Any = "nano"):
     return recipe_of(env, model=model).agents["player"].history
 
@@ -222,6 +332,13 @@ SETTINGS = [
     {"policies.main.nano.init_std": 0.05},
     {"evaluation.decoding": "greedy", "evaluation.validate_start": False},
     {"evaluation.validation": "exact"},
+    {"curriculum.kind": "uniform"},
+    {"curriculum.share": 0.1, "curriculum.explore": 5},
+    {"trainer.max_turns": 3},
+    {"agents.player.invalid_reply": "end"},
+    {"agents.player.invalid_limit": 1},
+    {"credit.state_key": "env", "credit.least_advantage": -1.0},
+    {"sft_mix.action_floor": 0.1},
 ]
 
 
@@ -304,7 +421,7 @@ def test_a_run_whose_first_replies_all_fail_stops_and_quotes_them(tmp_path):
     with pytest.raises(TrainingError) as caught:
         tw.train(model, env=Walk, settings=FAST, run=tmp_path / "run")
     said = str(caught.value)
-    assert "16 of 16 replies of the first iteration are not actions" in said
+    assert "48 of 48 replies of the first iteration are not actions" in said  # three in a row
     assert said.count("The model said") == 2
     assert "raise agents.player.max_tokens = 4" in said
     (file,) = (tmp_path / "run" / "episodes").iterdir()
@@ -319,7 +436,7 @@ def test_a_warm_up_or_a_model_made_on_the_spot_may_begin_badly(tmp_path):
     assert outcome.finished
     assert load_recipe(str(outcome.run / "recipe.toml")).trainer.stop_if_failed == "auto"
     report = (outcome.run / "report.md").read_text()
-    assert "of the episodes failed lately, more than half since iteration 1" in report
+    assert "of the replies failed lately, more than half since iteration 1" in report
     with pytest.raises(TrainingError, match="replies of the first iteration are not actions"):
         strict = {**fast, "trainer.stop_if_failed": 0.9}
         tw.train(PolicyConfig(nano=TINY), env=Walk, settings=strict, run=tmp_path / "b")
@@ -342,7 +459,7 @@ def test_failing_replies_are_told_while_the_run_goes_on_and_at_its_end(tmp_path)
     warnings = [note for note in watcher.notes if note.startswith("warning: ")]
     assert "iteration 1: 100% of the episodes ended in a reply that is not a legal" in warnings[0]
     assert "The model said" in warnings[0]
-    (finding,) = [note for note in warnings if "100% of the episodes failed lately" in note]
+    (finding,) = [note for note in warnings if "100% of the replies failed lately" in note]
     assert finding.endswith("Try `--set warmup.steps=400`.")
 
 
@@ -442,6 +559,11 @@ WALK_REASONS = {
     "evaluation.every",
     "credit.invalid_below_worst",
     "agents.player.max_tokens",
+    "agents.player.invalid_reply",
+    "credit.state_key",
+    "curriculum.kind",
+    "curriculum.explore",
+    "trainer.max_turns",
 }
 
 
@@ -457,8 +579,11 @@ WALK_REASONS = {
         ({"credit.rewards.invalid": -9.0}, {"credit.invalid_below_worst"}),
         (
             {"credit.scheme": "grpo"},
-            {"credit.scheme", "credit.gamma", "credit.gae_lambda"},
+            {"credit.scheme", "credit.gamma", "credit.gae_lambda", "trainer.max_turns"},
         ),
+        ({"curriculum.kind": "uniform"}, {"curriculum.kind", "curriculum.explore"}),
+        ({"curriculum": {"explore": 7}}, {"curriculum.explore"}),
+        ({"agents.player.invalid_reply": "end"}, {"agents.player.invalid_reply"}),
         ({"warmup.states": "first"}, {"warmup.outcomes", "warmup.stop_at_accuracy"}),
         ({"warmup.outcomes": False}, {"warmup.outcomes"}),
         ({"sft_mix": None}, {"sft_mix.final.action"}),
@@ -505,7 +630,8 @@ def test_a_run_tells_its_reasons_and_writes_them_down(tmp_path):
     kept = WALK_REASONS - {"trainer.tasks_per_iteration", "agents.player.max_tokens"}
     for key in kept:
         assert sum(note.startswith(f"{key} = ") for note in watcher.notes) == 1
-    assert not any(note.startswith("trainer.") for note in watcher.notes)
+    own = [note for note in watcher.notes if note.startswith("trainer.")]
+    assert [note.partition(" = ")[0] for note in own] == ["trainer.max_turns"]
     text = (run / "recipe.toml").read_text()
     assert sum("  # " in line for line in text.split("\n")) == len(kept)
     assert load_recipe(str(run / "recipe.toml")) == recipe_of(Walk, fast, model)
@@ -590,12 +716,13 @@ def test_an_env_of_one_turn_compares_episodes_and_shows_no_outcomes(kind):
     assert recipe.trainer.tasks_per_iteration == 16  # 128 episodes
 
 
-@pytest.mark.parametrize(("group_size", "tasks"), [(8, 11), (4, 21), (64, 2)])
+@pytest.mark.parametrize(("group_size", "tasks"), [(8, 16), (4, 32), (16, 8), (64, 2)])
 def test_an_iteration_has_about_as_many_turns_whatever_the_groups(group_size, tasks):
-    """Walks have about 12 turns: 85 episodes have about 1024."""
+    """Parts of 8 turns: 128 episodes have 1024, in groups of 4 unless another size is given."""
     settings = {"trainer.group_size": group_size}
     trainer = recipe_of(Walk, settings).trainer
-    assert (trainer.tasks_per_iteration, trainer.group_size) == (tasks, group_size)
+    assert trainer.tasks_per_iteration == tasks
+    assert trainer.group_size == group_size
     assert trainer.minibatches <= tasks
 
 
@@ -621,8 +748,13 @@ def test_values_of_states_count_more_where_their_keys_say_all_that_decides():
 
 def test_validation_plays_a_tenth_as_much_as_training():
     recipe = recipe_of(Walk, {"trainer.iterations": 1000})
-    played = recipe.trainer.tasks_per_iteration * recipe.trainer.group_size
-    share = 2 * 128 / (recipe.evaluation.every * played)
-    assert 0.09 < share < 0.11
+    assert recipe.trainer.max_turns is not None
+    episodes = recipe.trainer.tasks_per_iteration * recipe.trainer.group_size
+    length = survey_of(Walk()).groups.length
+    played = 2 * 64 * length / (recipe.evaluation.every * episodes * recipe.trainer.max_turns)
+    assert 0.09 < played < 0.11
+    short = recipe_of(Short, {"trainer.iterations": 1000})
+    whole = short.trainer.tasks_per_iteration * short.trainer.group_size
+    assert 0.09 < 2 * 128 / (short.evaluation.every * whole) < 0.11
     assert recipe_of(Walk, {"trainer.iterations": 50}).evaluation.every == 10  # at least five times
     assert recipe_of(Walk, {"evaluation.every": 3}).evaluation.every == 3

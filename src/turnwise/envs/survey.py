@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from turnwise.envs.base import Env, Observation
-from turnwise.envs.past_helps import Transition, past_helps
+from turnwise.envs.past_helps import Transition, key_helps, past_helps
 from turnwise.errors import BrokenEnvError, IllegalActionError, StuckEnvError
 from turnwise.seeding import generator
 from turnwise.types import Task
@@ -37,6 +37,8 @@ GROUP_TURNS = 3000
 SECONDS = 4.0
 """The most seconds of the episodes in groups, and of the others: a slow env is surveyed less, and
 an episode in which they are over is left."""
+REPEATED = 4
+"""The games that are played twice."""
 _WORD = re.compile(r"\S+|\n")
 
 
@@ -59,10 +61,15 @@ class Groups:
     `length` is the mean number of turns of an episode. `recurring` is the share of the turns after
     the first whose state another episode of the group visited, too. `past_helps` says whether the
     past tells more of what follows than the observation does (`past_helps.past_helps`), and
-    `key_is_state` whether the env's state keys leave nothing of that to the past.
+    `key_is_state` whether the env's state keys leave nothing of that to the past. `key_helps` says
+    whether the keys tell more of it than the observation does. `repeats` says whether the same
+    actions with the same noise led to the same observations. A turn took `seconds`.
 
     Example:
-        >>> Groups(length=4.0, recurring=0.5, past_helps=None, key_is_state=True).length
+        >>> Groups(
+        ...     length=4.0, recurring=0.5, past_helps=None, key_is_state=True, key_helps=False,
+        ...     repeats=True, seconds=1e-4,
+        ... ).length
         4.0
     """
 
@@ -70,6 +77,9 @@ class Groups:
     recurring: float
     past_helps: bool | None
     key_is_state: bool
+    key_helps: bool
+    repeats: bool
+    seconds: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -209,7 +219,8 @@ def _groups(env: Env[Any], tasks: Sequence[Task], seed: int) -> Groups:
     lengths: list[int] = []
     visitors: dict[tuple[int, str], set[int]] = {}
     later: list[tuple[int, str]] = []
-    until = time.perf_counter() + SECONDS
+    began = time.perf_counter()
+    until = began + SECONDS
     for place, task in enumerate(tasks):
         for game in range(GROUP * place, GROUP * (place + 1)):
             rng = generator(seed, "survey group", game)
@@ -222,13 +233,37 @@ def _groups(env: Env[Any], tasks: Sequence[Task], seed: int) -> Groups:
             lengths += [len(found)] if found else []
         if len(turns) >= GROUP_TURNS or time.perf_counter() >= until:
             break
+    seconds = (time.perf_counter() - began) / max(sum(lengths), 1)
     shared = [len(visitors[key]) > 1 for key in later]
     return Groups(
         length=float(np.mean(lengths)) if lengths else 1.0,
         recurring=float(np.mean(shared)) if shared else 0.0,
         past_helps=past_helps(turns, seed),
         key_is_state=not past_helps(of_keys, seed),
+        key_helps=key_helps(turns, seed),
+        seconds=seconds,
+        repeats=env.branching != "none" and not env.blocking and _repeats(env, tasks, seed),
     )
+
+
+def _repeats(env: Env[Any], tasks: Sequence[Task], seed: int) -> bool:
+    """Whether games lead to the same observations again with the same actions and noise."""
+    for number, task in enumerate(tasks[:REPEATED]):
+        once, again = (
+            [
+                (turn.seat, turn.observation, turn.action, turn.key, turn.ended)
+                for turn in _turns(
+                    env,
+                    task,
+                    generator(seed, "survey again", number),
+                    time.perf_counter() + SECONDS / REPEATED,
+                )
+            ]
+            for _ in range(2)
+        )
+        if any(one != two for one, two in zip(once, again, strict=False)):
+            return False
+    return True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -291,6 +326,7 @@ def _transitions(turns: Sequence[_Turn], game: int) -> list[Transition]:
                     action=turn.action,
                     followed=_followed(turns[place:after], None if after is None else turns[after]),
                     past=tuple(past),
+                    key=turn.key,
                 )
             )
             past.append((turn.observation, turn.action))

@@ -7,8 +7,9 @@ rehearses it from then on; the system message of a real model says how to answer
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 from turnwise.agents import AgentConfig
@@ -36,11 +37,15 @@ WARM_STEPS, WARM_RATE, WARM_RISE, WARM_COOLDOWN = 600, 1e-3, 20, 100
 NANO_MINIBATCHES = 4
 ACTION_BARRIER = 0.2
 """The weight of uniform actions in the SFT mix at the start; it falls to 0."""
-GAME_TURNS = 1024
-"""The turns that an iteration's episodes are to have together, by the survey's mean length."""
+ACTION_FLOOR = 0.5
+"""The share of its first frequency below which an action makes uniform actions weigh more."""
+GAME_TURNS, GAME_TOKENS = 1024, 40_000
+"""The turns that an iteration's episodes are to have together, by the survey's mean length, and
+about the most tokens of their prompts and replies."""
 FEWEST_EPISODES, MOST_EPISODES = 16, 128
 TURNS, TURNS_STD = "gae", "batch_advantages"
 """The credit scheme of episodes of several turns."""
+LEAST_ADVANTAGE = -5.0
 KEYS_DECIDE, KEYS_HIDE = 0.3, 0.9
 """How much a turn's advantage counts on what followed in its own episode, where the key of a state
 says all that decides the future, and where it does not."""
@@ -49,9 +54,23 @@ SHORT, DISCOUNT, LONGEST_DISCOUNT = 8, 0.95, 0.99
 EVALUATION = {"decoding": "validated", "validate_start": True, "validation_tasks": 128}
 """A nano model starts near uniform play, whose most probable action is the same nearly everywhere:
 played greedily it is worse than random play."""
-LEAST_VALIDATIONS = 5
+LEAST_VALIDATIONS, LONG_VALIDATION = 5, 64
+"""The fewest validations of a run, and the tasks of one where games are long."""
 VALIDATED = 0.1
 """The episodes of validation as a share of those that are trained."""
+LONG = 6
+"""The turns of a mean random game above which games are long. A trained model may play longer."""
+SEGMENT, KNOWN_SEGMENT = 16, 8
+"""The turns after which a training episode is left where games are long: many short episodes from
+many states tell more than few long ones, and are sampled side by side. They are shorter where the
+observation tells the state, so that what a state is worth is known from other episodes."""
+LONG_GROUP = 4
+"""The episodes that begin in one state where games are long."""
+EXPLORED = ((1e-3, 10_000), (1e-2, 1_000), (0.1, 100))
+"""The steps of random play before the run where one takes less than so many seconds. They are few
+classes, so that equal calls give equal runs."""
+INVALID_LIMIT = 3
+"""The replies in a row that cannot be read and end a long game: more take long and teach little."""
 FEW_WORDS = 40
 """The most legal words that the system message lists."""
 
@@ -77,30 +96,65 @@ def env_recipe(plain: Data, settings: Mapping[str, Any]) -> EnvRecipe:
         plain: what was given (name, env, policy, credit) and TRL's defaults.
         settings: what the user replaces; looked at, not applied.
     """
-    several = {"credit": {**plain["credit"], "scheme": TURNS, "std": TURNS_STD}}
-    # settings of this credit are no mistake; what they replace is told of the recipe itself
-    draft = make_recipe({**plain, **several}, settings, lambda text: None)
+    # what settings replace is told of the recipe itself
+    draft = make_recipe(_widest(plain, settings), settings, lambda text: None)
     draft.env.look("training", draft.seed)
     env = draft.env.make("training")
     tasks = GeneratedTasks(env, "train", draft.seed).take(SURVEYED)
-    found = _Found(
-        draft=draft, shown=survey(env, tasks, draft.seed), tools=isinstance(env.unwrapped, ToolEnv)
-    )
     nano = all(is_nano(policy.model) for policy in draft.weights.values())
+    sizes = [p.nano or nano_preset(p.model) for p in draft.weights.values() if nano]
+    found = _Found(
+        draft=draft,
+        shown=survey(env, tasks, draft.seed),
+        tools=isinstance(env.unwrapped, ToolEnv),
+        given=_dotted(settings),
+        context=min((each.context for each in sizes), default=None),
+    )
     add = found.for_nano(plain["policies"]) if nano else found.for_real()
     if draft.evaluation.validation != "exact" and nano:
         add["evaluation"] = EVALUATION | found.validation(add["trainer"])
     add["credit"] = {**plain["credit"], **add.get("credit", {}), **found.invalid()}
+    if found.restarts:
+        add["curriculum"] = found.curriculum()
     return EnvRecipe(data={**plain, **add}, reasons=found.reasons)
+
+
+def _widest(plain: Data, settings: Mapping[str, Any]) -> Data:
+    """Return a recipe to which the user's settings of anything that may be chosen apply."""
+    wide = {**plain, "credit": {**plain["credit"], "scheme": TURNS, "std": TURNS_STD}}
+    given = _dotted(settings)
+    if any(key.startswith("curriculum.") for key in given):
+        wide["curriculum"] = {"kind": "restarts"}
+    if "sft_mix.action_floor" in given:
+        wide["sft_mix"] = {"spans": {"answer": 1.0, "action": ACTION_BARRIER}}
+    asked = {"invalid_reply": "continue"}
+    limited = {role for role in plain["agents"] if f"agents.{role}.invalid_limit" in given}
+    agents = plain["agents"].items()
+    return wide | {"agents": {r: {**a, **(asked if r in limited else {})} for r, a in agents}}
+
+
+def _dotted(settings: Mapping[str, Any], front: str = "") -> set[str]:
+    """Return the dotted keys of all values of settings, whose tables may be nested."""
+    found: set[str] = set()
+    for key, value in settings.items():
+        below = isinstance(value, Mapping)
+        found |= _dotted(value, f"{front}{key}.") if below else {f"{front}{key}"}
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Found:
-    """The inputs of the defaults: the recipe as far as it is known, and the surveyed games."""
+    """The inputs of the defaults: the recipe as far as it is known, and the surveyed games.
+
+    `given` are the dotted keys of the user's settings. `context` is that of the smallest nano
+    model; None where models are not made on the spot.
+    """
 
     draft: Recipe
     shown: Survey
     tools: bool
+    given: Collection[str]
+    context: int | None
     reasons: dict[str, str] = field(default_factory=dict)
 
     def because(self, key: str, value: T, reason: str) -> T:
@@ -115,13 +169,40 @@ class _Found:
         reason = "a reply that cannot be read is worth less than any other"
         return {"invalid_below_worst": self.because("credit.invalid_below_worst", True, reason)}
 
+    @property
+    def is_long(self) -> bool:
+        """Whether games have many turns."""
+        return self.shown.groups.length > LONG
+
+    @property
+    def observation_is_state(self) -> bool:
+        """Whether neither the past nor the env's key tells more than the observation does."""
+        groups = self.shown.groups
+        return groups.past_helps is False and not groups.key_helps and not self.tools
+
+    @property
+    def restarts(self) -> bool:
+        """Whether episodes also begin in states that earlier episodes reached."""
+        return self.is_long and self.shown.groups.repeats and not self.tools
+
+    def curriculum(self) -> Data:
+        """Return the curriculum of long games."""
+        reason = "games are long: they are also begun in states that were rarely visited"
+        seconds = self.shown.groups.seconds
+        steps = next((steps for most, steps in EXPLORED if seconds < most), 0)
+        steps = min(steps, GAME_TURNS * self.draft.trainer.iterations)
+        why = "random play is cheap" if steps else "random play takes long"
+        return {
+            "kind": self.because("curriculum.kind", "restarts", reason),
+            "explore": self.because("curriculum.explore", steps, why),
+        }
+
     def for_real(self) -> Data:
         """Return the settings of a pretrained model: a system message that says how to answer."""
-        history = self._history(None)
         for role in self.draft.agents:
-            self.because(f"agents.{role}.history", *history)
+            self.because(f"agents.{role}.history", *self.history)
         agents = {
-            role: {"max_tokens": agent.max_tokens, **self._seen_by(role, history[0])}
+            role: {"max_tokens": agent.max_tokens, **self._seen_by(role)}
             | {"system": self._instructions(agent)}
             for role, agent in self.draft.agents.items()
         }
@@ -135,18 +216,17 @@ class _Found:
             name: {"init_std": round(each.hidden**-0.5, 2), **(policies[name].get("nano") or {})}
             for name, each in sizes.items()
         }
-        context = min(each.context for each in sizes.values())
-        history = self._history(context)
+        assert self.context is not None, "nano models have one"
         thinks = all(agent.reply_format.thinks for agent in draft.agents.values())
         described = self.shown.described and thinks
         longest = self.shown.longest_reply()
-        tokens = min(max(64, 2 * longest + TURN_TOKENS), context // 2)
+        tokens = min(max(64, 2 * longest + TURN_TOKENS), self.context // 2)
         for role in draft.agents:
-            self.because(f"agents.{role}.history", *history)
+            self.because(f"agents.{role}.history", *self.history)
             self.because(
                 f"agents.{role}.max_tokens", tokens, f"the longest reply has {longest} words"
             )
-        agents = {r: {"max_tokens": tokens, **self._seen_by(r, history[0])} for r in draft.agents}
+        agents = {r: {"max_tokens": tokens, **self._seen_by(r)} for r in draft.agents}
         trainer = draft.trainer
         play: Data = {}
         if draft.warmup is None or draft.warmup.data == "demonstrations":
@@ -200,27 +280,48 @@ class _Found:
         return rows | {
             "spans": spans | {"answer": 1.0, "action": ACTION_BARRIER},
             "final": {"action": self.because("sft_mix.final.action", 0.0, reason)},
+            "action_floor": ACTION_FLOOR,
         }
 
     def _sizes(self) -> Data:
-        """Return how many tasks an iteration has, and how many episodes of each."""
+        """Return how many tasks an iteration has, how many episodes of each, and of what length."""
         length, size = self.shown.groups.length, self.draft.trainer.group_size
-        episodes = min(max(GAME_TURNS / length, FEWEST_EPISODES), MOST_EPISODES)
-        tasks = max(2, round(episodes / size), self.draft.trainer.minibatches)
         reason = f"a random episode has {length:.3g} turns in the mean"
+        left: Data = {}
+        if self.restarts:
+            why = "an iteration has many short parts of long games, side by side"
+            most = KNOWN_SEGMENT if self.observation_is_state else SEGMENT
+            left = {"max_turns": self.because("trainer.max_turns", most, why)}
+            length = min(length, most)
+            size = size if "trainer.group_size" in self.given else LONG_GROUP
+        turns = min(GAME_TURNS, GAME_TOKENS / self._tokens_of_a_turn())
+        episodes = min(max(turns / length, FEWEST_EPISODES), MOST_EPISODES)
+        tasks = max(2, round(episodes / size), self.draft.trainer.minibatches)
         return {
             "tasks_per_iteration": self.because("trainer.tasks_per_iteration", tasks, reason),
             "group_size": size,
             "minibatches": min(NANO_MINIBATCHES, tasks, self.draft.trainer.tasks_per_iteration),
+            **left,
         }
+
+    def _tokens_of_a_turn(self) -> float:
+        """Return about how many tokens the row of a mean turn of random play has."""
+        turns = [words + TURN_TOKENS for game in self.shown.games for words in game.words]
+        alone = sum(turns) / max(len(turns), 1)
+        shown = {"observation": 1.0, "last_n": 1.0 + AgentConfig().last_n}
+        return alone * shown.get(self.history[0], 1.0)  # a whole past is one row for all its turns
 
     def validation(self, sizes: Data) -> Data:
         """Return how often the policy is validated: two ways of decoding play each task."""
         episodes = sizes["tasks_per_iteration"] * sizes["group_size"]
-        every = 2 * EVALUATION["validation_tasks"] / (VALIDATED * episodes)
+        tasks = LONG_VALIDATION if self.restarts else EVALUATION["validation_tasks"]
+        length = self.shown.groups.length
+        share = min(1.0, sizes.get("max_turns", length) / length)  # of a game that training plays
+        every = 2 * tasks / (VALIDATED * episodes * share)
         every = max(1, min(round(every), self.draft.trainer.iterations // LEAST_VALIDATIONS))
         reason = f"an iteration has {episodes} episodes"
-        return {"every": self.because("evaluation.every", every, reason)}
+        found = {"every": self.because("evaluation.every", every, reason)}
+        return found | ({"validation_tasks": tasks} if self.restarts else {})
 
     def _credit(self) -> Data:
         """Return the credit: by turns where states recur, by episodes where they are one turn."""
@@ -236,21 +337,34 @@ class _Found:
         decides = "" if groups.key_is_state else "not "
         reason = f"in random play the state's key says {decides}all that decides what follows"
         trust = KEYS_DECIDE if groups.key_is_state else KEYS_HIDE
+        shown: Data = {}
+        if self.observation_is_state:
+            why = "the env's key tells no more of what follows than the observation"
+            shown = {"state_key": self.because("credit.state_key", "observation", why)}
         return {
             "scheme": TURNS,
+            "least_advantage": LEAST_ADVANTAGE,
+            **shown,
             "std": TURNS_STD,
             "gamma": self.because("credit.gamma", round(gamma, 3), "the length of random episodes"),
             "gae_lambda": self.because("credit.gae_lambda", trust, reason),
         }
 
-    def _seen_by(self, role: str, history: str) -> Data:
-        """Return what a role's prompts show."""
-        shown = {"role": role, "history": history}
-        return shown | ({"show_legal": True} if self.shown.varies and not self.tools else {})
+    def _seen_by(self, role: str) -> Data:
+        """Return what a role's prompts show, and what becomes of a reply that cannot be read."""
+        shown: Data = {"role": role, "history": self.history[0]}
+        shown |= {"show_legal": True} if self.shown.varies and not self.tools else {}
+        computed = self.draft.evaluation.exact or self.draft.evaluation.validation == "exact"
+        if self.is_long and not computed:
+            reason = "games are long: one reply that cannot be read does not end them"
+            rule = self.because(f"agents.{role}.invalid_reply", "continue", reason)
+            shown |= {"invalid_reply": rule, "invalid_limit": INVALID_LIMIT}
+        return shown
 
-    def _history(self, context: int | None) -> tuple[str, str]:
-        """Return how much of the past prompts of so many tokens hold, and the reason."""
-        helps = self.shown.groups.past_helps
+    @cached_property
+    def history(self) -> tuple[str, str]:
+        """How much of the past prompts hold, and the reason."""
+        context, helps = self.context, self.shown.groups.past_helps
         if helps is False and not self.tools:
             return "observation", "in random play the past tells no more than the observation"
         why = "the past tells what the observation does not" if helps else "the past may matter"

@@ -15,6 +15,7 @@ from typing import Any
 
 from turnwise.credit.config import RETURN
 from turnwise.credit.schemes import DEFAULT, SCHEMES
+from turnwise.curriculum import CURRICULA
 from turnwise.engines.remote_config import RemoteConfig
 from turnwise.envs import ToolEnv, find_env, make_env
 from turnwise.errors import ConfigError, TurnwiseError
@@ -126,7 +127,8 @@ def compose(
         return merged
     given = {leaf for key, value in settings for leaf in _leaves(nest(key, value))}
     fit = _Fit(dict(base), merged, given)
-    for rule in (_env, _scheme, _std_floor, _loss, _models, _rates, _loop, _warmups):
+    rules = (_env, _scheme, _std_floor, _loss, _models, _rates, _loop, _warmups, _mix, _play)
+    for rule in rules:
         rule(fit)
     for sentence in fit.notes:
         note(sentence)
@@ -271,6 +273,8 @@ def _scheme(fit: _Fit) -> None:
     kept = {"filter_zero_variance"} if SCHEMES[name].by_visit else set()
     fit.drop(reason, *(f"credit.{option}" for option in options if option not in kept))
     fit.drop(reason, "credit.std_floor")
+    if SCHEMES[name].by_turn is None:  # it would take a part of an episode for the whole
+        fit.drop(reason, "trainer.max_turns")
     if not SCHEMES[name].by_visit:
         fit.drop(reason, "trainer.dynamic_sampling", "trainer.max_refills")
     if name == "maxrl":
@@ -309,6 +313,31 @@ def _loss(fit: _Fit) -> None:
             fit.drop(f"loss.kind = {kind!r}", "trainer.old_logprobs")
         if fit.get("loss.tis_cap") is not None:
             fit.drop("loss.tis_cap", "trainer.old_logprobs")
+
+
+def _mix(fit: _Fit) -> None:
+    """Leave out what belongs to a span of the SFT mix that is gone, or weighs nothing."""
+    if not fit.set_by_user("sft_mix.spans"):
+        return
+    spans = fit.table("sft_mix.spans")
+    gone = [name for name in fit.keys("sft_mix.final") if name not in spans]
+    fit.drop("sft_mix.spans", *(f"sft_mix.final.{name}" for name in gone))
+    if not spans.get("action"):
+        fit.drop("no sft_mix.spans.action", "sft_mix.action_floor")
+
+
+def _play(fit: _Fit) -> None:
+    """Leave out what belongs to another curriculum, or to replies that do not end the episode."""
+    if fit.switched("curriculum.kind", "uniform"):
+        options = own_options([config for config, _ in CURRICULA.values()])
+        kind = fit.get("curriculum.kind") or "uniform"
+        fit.drop(f"curriculum.kind = {kind!r}", *(f"curriculum.{option}" for option in options))
+    for role in fit.keys("agents"):
+        if fit.set_by_user(f"agents.{role}.invalid_reply"):
+            rule = fit.get(f"agents.{role}.invalid_reply") or "end"
+            if rule == "end":
+                limit = f"agents.{role}.invalid_limit"
+                fit.drop(f"agents.{role}.invalid_reply = 'end'", limit)
 
 
 def _models(fit: _Fit) -> None:
