@@ -4,12 +4,15 @@
     python benchmarks/untuned.py FOLDER                         # all envs, seeds 0 to 2
     python benchmarks/untuned.py FOLDER nim taxi --seeds 0 1 --minutes 5 --workers 2
     python benchmarks/untuned.py FOLDER --table                 # what has been measured
+    python benchmarks/untuned.py FOLDER --keep benchmarks/untuned.jsonl
     python benchmarks/untuned_base.py BASE                      # a small pretrained model, and
     python benchmarks/untuned.py OTHER --model BASE --lora      # adapters of it
 
 Each job is `turnwise.train("nano", env=ENV, settings={"seed": SEED, "trainer.minutes": MINUTES})`
 on one thread: no setting belongs to an env. It is evaluated on 500 unseen tasks. Finished jobs are
-not trained again, and an interrupted one goes on.
+not trained again, and an interrupted one goes on. With `--keep` the results are lines of a file:
+jobs that it holds are not trained again, and the table is of all of its lines, which say of which
+commit they are.
 
 The gap of an env is the distance from the better of random play and the best constant policy to the
 optimum, or to the best known score where the optimum is not known.
@@ -28,10 +31,12 @@ from dataclasses import dataclass, field
 from math import hypot
 from pathlib import Path
 from statistics import mean, median
+from threading import Lock
 from typing import Any
 
 HERE = Path(__file__).parent
 ENVS = HERE / "untuned_envs.py"
+LOCK = Lock()
 VIEW = f"{HERE / 'untuned_minigrid.py'}:view"
 NOISE = 2
 """Standard errors by which a score must differ from another to count."""
@@ -39,6 +44,7 @@ TASKS, MOST_WORDS = 500, 16
 """Unseen tasks of a score, and the most constant policies that are played."""
 ROWS, UNSEEN_ROWS = 2000, 500
 RESULT, TRIVIAL = "untuned.json", "constants.json"
+KEPT = ("score", "stderr", "decoding", "score_greedy", "score_sampled", "tasks", "checkpoint")
 
 
 @dataclass(frozen=True)
@@ -161,14 +167,43 @@ def constants(name: str) -> dict[str, float]:
     return found
 
 
+Key = tuple[str, int, str, bool, float]
+"""What a job is: env, seed, model, whether an adapter of it is trained, and minutes."""
+
+
+def kept(file: Path | None) -> dict[Key, dict[str, Any]]:
+    """Return the results in a file, by job."""
+    if file is None or not file.is_file():
+        return {}
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    return {(r["env"], r["seed"], r["model"], r["lora"], r["minutes"]): r for r in rows}
+
+
+def keep(file: Path, key: Key, run: Path) -> None:
+    """Add the result of a finished job to a file."""
+    scores = json.loads((run / RESULT).read_text())
+    found = {name: scores[name] for name in KEPT}
+    for name in ("random", "warmup"):
+        if name in scores["baselines"]:
+            found[name] = scores["baselines"][name]
+            found[f"{name}_stderr"] = scores["baselines_stderr"][name]
+    named = dict(zip(("env", "seed", "model", "lora", "minutes"), key, strict=True))
+    commit = ["git", "describe", "--always", "--dirty"]
+    said = subprocess.run(commit, cwd=HERE, capture_output=True, text=True, check=True).stdout
+    with LOCK, file.open("a") as lines:
+        lines.write(json.dumps(named | {"commit": said.strip()} | found) + "\n")
+
+
 def run_jobs(jobs: Sequence[tuple[str, int]], args: argparse.Namespace) -> None:
     """Run jobs in processes of their own, `args.workers` side by side."""
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    known = kept(args.keep)
 
     def work(job: tuple[str, int]) -> None:
         name, seed = job
         run = args.folder / f"{name}-{seed}"
-        if (run / RESULT).is_file():
+        key = (name, seed, args.model, args.lora, args.minutes)
+        if (run / RESULT).is_file() or key in known:
             return
         command = [sys.executable, __file__, str(args.folder), name, "--one", str(seed)]
         command += ["--minutes", str(args.minutes), "--model", args.model]
@@ -176,6 +211,8 @@ def run_jobs(jobs: Sequence[tuple[str, int]], args: argparse.Namespace) -> None:
         with (args.folder / f"{name}-{seed}.log").open("a") as log:
             done = subprocess.run(command, env=environment, stdout=log, stderr=log, check=False)
         print(f"{name} seed {seed}: {'done' if not done.returncode else 'FAILED, see its log'}")
+        if args.keep is not None and not done.returncode:
+            keep(args.keep, key, run)
 
     with ThreadPoolExecutor(args.workers) as pool:
         list(pool.map(work, jobs))
@@ -198,30 +235,27 @@ class Row:
     below: bool
 
 
-def measured(folder: Path, name: str) -> Row | None:
-    """Return the results of an env; None if no seed is finished."""
-    found = [json.loads(p.read_text()) for p in sorted(folder.glob(f"{name}-[0-9]*/{RESULT}"))]
-    if not found:
-        return None
+def measured(folder: Path, name: str, found: Sequence[Mapping[str, Any]]) -> Row:
+    """Return the results of an env from those of its seeds."""
     cached = folder / f"{name}-{TRIVIAL}"
     if not cached.is_file():
         cached.write_text(json.dumps(constants(name)))
     words = json.loads(cached.read_text())
     best = BATTERY[name].best
-    randoms = [each["baselines"].get("random", 0.0) for each in found]
+    randoms = [each.get("random", 0.0) for each in found]
     trivial = max([mean(randoms), *words.values()])
 
     def beats(each: Mapping[str, Any], level: float, error: float, sign: int) -> bool:
         return sign * (each["score"] - level) > NOISE * hypot(each["stderr"], error)
 
-    errors = [each["baselines_stderr"].get("random", 0.0) for each in found]
+    errors = [each.get("random_stderr", 0.0) for each in found]
     pairs = list(zip(found, randoms, errors, strict=True))
     return Row(
         name=name,
         random=mean(randoms),
         trivial=trivial,
         best=best,
-        warmup=mean(each["baselines"].get("warmup", float("nan")) for each in found),
+        warmup=mean(each.get("warmup", float("nan")) for each in found),
         greedy=mean(each["score_greedy"] for each in found),
         sampled=mean(each["score_sampled"] for each in found),
         score=mean(each["score"] for each in found),
@@ -231,9 +265,27 @@ def measured(folder: Path, name: str) -> Row | None:
     )
 
 
-def table(folder: Path) -> str:
+def results(args: argparse.Namespace) -> dict[str, list[Mapping[str, Any]]]:
+    """Return the results of each env that was measured, of the file or else of the folder."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    if args.keep is not None:
+        asked = (args.model, args.lora, args.minutes)
+        for (name, *_), row in sorted(kept(args.keep).items()):
+            if (row["model"], row["lora"], row["minutes"]) == asked:
+                found.setdefault(name, []).append(row)
+        return found
+    for name in BATTERY:
+        for path in sorted(args.folder.glob(f"{name}-[0-9]*/{RESULT}")):
+            scores = json.loads(path.read_text())
+            errors = {f"{n}_stderr": value for n, value in scores["baselines_stderr"].items()}
+            found.setdefault(name, []).append(scores | scores["baselines"] | errors)
+    return found
+
+
+def table(args: argparse.Namespace) -> str:
     """Return the table of all envs that were measured, and a summary."""
-    rows = [row for name in BATTERY if (row := measured(folder, name)) is not None]
+    found = results(args)
+    rows = [measured(args.folder, name, found[name]) for name in BATTERY if name in found]
     lines = [
         "| env | random | best trivial | best | warm-up | greedy | sampled | score | gap closed |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---|",
@@ -265,6 +317,7 @@ def main() -> None:
     parser.add_argument("--lora", action="store_true", help="train an adapter of the model")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--table", action="store_true", help="train nothing")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="the file of the results")
     parser.add_argument("--one", type=int, metavar="SEED", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if unknown := [name for name in args.envs if name not in BATTERY]:
@@ -278,7 +331,7 @@ def main() -> None:
     if not args.table:
         names = args.envs or list(BATTERY)
         run_jobs([(name, seed) for seed in args.seeds for name in names], args)
-    print(table(args.folder))
+    print(table(args))
 
 
 if __name__ == "__main__":
