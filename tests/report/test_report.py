@@ -117,7 +117,7 @@ def test_the_report_has_a_table_of_measures(run):
 
 def test_a_run_that_was_not_tested_says_how_far_it_came(run):
     text = write_report(run)
-    assert "Not tested. After 12 iterations training episodes score 0.750" in text
+    assert "Not tested after 12 iterations; training episodes score 0.750" in text
 
 
 def test_an_empty_run_has_a_report_and_a_picture(tmp_path):

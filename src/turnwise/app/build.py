@@ -127,10 +127,7 @@ def assemble(
         progress.note(f"{name}: {_counted(policy)}, {policy.device}")
         laid_out = f"forest {learners[name].scorer.reason}; " if name in learners else ""
         progress.note(f"{laid_out}engine {engine.reason(name)}")
-    if tasks.problems.described:
-        progress.note(f"{training.name}: {tasks.problems.described}")
-    if tasks.seen:
-        progress.note(f"{training.name}: validation and test are problems that training meets too")
+    _tell_problems(tasks, progress)
     for split in get_args(Split):  # an env that cannot be evaluated is refused now
         first = GeneratedTasks(judged, split, recipe.seed).task(0)
         if recipe.evaluation.exact or recipe.evaluation.validation == "exact":
@@ -143,15 +140,7 @@ def assemble(
         learners=learners,
         agents=recipe.agents,
         engine=engine,
-        runner=runner_of(
-            recipe,
-            training,
-            policies,
-            engine,
-            recipe.seed,
-            recipe.trainer.noise,
-            most_turns=recipe.trainer.max_turns,
-        ),
+        runner=runner_of(recipe, training, policies, engine, recipe.seed, recipe.trainer.noise),
         eval_runner=runner_of(recipe, judged, policies, engine, recipe.seed),
         warmup_env=warmup,
         warmup_as_training=recipe.env.warmup == recipe.env.training,
@@ -171,6 +160,14 @@ def assemble(
         progress=progress,
         stop=stop,
     )
+
+
+def _tell_problems(tasks: GeneratedTasks, progress: Progress) -> None:
+    """Say how many problems the splits have, and whether the test is unseen."""
+    if tasks.problems.described:
+        progress.note(f"{tasks.env.name}: {tasks.problems.described}")
+    if tasks.seen:
+        progress.note(f"{tasks.env.name}: validation and test are problems that training meets too")
 
 
 def choose_threads(
@@ -236,10 +233,11 @@ def runner_of(
     seed: int,
     noise: NoiseRule = "common",
     group: ProcessGroup = ALONE,
-    *,
-    most_turns: int | None = None,
 ) -> Runner:
-    """Return the runner of one env; evaluation leaves `noise` common, as baselines have it."""
+    """Return the runner of one env; evaluation leaves `noise` common, as baselines have it.
+
+    Only training episodes are left after `trainer.max_turns`.
+    """
     return Runner(
         env=env,
         workflow=make_workflow(recipe.workflow),
@@ -251,7 +249,7 @@ def runner_of(
         weights=recipe.credit.rewards,
         iterations=recipe.trainer.iterations,
         group=group,
-        most_turns=most_turns,
+        most_turns=recipe.trainer.max_turns,
         state_key=recipe.credit.state_key,
     )
 

@@ -16,6 +16,7 @@ from turnwise.agents import AgentConfig
 from turnwise.envs import ToolEnv
 from turnwise.envs.survey import GROUP, Survey, survey
 from turnwise.policies import is_nano, nano_preset
+from turnwise.recipe.reasons import dotted_keys
 from turnwise.recipe.schema import Recipe, make_recipe
 from turnwise.tasks import GeneratedTasks
 
@@ -107,7 +108,7 @@ def env_recipe(plain: Data, settings: Mapping[str, Any]) -> EnvRecipe:
         draft=draft,
         shown=survey(env, tasks, draft.seed),
         tools=isinstance(env.unwrapped, ToolEnv),
-        given=_dotted(settings),
+        given=set(dotted_keys(settings)),
         context=min((each.context for each in sizes), default=None),
     )
     add = found.for_nano(plain["policies"]) if nano else found.for_real()
@@ -122,7 +123,7 @@ def env_recipe(plain: Data, settings: Mapping[str, Any]) -> EnvRecipe:
 def _widest(plain: Data, settings: Mapping[str, Any]) -> Data:
     """Return a recipe to which the user's settings of anything that may be chosen apply."""
     wide = {**plain, "credit": {**plain["credit"], "scheme": TURNS, "std": TURNS_STD}}
-    given = _dotted(settings)
+    given = set(dotted_keys(settings))
     if any(key.startswith("curriculum.") for key in given):
         wide["curriculum"] = {"kind": "restarts"}
     if "sft_mix.action_floor" in given:
@@ -131,15 +132,6 @@ def _widest(plain: Data, settings: Mapping[str, Any]) -> Data:
     limited = {role for role in plain["agents"] if f"agents.{role}.invalid_limit" in given}
     agents = plain["agents"].items()
     return wide | {"agents": {r: {**a, **(asked if r in limited else {})} for r, a in agents}}
-
-
-def _dotted(settings: Mapping[str, Any], front: str = "") -> set[str]:
-    """Return the dotted keys of all values of settings, whose tables may be nested."""
-    found: set[str] = set()
-    for key, value in settings.items():
-        below = isinstance(value, Mapping)
-        found |= _dotted(value, f"{front}{key}.") if below else {f"{front}{key}"}
-    return found
 
 
 @dataclass(frozen=True, kw_only=True)

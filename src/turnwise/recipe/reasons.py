@@ -1,6 +1,6 @@
 """The reasons of a recipe's values: as comments of its TOML, and as lines for the user.
 
-Provides `annotated`, `described` and `still_true`. Reasons have dotted keys, such as
+Provides `annotated`, `described`, `still_true` and `dotted_keys`. Reasons have dotted keys, such as
 `agents.player.history`.
 """
 
@@ -52,7 +52,7 @@ def still_true(
         recipe: the recipe that is used.
         settings: what the user gave, under dotted keys or in tables.
     """
-    used, given = recipe.model_dump(mode="json"), set(_keys(settings))
+    used, given = recipe.model_dump(mode="json"), set(dotted_keys(settings))
     return {
         key: reason
         for key, reason in reasons.items()
@@ -60,11 +60,11 @@ def still_true(
     }
 
 
-def _keys(settings: Mapping[str, Any], where: str = "") -> Iterator[str]:
+def dotted_keys(settings: Mapping[str, Any], where: str = "") -> Iterator[str]:
     """Yield the dotted keys of all values in nested tables."""
     for key, value in settings.items():
         if isinstance(value, Mapping):
-            yield from _keys(value, f"{where}{key}.")
+            yield from dotted_keys(value, f"{where}{key}.")
         else:
             yield f"{where}{key}"
 

@@ -185,10 +185,10 @@ def _partial(records: Sequence[Record]) -> list[str]:
     """Say how far a run without a test came."""
     played = series(records, metric_names.TRAIN, metric_names.SCORE)
     checked = series(records, metric_names.TRAIN, metric_names.VALIDATION)
-    done = series(records, metric_names.TRAIN, metric_names.EPISODES)
-    if not len(done):
+    done = [record["step"] for record in records if record["phase"] == metric_names.TRAIN]
+    if not any(done):  # 0 are the weights that training begins with
         return ["Not tested, and no training iteration is finished."]
-    said = f"Not tested after {done.steps[-1]} iterations"
+    said = f"Not tested after {max(done)} iterations"
     if len(played):  # none where episodes are left before their end
         said += f"; training episodes score {played.end():.3f} (mean of the last tenth)"
     if len(checked):

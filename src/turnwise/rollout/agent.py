@@ -187,27 +187,24 @@ class RolloutAgent:
             recorded["rewards"] = reply_rewards(replace(reply, valid=False))
             failure = _failure_of(completion, action)
             self._record(**recorded, error=failure)
-            self._invalid += 1
-            ends = (
-                self._config.invalid_reply == "end" or self._invalid == self._config.invalid_limit
-            )
-            if ends or failure.kind == "context":
+            if self._ends(failure):
                 raise EpisodeOver(failure)
         else:
             assert step is not None
             self._invalid = 0
             recorded["rewards"] = recorded["rewards"] | dict(step.rewards)
             self._record(**recorded, action=action)
-        shown = observation_text(self._config, observation)
-        self.past.append(
-            Exchange(
-                observation=shown,
-                reply=text,
-                messages=observation.messages,
-                media=observation.media,
-            )
-        )
+        seen = observation_text(self._config, observation)
+        messages, media = observation.messages, observation.media
+        self.past.append(Exchange(observation=seen, reply=text, messages=messages, media=media))
         return step or self._cut(state, number)
+
+    def _ends(self, failure: Failure) -> bool:
+        """Count an invalid reply; return whether it ends the episode."""
+        self._invalid += 1
+        config = self._config
+        ends = config.invalid_reply == "end" or self._invalid == config.invalid_limit
+        return ends or failure.kind == "context"
 
     def _cut(self, state: Any, number: int) -> Step[Any] | None:
         """Return the end of an episode whose last turn was an invalid reply; None before that."""

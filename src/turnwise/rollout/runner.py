@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from turnwise.agents import AgentConfig, Exchange
+from turnwise.agents import AgentConfig
 from turnwise.credit.config import StateKeyRule
 from turnwise.credit.returns import mix_rewards
 from turnwise.engines.loop import SteppedEngine, run
@@ -36,9 +36,8 @@ from turnwise.rollout.agent import (
     RendererLike,
     RolloutAgent,
 )
-from turnwise.rollout.random_play import exchange_of
+from turnwise.rollout.beginning import Beginning, beginning_of
 from turnwise.rollout.user_workflow import call_workflow, is_cancelled, workflow_failure
-from turnwise.tasks.openings import replayed
 from turnwise.types import Episode, EpisodeId, Failure, Stream, TaskVisit
 from turnwise.workflows.base import Workflow
 
@@ -85,7 +84,7 @@ class Runner:
         self._seed, self._common = seed, noise == "common"
         self._most_turns = most_turns
         self._state_key: StateKeyRule = state_key
-        self._begun: dict[int, _Begun] = {}
+        self._begun: dict[int, Beginning] = {}
 
     def collect(
         self,
@@ -252,22 +251,14 @@ class Runner:
             self._batch_metrics.setdefault(CAPPED, []).append(float(counter.capped))
         return episode, retry
 
-    def _begin(self, visit: TaskVisit, draws: Draws) -> _Begun:
+    def _begin(self, visit: TaskVisit, draws: Draws) -> Beginning:
         """Return how a visit's episodes begin; the moves that lead there are made once."""
         if not visit.opening:
-            return _Begun(state=self.env.reset(visit.task))
+            return Beginning(state=self.env.reset(visit.task))
         if visit.visit not in self._begun:
-            past: dict[str, list[Exchange]] = {}
-
-            def watch(state: Any, seat: str, action: str) -> None:
-                config = self._configs[self.env.seats[seat]]
-                if config.history != "observation":
-                    seen, renderer = self.env.observe(state, seat), self._renderers[config.policy]
-                    said = exchange_of(config, renderer, seen, action)
-                    past.setdefault(seat, []).append(said)
-
-            state = replayed(self.env, visit.task, visit.opening, draws.of_step, watch)
-            self._begun[visit.visit] = _Begun(state=state, past=past)
+            self._begun[visit.visit] = beginning_of(
+                visit, self.env, draws.of_step, self._configs, self._renderers
+            )
         return self._begun[visit.visit]
 
     def draws(self, stream: Stream) -> Draws:
@@ -294,17 +285,6 @@ class Runner:
                 state_key=self._state_key,
             )
         return EpisodeAgents(self.env, agents)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Begun:
-    """The state in which an episode begins, and what its agents remember by then, by seat.
-
-    They remember replies as demonstrations have them: those that were sampled are not kept.
-    """
-
-    state: Any
-    past: Mapping[str, Sequence[Exchange]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
