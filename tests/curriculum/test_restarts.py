@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -191,6 +191,7 @@ def test_a_later_beginning_is_told_as_its_opening_and_the_moves_after_it():
     )
     own = {"iteration": 4, "member": 2}
     assert known(made) == {
+        ("player", "p"): (opening, 1),  # a visit of the state that it began in
         ("player", "q"): ((*opening, moves("d", **own)), 1),
         ("player", "r"): ((*opening, moves("d", "d", **own)), 1),
     }
@@ -293,18 +294,44 @@ def test_rarely_visited_states_are_begun_from_more_often():
         assert drawn[name] / total == pytest.approx(share, abs=4 * error)
 
 
-def test_games_of_random_play_begin_in_such_states_too():
-    made = visited(often=16, seldom=4, once=1)
-    begun = [made.beginning(generator(n, "game")) for n in range(4000)]
-    drawn = Counter(opening[0].actions[0][1] for _, opening in begun)
-    assert all(task == TASK for task, _ in begun)
-    assert drawn["once"] / 4000 == pytest.approx(4 / 7, abs=0.03)
-    assert drawn["often"] / 4000 == pytest.approx(1 / 7, abs=0.03)
-    half = learned(walk("a", "b"), share=0.5)
+def test_games_of_random_play_begin_in_states_that_were_found_before_the_run():
+    made = explored(Corridor(), 600, share=1.0)
+    begun = [made.beginning(generator(n, "game")) for n in range(50)]
+    made.learn([walk("a", "b", "c")])
+    assert [made.beginning(generator(n, "game")) for n in range(50)] == begun
+    openings = {opening for _, opening in begun}
+    assert len(openings) > 3
+    assert {m.episode.iteration for opening in openings for m in opening} == {EXPLORING}
+    half = explored(Corridor(), 600, share=0.5)
     nothing = sum(half.beginning(generator(n, "game")) is None for n in range(2000))
     assert nothing / 2000 == pytest.approx(0.5, abs=0.05)
-    assert curriculum(share=1.0).beginning(generator(0, "game")) is None
+    assert learned(walk("a", "b")).beginning(generator(0, "game")) is None
     assert uniform().beginning(generator(0, "game")) is None
+
+
+def test_a_state_that_is_begun_from_again_and_again_is_drawn_less():
+    made = learned(walk("a", "b"), walk("c", "d"), share=1.0, per_iteration=1)
+    before = known(made)["player", "b"]
+    begun = [episode(("b", "x"), opening=before[0], iteration=n, member=0) for n in range(1, 9)]
+    made.learn(begun)
+    assert known(made)["player", "b"] == (before[0], before[1] + 8)
+
+
+def test_a_state_that_cannot_be_come_to_again_is_forgotten():
+    made = learned(walk("a", "b"), walk("c", "d", member=1), share=1.0)
+    way = known(made)["player", "b"][0]
+    broken = replace(
+        episode(opening=way, iteration=3), error=Failure(kind="env", message="it differs")
+    )
+    made.learn([broken])
+    assert set(known(made)) == {("player", "d")}
+
+
+def test_states_beyond_the_cap_of_the_env_are_no_beginnings():
+    env = Corridor()
+    env.max_turns = 5
+    made = explored(env, 600)
+    assert max(length_of(each.opening) for each in made._archive._known.values()) < 5
 
 
 def test_the_most_visited_states_are_forgotten_and_of_those_the_oldest():

@@ -136,13 +136,7 @@ class Clock:
         return self.now
 
 
-TAKES_LONGER = pytest.mark.xfail(
-    strict=True,
-    reason="BUG in src: the games that are played twice (_repeats) have 2 * SECONDS of their own",
-)
-
-
-@pytest.mark.parametrize("blocking", [pytest.param(False, marks=TAKES_LONGER), True])
+@pytest.mark.parametrize("blocking", [False, True])
 @pytest.mark.parametrize("length", [4, 1000])
 @pytest.mark.parametrize("where", ["reset", "step"])
 def test_a_slow_env_is_surveyed_for_less_than_ten_seconds(monkeypatch, blocking, length, where):

@@ -109,7 +109,10 @@ def read_traces(run):
     for path in sorted(folder.checkpoints.iterdir()):
         if path.is_dir():
             manifest = json.loads((path / "manifest.json").read_text())
-            del manifest["meta"]["totals"]["seconds"], manifest["meta"]["metrics_offset"]
+            totals = manifest["meta"]["totals"]
+            for clock in [name for name in totals if "seconds" in name]:
+                del totals[clock]
+            del manifest["meta"]["metrics_offset"]
             files = {name: entry["blake2b"] for name, entry in manifest.pop("files").items()}
             names = sorted(folder.name for folder in (path / "policies").iterdir())
             own = {name: weights(path / "policies" / name) for name in names}

@@ -103,13 +103,6 @@ def test_a_killed_run_ends_with_the_same_numbers(
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(
-    strict=True,
-    reason="BUG in src: rows of random play begin in states that the curriculum knows by now. "
-    "Demonstrations._shared (rows of a game) is computed from games that are drawn when training "
-    "begins, and Demonstrations._latest keeps a game over an iteration: a resumed run computes and "
-    "draws both again, from what the curriculum has learned since",
-)
 @pytest.mark.parametrize("call", [103, 106, 109, 111])
 def test_a_killed_run_draws_the_same_rows_of_random_play(
     turnwise, unbroken_play, traces, differences, tmp_path, call

@@ -55,18 +55,12 @@ def test_without_later_ones_there_is_no_share_of_them():
     assert "rollout/restarted_share" not in rollout_metrics([])
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="BUG in src: with curriculum.share = 1 all episodes begin later, and the score of no "
-    "episode is recorded as 0.0",
-)
 def test_there_is_no_score_where_all_begin_later():
     found = rollout_metrics([episode(1.0, later=True), episode(1.0, later=True)])
     assert found["rollout/restarted_share"] == 1.0
     assert "rollout/score" not in found
 
 
-@pytest.mark.xfail(strict=True, reason="BUG in src: envs.measures.TAKEN has no 'restarted_share'")
 def test_no_measure_may_take_the_name_of_the_share():
     found = rollout_metrics([episode(1.0), episode(1.0, later=True)])
     assert {name.partition("/")[2] for name in found if name.startswith("rollout/")} <= TAKEN

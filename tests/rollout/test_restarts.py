@@ -277,12 +277,6 @@ def test_an_unreadable_reply_on_the_way_is_no_move(make_runner, slippery, render
         assert states(rest)[0] == states(episode)[turn]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="BUG in src: a reply that `Env.step` refuses uses up the number of an env step "
-    "(RolloutAgent._step counts before the env refuses), while the moves of an opening are "
-    "numbered without it: later moves of the opening have other noise than they had",
-)
 def test_a_reply_that_the_env_refuses_on_the_way_is_no_move(
     make_runner, slippery, renderer, task_of
 ):

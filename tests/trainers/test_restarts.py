@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from turnwise.app import build
+from turnwise.errors import ConfigError
 from turnwise.evaluation import evaluate
 from turnwise.rollout import rollout_metrics
 from turnwise.runs import read_episodes
@@ -16,8 +17,9 @@ RESTARTS = (
     "trainer.tasks_per_iteration=6",
     "trainer.group_size=3",
 )
-PARTS = (*RESTARTS, "trainer.max_turns=2", "trainer.iterations=3", "episodes.keep=-1")
 GAE = ("credit.scheme=gae", "credit.state_key=observation")
+WHOLE = (*RESTARTS, "trainer.iterations=3", "episodes.keep=-1")
+PARTS = (*WHOLE, *GAE, "trainer.max_turns=2")
 
 
 def test_moves_that_are_made_again_are_counted(speaking, make_session):
@@ -85,15 +87,28 @@ def test_episodes_of_validation_are_played_to_their_end(speaking, make_session):
 
 @pytest.mark.parametrize("scheme", ["grpo", "gigpo", "rloo", "gae"])
 def test_every_scheme_goes_with_restarts(speaking, train, scheme):
-    _, records = train(speaking(*PARTS, f"credit.scheme={scheme}"))
+    _, records = train(speaking(*WHOLE, f"credit.scheme={scheme}"))
     assert len(records) == 3
     assert records[-1]["rollout/restarted_share"] == 0.5
     assert records[-1]["rollout/broken_share"] == 0.0
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (("credit.scheme=grpo",), "which scheme = 'grpo' would take for the end"),
+        ((*GAE, "trainer.dynamic_sampling=true"), "judge episodes by their returns so far"),
+        ((*GAE, "credit.filter_zero_variance=true"), "judge episodes by their returns so far"),
+    ],
+)
+def test_what_takes_a_part_for_the_whole_is_refused(speaking, settings, said):
+    with pytest.raises(ConfigError, match=said):
+        speaking(*WHOLE, *settings, "trainer.max_turns=2")
+
+
 def test_dynamic_sampling_refills_with_visits_of_both_kinds(speaking, train):
     session, records = train(
-        speaking(*PARTS, "trainer.dynamic_sampling=true", "credit.scheme=grpo")
+        speaking(*WHOLE, "trainer.dynamic_sampling=true", "credit.scheme=grpo")
     )
     episodes = read_episodes(session.run.episodes / "train-000002.jsonl").episodes
     visits = {episode.id.visit: bool(episode.opening) for episode in episodes}

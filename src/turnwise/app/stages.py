@@ -7,6 +7,7 @@ users. Each step can be killed at any instant and done again.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 
@@ -91,8 +92,10 @@ def run_stages(session: Session, recipe: Recipe, plan: Plan, *, resumed: bool) -
     """
     goes_on = resumed or recipe.pretrains
     back = resume(session, based_on=PRETRAIN) if goes_on else None
+    began = time.perf_counter()
+    session.curriculum.prepare(session.runner.draws("train").of_step)
     if back is None:
-        session.curriculum.prepare(session.runner.draws("train").of_step)
+        session.count(seconds=time.perf_counter() - began)
     left = [name for name in recipe.stages if name in STAGES]
     if back is not None and STAGE_OF.get(back.phase) not in left:
         raise RunError(

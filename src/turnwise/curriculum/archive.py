@@ -55,6 +55,12 @@ class Archive:
             self._known[cell] = known
         known.visits += 1
 
+    def drop(self, opening: Opening) -> None:
+        """Forget the states that `opening` leads to."""
+        gone = [cell for cell, known in self._known.items() if known.opening == opening]
+        for cell in gone:
+            del self._known[cell]
+
     def draw(self, rng: np.random.Generator) -> Known:
         """Return a known state; there must be one."""
         known = list(self._known.values())

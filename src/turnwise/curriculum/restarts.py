@@ -20,7 +20,7 @@ from turnwise.errors import BrokenEnvError, IllegalActionError, StuckEnvError
 from turnwise.seeding import generator
 from turnwise.settings import Settings
 from turnwise.tasks import GeneratedTasks
-from turnwise.tasks.openings import WorldDraws
+from turnwise.tasks.openings import WorldDraws, length_of
 from turnwise.types import Episode, EpisodeId, Moves, Opening, Task, TaskVisit
 from turnwise.utils.hashes import short_hash
 
@@ -56,7 +56,7 @@ class RestartsCurriculum:
         self.per_iteration = per_iteration
         self._config, self._tasks = config, tasks
         self._fresh = UniformCurriculum.of(tasks, per_iteration)
-        self._archive = Archive()
+        self._archive, self._explored = Archive(), Archive()
 
     def visits(
         self, iteration: int, *, first: int = 0, count: int | None = None
@@ -68,7 +68,8 @@ class RestartsCurriculum:
         """
         found: list[TaskVisit] = []
         for visit in self._fresh.visits(iteration, first=first, count=count):
-            if len(self._archive) and _falls_on(visit.visit, self._config.share):
+            number = iteration * self.per_iteration + visit.visit
+            if len(self._archive) and _falls_on(number, self._config.share):
                 rng = generator(self._tasks.seed, "restart", iteration, visit.visit)
                 known = self._archive.draw(rng)
                 visit = TaskVisit(
@@ -81,28 +82,39 @@ class RestartsCurriculum:
         return found
 
     def beginning(self, rng: np.random.Generator) -> tuple[Task, Opening] | None:
-        """Return a known state for a game of random play, for `share` of the games."""
-        if not len(self._archive) or rng.random() >= self._config.share:
+        """Return a state for a game of random play, for `share` of the games.
+
+        It is one that was found before the run, whatever was learned since.
+        """
+        if not len(self._explored) or rng.random() >= self._config.share:
             return None
-        known = self._archive.draw(rng)
+        known = self._explored.draw(rng)
         return known.task, known.opening
 
     def prepare(self, draws: WorldDraws) -> None:
-        """Look for states by random play, half of the games from states that are known already."""
+        """Look for states by random play, half of the games from states that are known already.
+
+        What was restored before stays known.
+        """
+        self._explored = Archive()
         left, number = self._config.explore, 0
         while left > 0:
             left -= max(1, self._wander(number, draws, min(left, PART)))
-            if len(self._archive) > 2 * self._config.states:
-                self._archive.forget(self._config.states)
+            if len(self._explored) > 2 * self._config.states:
+                self._explored.forget(self._config.states)
             number += 1
-        self._archive.forget(self._config.states)
-        self._archive.without_states()
+        self._explored.forget(self._config.states)
+        self._explored.without_states()
+        if not len(self._archive):
+            self._archive.restore(self._explored.as_json())
 
     def learn(self, episodes: Sequence[Episode]) -> None:
         """Remember the states that the episodes of an iteration have reached."""
         for episode in episodes:
             if not episode.broken:
                 self._learn(episode)
+            elif episode.opening and not episode.turns:  # it cannot be played again
+                self._archive.drop(episode.opening)
         self._archive.forget(self._config.states)
 
     def state(self) -> Mapping[str, Any]:
@@ -114,7 +126,8 @@ class RestartsCurriculum:
         self._archive.restore(state["known"])
 
     def _learn(self, episode: Episode) -> None:
-        way = _Way(self._archive, episode.task, episode.opening, episode.id)
+        cap = self._tasks.env.turn_cap()
+        way = _Way(self._archive, episode.task, episode.opening, episode.id, cap)
         for turn in sorted(episode.turns, key=lambda turn: turn.order):
             if turn.seen and turn.action is not None and turn.error is None:
                 way.at(turn.id.role, turn.seen)
@@ -127,10 +140,11 @@ class RestartsCurriculum:
         """
         rng = generator(self._tasks.seed, "explore", number)
         env, done = self._tasks.env, 0
-        known = self._archive.draw(rng) if number % 2 and len(self._archive) else None
+        known = self._explored.draw(rng) if number % 2 and len(self._explored) else None
         task = self._tasks.task(EXPLORED_FROM + number) if known is None else known.task
         played = EpisodeId(iteration=EXPLORING, visit=number, task=task.id, member=0)
-        way = _Way(self._archive, task, () if known is None else known.opening, played)
+        opening = () if known is None else known.opening
+        way = _Way(self._explored, task, opening, played, env.turn_cap())
         try:
             state = env.reset(task) if known is None else known.state
             while done < most:
@@ -153,18 +167,26 @@ class RestartsCurriculum:
 class _Way:
     """The way of one episode, whose states it makes known."""
 
-    def __init__(self, archive: Archive, task: Task, opening: Opening, episode: EpisodeId) -> None:
+    def __init__(
+        self, archive: Archive, task: Task, opening: Opening, episode: EpisodeId, cap: int
+    ) -> None:
         self._archive, self._task, self._opening = archive, task, opening
-        self._episode = episode
+        self._episode, self._left = episode, cap - length_of(opening)
         self._actions: list[tuple[str, str]] = []
         self._seen: set[tuple[str, str]] = set()
 
     def at(self, seat: str, seen: str, state: Any = None) -> None:
-        """Note that a seat is about to act; the first state is known, or a task's own."""
-        if self._actions and (seat, seen) not in self._seen:
-            self._seen.add((seat, seen))
-            moves = Moves(episode=self._episode, actions=tuple(self._actions))
-            self._archive.visited((seat, seen), self._task, (*self._opening, moves), state)
+        """Note that a seat is about to act: a visit of that state, if not the first of a task.
+
+        States after the env's cap on turns are no beginnings.
+        """
+        cell, done = (seat, seen), len(self._actions)
+        if cell in self._seen or not (self._opening or done) or done >= self._left:
+            return
+        self._seen.add(cell)
+        moves = Moves(episode=self._episode, actions=tuple(self._actions))
+        way = (*self._opening, moves) if done else self._opening
+        self._archive.visited(cell, self._task, way, state)
 
     def goes(self, seat: str, action: str) -> None:
         """Note a move that did not end the episode, or was its last one."""

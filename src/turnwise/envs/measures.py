@@ -21,7 +21,7 @@ TAKEN = frozenset(
         *("stderr", "score_greedy_stderr", "score_sampled_stderr"),
         *("episodes", "turns", "env_steps", "completion_tokens", "prompt_tokens", "left_out"),
         *("terminated_share", "truncated_share", "failed_share", "broken_share", "cut_share"),
-        "capped_share",
+        *("capped_share", "restarted_share"),
     }
 )
 """Names that metrics `rollout/...` and `test/...` have already."""

@@ -37,8 +37,8 @@ GROUP_TURNS = 3000
 SECONDS = 4.0
 """The most seconds of the episodes in groups, and of the others: a slow env is surveyed less, and
 an episode in which they are over is left."""
-REPEATED = 4
-"""The games that are played twice."""
+REPEATED, REPEATING = 4, 1.0
+"""The games that are played twice, and the seconds in which they begin."""
 _WORD = re.compile(r"\S+|\n")
 
 
@@ -248,16 +248,12 @@ def _groups(env: Env[Any], tasks: Sequence[Task], seed: int) -> Groups:
 
 def _repeats(env: Env[Any], tasks: Sequence[Task], seed: int) -> bool:
     """Whether games lead to the same observations again with the same actions and noise."""
+    until = time.perf_counter() + REPEATING
     for number, task in enumerate(tasks[:REPEATED]):
         once, again = (
             [
                 (turn.seat, turn.observation, turn.action, turn.key, turn.ended)
-                for turn in _turns(
-                    env,
-                    task,
-                    generator(seed, "survey again", number),
-                    time.perf_counter() + SECONDS / REPEATED,
-                )
+                for turn in _turns(env, task, generator(seed, "survey again", number), until)
             ]
             for _ in range(2)
         )

@@ -62,6 +62,7 @@ def check_recipe(recipe: Recipe) -> None:
         )
     check_components(recipe.credit, with_reply_components(env.components))
     _check_comparison(recipe)
+    _check_parts(recipe, env)
     _check_loss(recipe)
     _check_schedules(recipe)
     _check_adapters(recipe)
@@ -151,6 +152,28 @@ def _check_comparison(recipe: Recipe) -> None:
         raise ValueError(
             f"trainer.dynamic_sampling = true refills groups, but scheme = {scheme!r} has "
             "none: leave it out, or use a scheme with groups"
+        )
+
+
+def _check_parts(recipe: Recipe, env: Env[Any]) -> None:
+    """Refuse later beginnings that cannot be come to, and parts that would count as the whole."""
+    if recipe.curriculum.kind == "restarts" and env.branching == "none":
+        raise ValueError(
+            f"curriculum.kind = 'restarts' begins in states of earlier episodes, but env "
+            f"{env.name!r} has branching = 'none': set curriculum.kind = 'uniform'"
+        )
+    if recipe.trainer.max_turns is None:
+        return
+    if SCHEMES[recipe.credit.scheme].by_turn is None:
+        raise ValueError(
+            f"trainer.max_turns = {recipe.trainer.max_turns} leaves episodes before their end, "
+            f"which scheme = {recipe.credit.scheme!r} would take for the end: set credit.scheme = "
+            "'gae', or leave max_turns out"
+        )
+    if recipe.trainer.dynamic_sampling or recipe.credit.mixed_only:
+        raise ValueError(
+            f"trainer.max_turns = {recipe.trainer.max_turns} does not go with dynamic_sampling or "
+            "filter_zero_variance, which judge episodes by their returns so far: leave one out"
         )
 
 

@@ -109,6 +109,7 @@ def env_recipe(plain: Data, settings: Mapping[str, Any]) -> EnvRecipe:
         shown=survey(env, tasks, draft.seed),
         tools=isinstance(env.unwrapped, ToolEnv),
         given=set(dotted_keys(settings)),
+        seats=len(env.seats),
         context=min((each.context for each in sizes), default=None),
     )
     add = found.for_nano(plain["policies"]) if nano else found.for_real()
@@ -146,6 +147,7 @@ class _Found:
     shown: Survey
     tools: bool
     given: Collection[str]
+    seats: int
     context: int | None
     reasons: dict[str, str] = field(default_factory=dict)
 
@@ -175,7 +177,10 @@ class _Found:
     @property
     def restarts(self) -> bool:
         """Whether episodes also begin in states that earlier episodes reached."""
-        return self.is_long and self.shown.groups.repeats and not self.tools
+        wanted = self.draft.curriculum
+        off = "curriculum.kind" in self.given and wanted.kind != "restarts"
+        off = off or (wanted.kind == "restarts" and wanted.share == 0)
+        return self.is_long and self.shown.groups.repeats and not (self.tools or off)
 
     def curriculum(self) -> Data:
         """Return the curriculum of long games."""
@@ -282,7 +287,7 @@ class _Found:
         left: Data = {}
         if self.restarts:
             why = "an iteration has many short parts of long games, side by side"
-            most = KNOWN_SEGMENT if self.observation_is_state else SEGMENT
+            most = self.seats * (KNOWN_SEGMENT if self.observation_is_state else SEGMENT)
             left = {"max_turns": self.because("trainer.max_turns", most, why)}
             length = min(length, most)
             size = size if "trainer.group_size" in self.given else LONG_GROUP

@@ -179,6 +179,7 @@ class RolloutAgent:
             try:
                 step = await self._step(state, action, number)
             except IllegalActionError as refusal:
+                self._counter.refuse_step()
                 action = Failure(kind="illegal_action", message=str(refusal))
             except Exception as cause:  # recorded, so that what led to it can be read; then on
                 self._record(**recorded, action=action, error=env_failure(cause))

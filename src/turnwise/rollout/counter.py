@@ -20,10 +20,16 @@ class EpisodeCounter:
         capped: whether it was cut at the env's cap on turns.
     """
 
-    def __init__(self, most_turns: int | None = None) -> None:
+    def __init__(self, most_turns: int | None = None, before: int = 0) -> None:
+        """Begin to count.
+
+        Args:
+            most_turns: the turns after which the episode is left; None is no limit.
+            before: the turns that led to where it begins, which count against the env's cap.
+        """
         self.calls = self.turns = self.steps = self.round = self.asked = 0
         self.left = self.capped = False
-        self._most_turns = most_turns
+        self._most_turns, self._before = most_turns, before
         self._acted: set[str] = set()
         self._cap: int | None = None
 
@@ -43,7 +49,7 @@ class EpisodeCounter:
     def _cap_of(self, env: Env[Any]) -> int:
         """Return the env's cap on turns, asked for once an episode."""
         if self._cap is None:
-            self._cap = env.turn_cap()
+            self._cap = max(1, env.turn_cap() - self._before)
         return self._cap
 
     def next_call(self) -> int:
@@ -61,6 +67,10 @@ class EpisodeCounter:
         """Return the number of the next env step."""
         self.steps += 1
         return self.steps - 1
+
+    def refuse_step(self) -> None:
+        """Take back the number of an env step that the env refused: the next one has its noise."""
+        self.steps -= 1
 
     def begin_act(self, seat: str) -> None:
         """Begin a new round if `seat` has acted in the present one."""

@@ -17,8 +17,8 @@ def rollout_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
     """Return means over episodes and turns; shares of every way an episode or a reply can end.
 
     Tokens are those of turns that have ids: what servers write has none. The score is that of the
-    episodes that begin in the first state of their task. It is absent where the trainer left some
-    of them before their end.
+    episodes that begin in the first state of their task. It is absent where there are none, and
+    where the trainer left some of them before their end.
     """
     turns = [turn for episode in episodes for turn in episode.turns]
     drawn = [turn for turn in turns if not turn.text_only]
@@ -36,7 +36,7 @@ def rollout_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
         "rollout/cut_share": sum(t.finish_reason == "length" for t in turns) / calls,
     }
     fresh = [episode for episode in episodes if not episode.opening]
-    if not any(episode.left for episode in fresh):
+    if not any(episode.left for episode in fresh) and (fresh or not episodes):
         metrics["rollout/score"] = _mean([episode.score for episode in fresh])
     if len(fresh) < len(episodes):
         metrics["rollout/restarted_share"] = 1 - len(fresh) / many

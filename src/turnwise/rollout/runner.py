@@ -38,6 +38,7 @@ from turnwise.rollout.agent import (
 )
 from turnwise.rollout.beginning import Beginning, beginning_of
 from turnwise.rollout.user_workflow import call_workflow, is_cancelled, workflow_failure
+from turnwise.tasks.openings import length_of
 from turnwise.types import Episode, EpisodeId, Failure, Stream, TaskVisit
 from turnwise.workflows.base import Workflow
 
@@ -159,6 +160,8 @@ class Runner:
     async def _judged(self, episodes: list[Episode]) -> BatchRewards | None:
         """Return the rewards that are found for a whole batch (`Env.score_batch`)."""
         ended = [episode for episode in episodes if _has_ended(episode)]
+        if episodes and not ended:
+            return None
         try:
             return await self.env.score_batch(ended, self._iterations)
         except TurnwiseError:
@@ -207,7 +210,8 @@ class Runner:
     ) -> tuple[Episode, bool]:
         """Play an episode once; return it, and whether another attempt may go better."""
         identity, draws = visit.episode(member), self.draws(stream)
-        counter = EpisodeCounter(self._most_turns if stream == "train" else None)
+        most_turns = self._most_turns if stream == "train" else None
+        counter = EpisodeCounter(most_turns, length_of(visit.opening))
         agents = self._agents_of(identity, draws, counter, greedy)
         step: Step[Any] | None = None
         error: Failure | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 ENDS = 0.8
@@ -39,7 +39,7 @@ class ActionFloor:
     """
 
     share: float
-    start: dict[str, float] = field(default_factory=dict)
+    start: dict[str, float] | None = None
     factor: float = 1.0
 
     def learn(self, actions: Iterable[str], done: float) -> float:
@@ -55,9 +55,10 @@ class ActionFloor:
         """
         found = Counter(actions)
         total = max(found.total(), 1)
-        if not self.start:
+        if self.start is None and found:
             self.start = {a: n / total for a, n in found.items() if n >= COMMON * total}
-        left = min((found[a] / total / was for a, was in self.start.items()), default=1.0)
+        starts = (self.start or {}).items()
+        left = min((found[a] / total / was for a, was in starts), default=1.0)
         rare = left < self.share * max(0.0, 1 - done / ENDS)
         self.factor = min(max(self.factor * STEP if rare else self.factor / STEP, 1.0), MOST)
         return left
@@ -68,4 +69,4 @@ class ActionFloor:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go back to what `state` returned."""
-        self.start, self.factor = dict(state["start"]), state["factor"]
+        self.start, self.factor = state["start"], state["factor"]

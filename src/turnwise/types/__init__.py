@@ -174,7 +174,7 @@ class Episode:
     env measured in the final state (`Env.measures`); empty where there was none. `notes` are
     JSON-able remarks of those who found the rewards, for people who read the episode. `opening`
     leads from the task's first state to the one in which the episode begins. An episode that the
-    trainer left before its end has the score 0 and no measures.
+    trainer left before its end has no measures, and the score 0 or its return so far.
 
     Example:
         >>> task = Task(id="t", env="e", seed=0, data={})

@@ -113,7 +113,8 @@ def state_values(
     """Return the value of each turn's state, and how many turns of others are alike, [turns].
 
     Of an episode that was left before its end there is one more: of the state in which it would
-    have gone on.
+    have gone on. There the returns of others depend a little on the turn's own action: what they go
+    on with was computed from its return, too.
 
     The value is a mean of other episodes' returns-to-go, so that it does not depend on the turn's
     own action: over the visits of the state in the same visit of the task, together with `PRIOR`
