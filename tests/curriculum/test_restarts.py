@@ -160,6 +160,12 @@ def test_any_share_holds_over_many_visits(share):
     assert sum(bool(visit.opening) for visit in visits) == pytest.approx(500 * share, abs=1)
 
 
+def test_a_share_holds_over_iterations_of_a_single_visit():
+    made = learned(walk("a", "b", "c"), share=0.5, per_iteration=1)
+    later = [bool(made.visits(n)[0].opening) for n in range(8)]
+    assert later == [False, True] * 4
+
+
 def test_visits_are_a_function_of_iteration_number_and_what_was_learned():
     played = [walk(*"abcdefgh"), walk(*"axyz", member=1)]
     one, other = learned(*played, share=1.0), learned(*played, share=1.0)
@@ -325,6 +331,19 @@ def test_a_state_that_cannot_be_come_to_again_is_forgotten():
     )
     made.learn([broken])
     assert set(known(made)) == {("player", "d")}
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="BUG in src: RestartsCurriculum.learn drops the state of any broken episode without a "
+    "turn, also where the engine failed before its first reply and the env was not to blame",
+)
+def test_a_failure_of_the_engine_forgets_no_state():
+    made = learned(walk("a", "b"), walk("c", "d", member=1), share=1.0)
+    way = known(made)["player", "b"][0]
+    away = Failure(kind="engine", message="the server was away")
+    made.learn([replace(episode(opening=way, iteration=3), error=away)])
+    assert set(known(made)) == {("player", "b"), ("player", "d")}
 
 
 def test_states_beyond_the_cap_of_the_env_are_no_beginnings():

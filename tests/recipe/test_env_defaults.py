@@ -13,7 +13,7 @@ import turnwise as tw
 from turnwise.app.run_scores import evaluate_run
 from turnwise.app.train import _env_wanted
 from turnwise.envs.survey import survey
-from turnwise.errors import TrainingError
+from turnwise.errors import ConfigError, TrainingError
 from turnwise.policies import NanoConfig, PolicyConfig, make_nano
 from turnwise.recipe.env_defaults import env_recipe
 from turnwise.recipe.from_python import policy_section
@@ -251,6 +251,36 @@ def test_games_that_cannot_be_played_again_begin_at_their_beginning():
     assert recipe.curriculum.kind == "uniform"
     assert recipe.trainer.max_turns is None
     assert recipe.agents["player"].invalid_reply == "continue"
+
+
+REFUSED = pytest.mark.xfail(
+    strict=True,
+    raises=ConfigError,
+    reason="BUG in src: curriculum.share = 0 alone chooses kind = 'uniform' (_Found.restarts), "
+    "which then refuses the share: 'does not apply to kind = uniform: leave share out'",
+)
+
+
+@pytest.mark.parametrize(
+    "off",
+    [
+        {"curriculum.kind": "uniform"},
+        {"curriculum.kind": "restarts", "curriculum.share": 0.0},
+        pytest.param({"curriculum.share": 0.0}, marks=REFUSED),
+    ],
+    ids=str,
+)
+def test_whoever_wants_no_later_beginnings_has_games_played_whole(off):
+    recipe = recipe_of(Walk, off)
+    assert recipe.trainer.max_turns is None
+    assert recipe.trainer.group_size == 8
+    assert recipe.evaluation.validation_tasks == 128
+    assert recipe.agents["player"].invalid_reply == "continue"
+
+
+def test_a_part_of_a_game_has_as_many_turns_of_each_seat():
+    assert recipe_of(Walk).trainer.max_turns == 8
+    assert recipe_of(Pair).trainer.max_turns == 16
 
 
 def test_few_iterations_explore_no_longer_than_they_play():
@@ -581,7 +611,10 @@ WALK_REASONS = {
             {"credit.scheme": "grpo"},
             {"credit.scheme", "credit.gamma", "credit.gae_lambda", "trainer.max_turns"},
         ),
-        ({"curriculum.kind": "uniform"}, {"curriculum.kind", "curriculum.explore"}),
+        (
+            {"curriculum.kind": "uniform"},  # games are played whole then
+            {"curriculum.kind", "curriculum.explore", "trainer.max_turns"},
+        ),
         ({"curriculum": {"explore": 7}}, {"curriculum.explore"}),
         ({"agents.player.invalid_reply": "end"}, {"agents.player.invalid_reply"}),
         ({"warmup.states": "first"}, {"warmup.outcomes", "warmup.stop_at_accuracy"}),

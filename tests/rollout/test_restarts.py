@@ -344,6 +344,12 @@ def test_episodes_that_were_left_are_not_judged(make_runner, lake, says):
     assert made.runner.take_metrics()["judge/episodes"] == 1.0
 
 
+def test_a_batch_of_which_all_were_left_has_no_judge(make_runner, lake, says):
+    made = make_runner(Judged(lake.config), says(["LEFT"] * 8), most_turns=2)
+    assert all(episode.left for episode in made.play(samples=2))
+    assert "judge/episodes" not in made.runner.take_metrics()
+
+
 def test_the_rewards_until_then_are_the_score_where_returns_are(make_runner, lake, says):
     class Paid(FrozenLake):
         scored_by = "return"
@@ -412,6 +418,24 @@ def test_at_the_cap_of_the_env_an_episode_is_not_left_but_capped(
     env.max_turns = 3
     made = make_runner(env, says(["UP"] * 9), most_turns=most)
     (episode,) = made.play()
+    assert (len(episode.turns), episode.truncated, episode.left) == (turns, True, left)
+    assert made.runner.take_metrics() == {"rollout/capped_share": float(not left)}
+
+
+@pytest.mark.parametrize(
+    ("most", "turns", "left"), [(None, 3, False), (2, 2, True), (3, 3, False), (9, 3, False)]
+)
+def test_the_turns_of_an_opening_count_against_the_cap_of_the_env(
+    make_runner, lake, says, task_of, most, turns, left
+):
+    """So that no chain of beginnings makes a game longer than the env allows."""
+    env = Endless(lake.config)
+    env.max_turns = 5
+    begun = EpisodeId(iteration=0, visit=0, task="t", member=0)
+    moves = Moves(episode=begun, actions=(("player", "UP"),) * 2)
+    made = make_runner(env, says(["UP"] * 9), most_turns=most)
+    visit = begun_at((moves,), task_of(lake))
+    (episode,) = made.runner.collect([visit], "train")
     assert (len(episode.turns), episode.truncated, episode.left) == (turns, True, left)
     assert made.runner.take_metrics() == {"rollout/capped_share": float(not left)}
 

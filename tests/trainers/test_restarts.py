@@ -106,6 +106,17 @@ def test_what_takes_a_part_for_the_whole_is_refused(speaking, settings, said):
         speaking(*WHOLE, *settings, "trainer.max_turns=2")
 
 
+def test_an_env_that_cannot_go_back_has_no_later_beginnings(make_recipe, tmp_path):
+    (tmp_path / "served.py").write_text(
+        "from turnwise.envs import FrozenLake\n\n\n"
+        "class Served(FrozenLake):\n"
+        "    name = 'served'\n"
+        "    branching = 'none'\n"
+    )
+    with pytest.raises(ConfigError, match="'served' has branching = 'none'"):
+        make_recipe(*RESTARTS, f"env.name={tmp_path}/served.py:Served")
+
+
 def test_dynamic_sampling_refills_with_visits_of_both_kinds(speaking, train):
     session, records = train(
         speaking(*WHOLE, "trainer.dynamic_sampling=true", "credit.scheme=grpo")
