@@ -10,7 +10,7 @@ import pytest
 from turnwise.errors import ConfigError
 from turnwise.recipe.schema import load_recipe
 from turnwise.trainers.action_floor import COMMON, ENDS, MOST, STEP, ActionFloor
-from turnwise.trainers.grpo import update
+from turnwise.trainers.grpo import credit_of, play_groups, update_all
 
 MIX = (
     "sft_mix.rows=4",
@@ -129,10 +129,12 @@ def test_without_a_floor_nothing_of_it_is_recorded(train, speaking):
 
 
 def test_the_next_mix_has_a_larger_weight_where_an_action_was_too_rare(first_batch):
-    session, plan, batch = first_batch(*MIX, "trainer.mismatch=ignore")
+    session, plan, _ = first_batch(*MIX, "trainer.mismatch=ignore")
     learner = session.learners["main"]
-    learner.floor.restore({"start": {"LEFT": 0.5, "UP": 0.5}, "factor": 1.0})
-    found = [update(session, plan, learner, 0, batch, actions=actions(LEFT=8)) for _ in range(3)]
+    learner.floor.restore({"start": {"LEFT": 0.5, "GONE": 0.5}, "factor": 1.0})
+    episodes = play_groups(session, plan, session.curriculum.visits(0))
+    credit = credit_of(session, plan, episodes)
+    found = [update_all(session, plan, episodes, credit, {}, 0)["main"] for _ in range(3)]
     assert [each["sft_mix/factor"] for each in found] == pytest.approx([1.0, 1.5, 2.25])
     assert [each["policy/rarest_action"] for each in found] == [0.0] * 3
     mix = learner.sft_mix

@@ -151,29 +151,23 @@ class RolloutAgent:
         observation = self._env.observe(state, self._seat)
         prompt = prompt_for(self._config, self.past, observation)
         prompt_ids = self._ids_of(prompt)
-        identity, order, completion = await self._sample(prompt, prompt_ids)
-        text = self._text_of(completion)
-        self._said = (prompt, prompt_ids + completion.token_ids, text)
+        turn = await self._reply_to(prompt, prompt_ids)
+        self._said = (prompt, prompt_ids + turn.completion_ids, turn.text)
         action: str | Failure = _FULL
-        if completion.token_ids or completion.finish_reason != "context":
-            action = action_of(text, observation, self._config, self._renderer)
+        if turn.completion_ids or turn.finish_reason != "context":
+            action = action_of(turn.text, observation, self._config, self._renderer)
         reply = Reply(
-            text=text,
+            text=turn.text,
             reply_format=self._config.reply_format,
             description=observation.description,
             valid=isinstance(action, str),
         )
-        recorded: dict[str, Any] = {
-            "identity": identity,
-            "order": order,
-            "prompt": prompt,
-            "prompt_ids": prompt_ids,
-            "completion": completion,
-            "text": text,
-            "rewards": reply_rewards(reply),
-            "state_key": self._key_of(state, observation),
-            "seen": short_hash(observation.text),
-        }
+        turn = replace(
+            turn,
+            rewards=reply_rewards(reply),
+            state_key=self._key_of(state, observation),
+            seen=short_hash(observation.text),
+        )
         number, step = self._counter.next_turn(), None
         if isinstance(action, str):
             try:
@@ -182,22 +176,25 @@ class RolloutAgent:
                 self._counter.refuse_step()
                 action = Failure(kind="illegal_action", message=str(refusal))
             except Exception as cause:  # recorded, so that what led to it can be read; then on
-                self._record(**recorded, action=action, error=env_failure(cause))
+                self.turns.append(replace(turn, action=action, error=env_failure(cause)))
                 raise
         if isinstance(action, Failure):
-            recorded["rewards"] = reply_rewards(replace(reply, valid=False))
-            failure = _failure_of(completion, action)
-            self._record(**recorded, error=failure)
+            failure = _FULL if turn.finish_reason == "context" else action  # it led to the other
+            rewards = reply_rewards(replace(reply, valid=False))
+            self.turns.append(replace(turn, rewards=rewards, error=failure))
             if self._ends(failure):
                 raise EpisodeOver(failure)
         else:
             assert step is not None
             self._invalid = 0
-            recorded["rewards"] = recorded["rewards"] | dict(step.rewards)
-            self._record(**recorded, action=action)
+            self.turns.append(
+                replace(turn, action=action, rewards={**turn.rewards, **step.rewards})
+            )
         seen = observation_text(self._config, observation)
         messages, media = observation.messages, observation.media
-        self.past.append(Exchange(observation=seen, reply=text, messages=messages, media=media))
+        self.past.append(
+            Exchange(observation=seen, reply=turn.text, messages=messages, media=media)
+        )
         return step or self._cut(state, number)
 
     def _ends(self, failure: Failure) -> bool:
@@ -223,19 +220,9 @@ class RolloutAgent:
         self._counter.asked += 1
         prompt = Prompt(messages=tuple(messages))
         prompt_ids = self._renderer.prompt_ids(prompt)
-        identity, order, completion = await self._sample(prompt, prompt_ids)
-        text = self._text_of(completion)
-        self._record(
-            identity=identity,
-            order=order,
-            phase="ask",
-            prompt=prompt,
-            prompt_ids=prompt_ids,
-            completion=completion,
-            text=text,
-            rewards={},
-        )
-        return text
+        turn = await self._reply_to(prompt, prompt_ids)
+        self.turns.append(replace(turn, phase="ask"))
+        return turn.text
 
     def _ids_of(self, prompt: Prompt) -> tuple[int, ...]:
         """Return a prompt's ids, with the replies that it holds as they were sampled."""
@@ -246,9 +233,8 @@ class RolloutAgent:
                 return continued
         return self._renderer.prompt_ids(prompt)
 
-    async def _sample(
-        self, prompt: Prompt, prompt_ids: tuple[int, ...]
-    ) -> tuple[TurnId, int, Completion]:
+    async def _reply_to(self, prompt: Prompt, prompt_ids: tuple[int, ...]) -> Turn:
+        """Sample a reply; return its turn, which has no action and no reward yet."""
         identity = TurnId(
             episode=self._episode, role=self._seat, turn=self._calls, round=self._counter.round
         )
@@ -264,12 +250,24 @@ class RolloutAgent:
             prompt=prompt,
             goes_on=self._config.history == "full",
         )
-        return identity, order, await self._engine.generate(request)
-
-    def _text_of(self, completion: Completion) -> str:
-        if completion.text is not None:
-            return completion.text
-        return self._renderer.decode(completion.token_ids)
+        drawn = await self._engine.generate(request)
+        ids, served = drawn.token_ids, drawn.text
+        return Turn(
+            id=identity,
+            order=order,
+            policy=self._config.policy,
+            policy_version=drawn.policy_version,
+            prompt_ids=prompt_ids,
+            completion_ids=ids,
+            logprobs=drawn.logprobs,
+            sampling=self._sampling,
+            finish_reason=drawn.finish_reason,
+            text=self._renderer.decode(ids) if served is None else served,
+            spans=self._renderer.spans(ids, self._config.reply_format),
+            rewards={},
+            media=prompt.media_key,
+            prompt_text="" if served is None else prompt.transcript,
+        )
 
     async def _step(self, state: Any, action: str, number: int) -> Step[Any]:
         """Step the env in turn `number` of the episode, counted from 1."""
@@ -290,46 +288,6 @@ class RolloutAgent:
         if self._state_key == "observation":
             return observation_text(self._config, observation)
         return self._env.state_key(state, self._seat)
-
-    def _record(
-        self,
-        *,
-        identity: TurnId,
-        order: int,
-        phase: Phase = "act",
-        prompt: Prompt,
-        prompt_ids: tuple[int, ...],
-        completion: Completion,
-        text: str,
-        rewards: Mapping[str, float],
-        state_key: str | None = None,
-        seen: str = "",
-        action: str | None = None,
-        error: Failure | None = None,
-    ) -> None:
-        self.turns.append(
-            Turn(
-                id=identity,
-                order=order,
-                phase=phase,
-                policy=self._config.policy,
-                policy_version=completion.policy_version,
-                prompt_ids=prompt_ids,
-                completion_ids=completion.token_ids,
-                logprobs=completion.logprobs,
-                sampling=self._sampling,
-                finish_reason=completion.finish_reason,
-                text=text,
-                spans=self._renderer.spans(completion.token_ids, self._config.reply_format),
-                action=action,
-                rewards=rewards,
-                state_key=state_key,
-                seen=seen,
-                error=error,
-                media=prompt.media_key,
-                prompt_text="" if completion.text is None else prompt.transcript,
-            )
-        )
 
 
 class EpisodeAgents(Mapping[str, RolloutAgent]):
@@ -377,8 +335,3 @@ def action_of(
     """Return what a reply does: the calls it makes where there are tools, or else its answer."""
     calls = renderer.calls(text) if observation.tools else None
     return calls or agent.reply_format.parse(text, observation.legal_actions)
-
-
-def _failure_of(completion: Completion, parsed: Failure) -> Failure:
-    """Name the cause of a reply without an action: a full context outranks what it led to."""
-    return _FULL if completion.finish_reason == "context" else parsed

@@ -187,8 +187,8 @@ def play_groups(session: Session, plan: Plan, visits: Sequence[TaskVisit]) -> li
     session.count_engine()
     restarted = sum(bool(episode.opening) for episode in episodes)
     replayed = sum(length_of(visit.opening) for visit in visits)
-    played = rollout_metrics(episodes)["rollout/env_steps"]
-    session.count(env_steps=played + replayed, state_resets=float(restarted))
+    played = sum(turn.action is not None for each in episodes for turn in each.turns)
+    session.count(env_steps=float(played + replayed), state_resets=float(restarted))
     return episodes
 
 
@@ -246,21 +246,28 @@ def update_all(
     iteration: int,
 ) -> dict[str, dict[str, float]]:
     """Update every learner that has a signal; return their metrics by policy name."""
-    share = training_share(session, plan)
+    share, of_loop = training_share(session, plan), iteration / plan.trainer.iterations
     for learner in session.learners.values():
         learner.optimizer.least_done = share
     batches = batches_of(session, plan, episodes, credit, kl, iteration, share)
     failed = {turn.id for each in episodes for turn in each.turns if turn.error is not None}
-    actions: dict[str, list[str]] = {}
-    for turn in (turn for each in episodes for turn in each.turns):
-        if turn.action is not None and turn.error is None:
-            actions.setdefault(turn.policy, []).append(turn.action)
-    return {
-        name: update(
-            session, plan, session.learners[name], iteration, batch, failed, actions.get(name, ())
-        )
+    metrics = {
+        name: update(session, plan, session.learners[name], iteration, batch, failed)
         for name, batch in batches.items()
     }
+    for name in metrics:
+        learner = session.learners[name]
+        if learner.floor is not None:
+            factor = learner.floor.factor
+            rarest = learner.floor.learn(actions_of(episodes, name), max(of_loop, share))
+            metrics[name] |= {"policy/rarest_action": rarest, "sft_mix/factor": factor}
+    return metrics
+
+
+def actions_of(episodes: Sequence[Episode], policy: str) -> list[str]:
+    """Return the actions of a policy's turns, without those that failed."""
+    turns = (turn for each in episodes for turn in each.turns if turn.policy == policy)
+    return [turn.action for turn in turns if turn.action is not None and turn.error is None]
 
 
 def update(
@@ -270,22 +277,15 @@ def update(
     iteration: int,
     batch: Batch,
     failed: Collection[TurnId] = (),
-    actions: Sequence[str] = (),
 ) -> dict[str, float]:
     """Take a batch's optimizer steps, again with another rate if that is "auto" and they err.
 
-    `failed` are the turns whose replies could not be read, and `actions` those of the others.
+    `failed` are the turns whose replies could not be read.
     """
-    done = max(iteration / plan.trainer.iterations, learner.optimizer.least_done)
     take = partial(take_steps, session, plan, learner, iteration, batch)
     if learner.optimizer.is_auto:
-        metrics = update_within_band(session, learner, iteration, batch, failed, take)
-    else:
-        metrics = take()
-    if learner.floor is None:
-        return metrics
-    factor, rarest = learner.floor.factor, learner.floor.learn(actions, done)
-    return metrics | {"policy/rarest_action": rarest, "sft_mix/factor": factor}
+        return update_within_band(session, learner, iteration, batch, failed, take)
+    return take()
 
 
 def take_steps(
