@@ -333,11 +333,6 @@ def test_a_state_that_cannot_be_come_to_again_is_forgotten():
     assert set(known(made)) == {("player", "d")}
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="BUG in src: RestartsCurriculum.learn drops the state of any broken episode without a "
-    "turn, also where the engine failed before its first reply and the env was not to blame",
-)
 def test_a_failure_of_the_engine_forgets_no_state():
     made = learned(walk("a", "b"), walk("c", "d", member=1), share=1.0)
     way = known(made)["player", "b"][0]

@@ -13,7 +13,7 @@ import turnwise as tw
 from turnwise.app.run_scores import evaluate_run
 from turnwise.app.train import _env_wanted
 from turnwise.envs.survey import survey
-from turnwise.errors import ConfigError, TrainingError
+from turnwise.errors import TrainingError
 from turnwise.policies import NanoConfig, PolicyConfig, make_nano
 from turnwise.recipe.env_defaults import env_recipe
 from turnwise.recipe.from_python import policy_section
@@ -253,20 +253,12 @@ def test_games_that_cannot_be_played_again_begin_at_their_beginning():
     assert recipe.agents["player"].invalid_reply == "continue"
 
 
-REFUSED = pytest.mark.xfail(
-    strict=True,
-    raises=ConfigError,
-    reason="BUG in src: curriculum.share = 0 alone chooses kind = 'uniform' (_Found.restarts), "
-    "which then refuses the share: 'does not apply to kind = uniform: leave share out'",
-)
-
-
 @pytest.mark.parametrize(
     "off",
     [
         {"curriculum.kind": "uniform"},
         {"curriculum.kind": "restarts", "curriculum.share": 0.0},
-        pytest.param({"curriculum.share": 0.0}, marks=REFUSED),
+        {"curriculum.share": 0.0},
     ],
     ids=str,
 )

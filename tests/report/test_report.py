@@ -138,11 +138,6 @@ def test_a_run_whose_episodes_are_left_is_judged_by_its_validation():
     assert Facts(records=played(), scores=None).score.endswith("(rollout/score)")
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="BUG in src: Facts.score_name takes rollout/score as soon as one iteration has it, "
-    "though iterations have it only where no fresh episode was left: where all ended soon",
-)
 def test_a_few_iterations_whose_episodes_all_ended_do_not_stand_for_the_run():
     facts = Facts(records=parts(scored=(3, 4)), scores=None)
     assert facts.score.endswith("(validation/score)")

@@ -113,7 +113,7 @@ class RestartsCurriculum:
         for episode in episodes:
             if not episode.broken:
                 self._learn(episode)
-            elif episode.opening and not episode.turns:  # it cannot be played again
+            elif episode.opening and _failed_to_begin(episode):
                 self._archive.drop(episode.opening)
         self._archive.forget(self._config.states)
 
@@ -191,6 +191,14 @@ class _Way:
     def goes(self, seat: str, action: str) -> None:
         """Note a move that did not end the episode, or was its last one."""
         self._actions.append((seat, action))
+
+
+def _failed_to_begin(episode: Episode) -> bool:
+    """Whether the env failed before the first turn: the moves to its beginning do not lead there.
+
+    Failures of the engine say nothing about the env.
+    """
+    return not episode.turns and episode.error is not None and episode.error.kind == "env"
 
 
 def _falls_on(number: int, share: float) -> bool:

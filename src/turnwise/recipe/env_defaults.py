@@ -118,6 +118,8 @@ def env_recipe(plain: Data, settings: Mapping[str, Any]) -> EnvRecipe:
     add["credit"] = {**plain["credit"], **add.get("credit", {}), **found.invalid()}
     if found.restarts:
         add["curriculum"] = found.curriculum()
+    elif draft.curriculum.kind == "restarts" and not draft.curriculum.share:
+        add["curriculum"] = {"kind": "restarts"}  # its share was given, and says the same
     return EnvRecipe(data={**plain, **add}, reasons=found.reasons)
 
 

@@ -19,7 +19,7 @@ from turnwise.agents import (
     prompt_for,
 )
 from turnwise.credit.config import StateKeyRule
-from turnwise.engines.base import Completion, Engine, Request
+from turnwise.engines.base import Engine, Request
 from turnwise.envs.base import Env, Observation, Step
 from turnwise.errors import EnvError, IllegalActionError
 from turnwise.formats import Reply, ReplyFormat, reply_rewards
@@ -31,7 +31,6 @@ from turnwise.types import (
     EpisodeId,
     Failure,
     Message,
-    Phase,
     Prompt,
     Sampling,
     Span,

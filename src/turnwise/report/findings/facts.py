@@ -106,9 +106,10 @@ class Facts:
 
     @property
     def score_name(self) -> str:
-        """The metric of the score: of training, or of validation where episodes are left."""
-        whole = len(self.train(metric_names.SCORE)) > 0
-        return metric_names.SCORE if whole else metric_names.VALIDATION
+        """The metric of the score: of training, or of validation where most episodes are left."""
+        whole, all_of_them = self.train(metric_names.SCORE), self.train(metric_names.EPISODES)
+        found = len(whole) > 0 and 2 * len(whole) >= len(all_of_them)
+        return metric_names.SCORE if found else metric_names.VALIDATION
 
     @property
     def bounded(self) -> bool:
@@ -128,16 +129,24 @@ class Facts:
 
     @property
     def risen(self) -> bool:
-        """Whether the score of training episodes has risen since the first iterations.
+        """Whether the score has risen since the first iterations.
 
         Scores in [0, 1] have at least the error of as many draws of 0 or 1.
         """
-        found, episodes = self.train(self.score_name), self.train(metric_names.EPISODES)
+        found = self.train(self.score_name)
         if not self.bounded:
             return has_risen(found)
         mean = float(found.values.mean())
-        draws = math.sqrt(mean * (1 - mean) / episodes.end()) if len(episodes) else 0.0
+        draws = math.sqrt(mean * (1 - mean) / self._scored) if self._scored else 0.0
         return has_risen(found, LEAST_RISE, draws)
+
+    @property
+    def _scored(self) -> float:
+        """The number of episodes of one score; 0 if it is not known."""
+        episodes = self.train(metric_names.EPISODES)
+        if self.score_name == metric_names.SCORE:
+            return episodes.end() if len(episodes) else 0.0
+        return float(self.at("evaluation.validation_tasks", 64))
 
     @property
     def return_risen(self) -> bool:
