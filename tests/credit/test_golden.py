@@ -171,9 +171,11 @@ def test_gae_counts_what_followed_where_no_other_episode_was(episode):
 def test_gae_counts_on_the_value_of_the_state_in_which_an_episode_was_left(episode):
     """gamma 1/2. a earns 0 in s0 and is left in s1; b earns 1 in s1 and c, of another visit, 0.
 
-    For a: V0 = V1 of its next state = 1/2; V2 of s1 (1 + 0 + 3) / 8 = 1/2; V3 (1 + 3) / 7 = 4/7. a
-    returns 1/2 x 4/7 = 2/7, and V of s0 = 1/2. For b: V0 = V1 = 1/7; V2 of s1 (0 + 6/7) / 7 = 6/49
-    = V3, as nobody else acted there in its visit. For c: V0 = V1 = 9/14; V2 = V3 = 34/49.
+    What a goes on with, g, is computed without the episode whose states are valued. For a: V0 = V1
+    of its next state = 1/2; V2 of s1 (1 + 0 + 3) / 8 = 1/2; V3 (1 + 3) / 7 = 4/7 = g. a returns
+    1/2 x 4/7 = 2/7, and V of s0 = 1/2. For b: V0 = V1 = g / 4; V2 = V3 of s1 = 6/7 V0 = g, so that
+    g = 0: its value is 0. For c: V0 = V1 = (g / 2 + 1) / 2; V2 = (1 + 6 V1) / 7, V3 of a's next
+    state (1 + 6 V2) / 7 = g, so that g = 31/40; V0 = 111/160; V2 = 59/80, which is V3 for c.
     """
     episodes = [
         episode([0.0], sample=0, states=["s0"], next_key="s1"),
@@ -184,7 +186,7 @@ def test_gae_counts_on_the_value_of_the_state_in_which_an_episode_was_left(episo
     for trust in (0.0, 1.0):  # nothing that the episode's own future could tell is known
         found = config("gae", gamma=0.5, gae_lambda=trust, std="none")
         got = values(assign_advantages(episodes, found))
-        expected = {(0, 0, 0): 2 / 7 - 1 / 2, (0, 1, 0): 1 - 6 / 49, (1, 0, 0): -34 / 49}
+        expected = {(0, 0, 0): 2 / 7 - 1 / 2, (0, 1, 0): 1.0, (1, 0, 0): -59 / 80}
         assert got == pytest.approx(expected)
 
 
