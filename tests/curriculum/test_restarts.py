@@ -26,18 +26,18 @@ from turnwise.types import (
     Failure,
     Moves,
     Sampling,
-    Task,
     Trajectory,
     Turn,
     TurnId,
 )
 from turnwise.utils.hashes import short_hash
 
-TASK = Task(id="t", env="e", seed=3, data={"map": ["SF", "FG"]})
-
 
 def lakes(seed=0):
     return GeneratedTasks(make_env("frozen-lake", start="random"), "train", seed)
+
+
+TASK = lakes().task(3)
 
 
 def curriculum(share=0.5, *, tasks=None, per_iteration=8, **options):
@@ -50,7 +50,7 @@ def uniform(per_iteration=8):
 
 
 def moves(*words, iteration=0, visit=0, member=0, seat="player"):
-    episode = EpisodeId(iteration=iteration, visit=visit, task="t", member=member)
+    episode = EpisodeId(iteration=iteration, visit=visit, task=TASK.id, member=member)
     return Moves(episode=episode, actions=tuple((seat, word) for word in words))
 
 
@@ -234,12 +234,12 @@ def test_the_way_with_the_fewest_steps_is_kept_and_of_equal_ones_the_latest():
 
 def test_a_shorter_way_leads_to_the_state_of_its_own_task():
     """Other problems may show the same: the task goes with the way."""
-    other = Task(id="u", env="e", seed=4, data={"map": ["SG"]})
+    other = lakes().task(4)
     made = learned(walk("a", "b", "c"), walk("x", "c", task=other), share=1.0)
     found = {
         (visit.task.id, length_of(visit.opening)) for n in range(10) for visit in made.visits(n)
     }
-    assert found == {("t", 1), ("u", 1)}
+    assert found == {(TASK.id, 1), (other.id, 1)}
     for visit in made.visits(3):
         assert {part.episode.task for part in visit.opening} == {visit.task.id}
 
@@ -267,7 +267,7 @@ def test_moves_of_several_seats_are_made_in_the_order_of_play():
     made = learned(
         episode(("a", "1", "one"), ("b", "2", "two"), ("a", "3", "one"), ("b", "4", "two"))
     )
-    one = EpisodeId(iteration=0, visit=0, task="t", member=0)
+    one = EpisodeId(iteration=0, visit=0, task=TASK.id, member=0)
     acted = (("one", "1"), ("two", "2"), ("one", "3"))
     assert known(made) == {
         ("two", "b"): ((Moves(episode=one, actions=acted[:1]),), 1),
@@ -427,8 +427,12 @@ class Corridor(tw.Env):
 def explored(env, explore, **options):
     tasks = GeneratedTasks(env, "train", 0)
     made = RestartsCurriculum(tasks, 8, RestartsConfig(explore=explore, **options))
-    made.prepare(DRAWS)
+    made.begin(json.loads(json.dumps(made.explore(DRAWS, always))))
     return made
+
+
+def always(done, total):
+    return True
 
 
 DRAWS = Draws(seed=0, stream="train", common_noise=True).of_step
@@ -453,7 +457,6 @@ def test_random_play_finds_states_and_the_moves_to_them():
         assert all(len(moves.actions) < PART for moves in each.opening)
         state = replayed(env, each.task, each.opening, DRAWS)
         assert (seat, short_hash(env.observe(state, seat).text)) == ("player", seen)
-        assert each.state is None
     assert any(len(each.opening) > 1 for each in found.values())
     visits = made.visits(0)
     assert all(visit.opening for visit in visits), "the first iteration begins later, too"
@@ -464,7 +467,7 @@ def test_exploring_is_a_function_of_the_seed():
     assert one.state() == other.state()
     tasks = GeneratedTasks(Corridor(), "train", 1)
     of_seed = RestartsCurriculum(tasks, 8, RestartsConfig(explore=300))
-    of_seed.prepare(DRAWS)
+    of_seed.begin(of_seed.explore(DRAWS, always))
     assert of_seed.state() != one.state()
 
 
@@ -495,6 +498,48 @@ def test_exploring_an_env_that_never_steps_comes_to_an_end():
             raise BrokenEnvError("broken")
 
     assert explored(Never(), 50).state() == {"known": []}
+
+
+def test_exploring_tells_how_far_it_is_and_ends_when_asked():
+    """Then nothing was found: a run that goes on later finds the same as one that was not asked."""
+    env, told = Corridor(), []
+
+    def goes_on(done, total):
+        told.append((done, total))
+        return done < 100
+
+    made = RestartsCurriculum(GeneratedTasks(env, "train", 0), 8, RestartsConfig(explore=600))
+    assert made.explore(DRAWS, goes_on) == {}
+    assert told[0] == (0, 600) and 100 <= told[-1][0] < 100 + PART
+    assert env.steps == told[-1][0]
+
+
+def test_what_is_found_does_not_replace_what_was_learned():
+    made = explored(Corridor(), 300)
+    before = made.state()
+    made.begin({"known": before["known"][:1], "steps": 10})
+    assert made.state() == before
+    rng = generator(0, "games")
+    games = [made.beginning(rng) for _ in range(20)]
+    assert len({way for game in games if game for _, way in [game]}) == 1
+
+
+def test_a_task_that_the_env_lists_is_the_same_after_a_resume():
+    """Not one that went through JSON, which has no tuples."""
+
+    class Listed(Corridor):
+        def tasks(self, split):
+            return [{"place": (n, n + 1)} for n in range(40)]
+
+        def canonical(self, data):
+            return repr(data["place"])
+
+    whole = explored(Listed(), 300)
+    made = RestartsCurriculum(GeneratedTasks(Listed(), "train", 0), 8, RestartsConfig())
+    made.restore(json.loads(json.dumps(whole.state())))
+    tasks = {each.task.id: each.task for each in made._archive._known.values()}
+    assert tasks == {each.task.id: each.task for each in whole._archive._known.values()}
+    assert {type(task.data["place"]) for task in tasks.values()} == {tuple}
 
 
 def test_an_env_that_hangs_stops_the_run():

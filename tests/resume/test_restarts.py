@@ -70,6 +70,7 @@ def test_the_unbroken_run_begins_later_and_leaves_early(unbroken_restarts):
     assert [record["rollout/restarted_share"] for record in records] == [0.5] * 6
     assert any("rollout/score" not in record for record in records)
     assert len({record["sft_mix/factor"] for record in records}) > 2
+    assert {record["total/explored_steps"] for record in records} == {20.0}
     resets = [record["total/state_resets"] for record in records]
     assert resets == [8.0 * number for number in range(1, 7)]
     assert len(states) == 4 + 6, "of warm-up and of training"

@@ -106,14 +106,21 @@ def test_what_takes_a_part_for_the_whole_is_refused(speaking, settings, said):
         speaking(*WHOLE, *settings, "trainer.max_turns=2")
 
 
-def test_an_env_that_cannot_go_back_has_no_later_beginnings(make_recipe, tmp_path):
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ("branching = 'none'", "'served' has branching = 'none'"),
+        ("blocking = True", "env 'served' is blocking, and waits in each"),
+    ],
+)
+def test_an_env_that_cannot_go_back_has_no_later_beginnings(make_recipe, tmp_path, declared, said):
     (tmp_path / "served.py").write_text(
         "from turnwise.envs import FrozenLake\n\n\n"
         "class Served(FrozenLake):\n"
         "    name = 'served'\n"
-        "    branching = 'none'\n"
+        f"    {declared}\n"
     )
-    with pytest.raises(ConfigError, match="'served' has branching = 'none'"):
+    with pytest.raises(ConfigError, match=said):
         make_recipe(*RESTARTS, f"env.name={tmp_path}/served.py:Served")
 
 

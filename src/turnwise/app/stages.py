@@ -24,6 +24,8 @@ from turnwise.trainers import Plan, Resumed, Session, resume, warm_up
 from turnwise.trainers.gc import frozen
 from turnwise.trainers.table import TRAINERS
 
+EXPLORATION = "exploration"
+"""The phase in which a curriculum looks around, as the display names it."""
 SFT, GRPO = "sft", "grpo"
 """The names of the adapters in a run's `adapters` folder, by the stage that trained them last."""
 
@@ -92,10 +94,7 @@ def run_stages(session: Session, recipe: Recipe, plan: Plan, *, resumed: bool) -
     """
     goes_on = resumed or recipe.pretrains
     back = resume(session, based_on=PRETRAIN) if goes_on else None
-    began = time.perf_counter()
-    session.curriculum.prepare(session.runner.draws("train").of_step)
-    if back is None:
-        session.count(seconds=time.perf_counter() - began)
+    _explore(session, counted=back is None)
     left = [name for name in recipe.stages if name in STAGES]
     if back is not None and STAGE_OF.get(back.phase) not in left:
         raise RunError(
@@ -108,6 +107,24 @@ def run_stages(session: Session, recipe: Recipe, plan: Plan, *, resumed: bool) -
         back = None
     keep_adapters(session)
     return True
+
+
+def _explore(session: Session, *, counted: bool) -> None:
+    """Let the curriculum look around: in process 0, from which the others have what it found."""
+    began = time.perf_counter()
+
+    def goes_on(done: int, total: int) -> bool:
+        if not done:
+            session.progress.begin(EXPLORATION, done=0, total=total)
+        session.progress.advance(done, {})
+        return not session.stop.requested
+
+    draws = session.runner.draws("train").of_step
+    found = session.group.from_first(lambda: session.curriculum.explore(draws, goes_on))
+    session.curriculum.begin(found)
+    if counted and found:
+        seconds = session.group.broadcast(time.perf_counter() - began)
+        session.count(seconds=seconds, explored_steps=float(found["steps"]))
 
 
 def _warm_up(session: Session, recipe: Recipe, plan: Plan, back: Resumed | None) -> bool:

@@ -5,12 +5,13 @@ Provides `Archive`, which draws rarely visited states more often, and `Known`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from turnwise.tasks import GeneratedTasks
 from turnwise.tasks.openings import length_of, opening_as_json, opening_from_json
 from turnwise.types import Opening, Task
 
@@ -75,26 +76,22 @@ class Archive:
             for cell in often[:extra]:
                 del self._known[cell]
 
-    def without_states(self) -> None:
-        """Let go of the states themselves; the ways to them are kept."""
-        for known in self._known.values():
-            known.state = None
-
     def as_json(self) -> list[Any]:
-        """Return the archive as JSON-able values."""
+        """Return the archive as JSON-able values: tasks as their numbers."""
         return [
-            [*cell, _task_as_json(each.task), opening_as_json(each.opening), each.visits]
+            [
+                *cell,
+                GeneratedTasks.number_of(each.task),
+                opening_as_json(each.opening),
+                each.visits,
+            ]
             for cell, each in self._known.items()
         ]
 
-    def restore(self, value: Sequence[Any]) -> None:
-        """Go back to what `as_json` returned."""
+    def restore(self, value: Sequence[Any], task_of: Callable[[int], Task]) -> None:
+        """Go back to what `as_json` returned; `task_of` returns a task by its number."""
         self._known = {}
-        for seat, seen, data, opening, visits in value:
-            task = Task(**data)
+        for seat, seen, number, opening, visits in value:
+            task = task_of(number)
             way = opening_from_json(opening, task.id)
             self._known[seat, seen] = Known(task=task, opening=way, visits=visits)
-
-
-def _task_as_json(task: Task) -> dict[str, Any]:
-    return {"id": task.id, "env": task.env, "seed": task.seed, "data": dict(task.data)}

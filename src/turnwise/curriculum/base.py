@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from turnwise.tasks.openings import WorldDraws
 from turnwise.types import Episode, Opening, Task, TaskVisit
+
+GoesOn = Callable[[int, int], bool]
+"""Called with the steps that are done and their total; returns whether to go on."""
 
 
 class Curriculum(Protocol):
@@ -33,10 +36,18 @@ class Curriculum(Protocol):
         """Return where a game of random play begins; None for the first state of a task."""
         ...
 
-    def prepare(self, draws: WorldDraws) -> None:
-        """Do what comes before the first iteration; `draws` is the noise of training's env steps.
+    def explore(self, draws: WorldDraws, goes_on: GoesOn) -> Mapping[str, Any]:
+        """Return what is found before the first iteration, as JSON-able values for `begin`.
 
-        What the env raises is not caught.
+        `steps` is the number of env steps; it is empty where there is nothing to find. `draws` is
+        the noise of training's env steps.
+        """
+        ...
+
+    def begin(self, found: Mapping[str, Any]) -> None:
+        """Begin with what `explore` found, here or in another process.
+
+        It is called after `restore`, if that is called.
         """
         ...
 

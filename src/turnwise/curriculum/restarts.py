@@ -8,6 +8,7 @@ distribution of first states bounds how far a policy stays behind the best one (
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from turnwise.curriculum.archive import Archive
+from turnwise.curriculum.base import GoesOn
 from turnwise.curriculum.uniform import UniformCurriculum
 from turnwise.errors import BrokenEnvError, IllegalActionError, StuckEnvError
 from turnwise.seeding import generator
@@ -91,22 +93,26 @@ class RestartsCurriculum:
         known = self._explored.draw(rng)
         return known.task, known.opening
 
-    def prepare(self, draws: WorldDraws) -> None:
-        """Look for states by random play, half of the games from states that are known already.
+    def explore(self, draws: WorldDraws, goes_on: GoesOn) -> Mapping[str, Any]:
+        """Look for states by random play, half of the games from states that are found already.
 
-        What was restored before stays known.
+        Where `goes_on` ends it, nothing is found: another run shall find the same.
         """
-        self._explored = Archive()
-        left, number = self._config.explore, 0
-        while left > 0:
-            left -= max(1, self._wander(number, draws, min(left, PART)))
-            if len(self._explored) > 2 * self._config.states:
-                self._explored.forget(self._config.states)
-            number += 1
-        self._explored.forget(self._config.states)
-        self._explored.without_states()
+        found, done, total = Archive(), 0, self._config.explore
+        games = itertools.count()
+        while done < total:
+            if not goes_on(done, total):
+                return {}
+            done += max(1, self._wander(next(games), found, draws, min(total - done, PART)))
+            found.forget(self._config.states)
+        return {"known": found.as_json(), "steps": done} if total else {}
+
+    def begin(self, found: Mapping[str, Any]) -> None:
+        """Remember what was found, for random play; for visits, unless they know more already."""
+        known = found.get("known", ())
+        self._explored.restore(known, self._tasks.task)
         if not len(self._archive):
-            self._archive.restore(self._explored.as_json())
+            self._archive.restore(known, self._tasks.task)
 
     def learn(self, episodes: Sequence[Episode]) -> None:
         """Remember the states that the episodes of an iteration have reached."""
@@ -123,7 +129,7 @@ class RestartsCurriculum:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Remember the states that `state` returned."""
-        self._archive.restore(state["known"])
+        self._archive.restore(state["known"], self._tasks.task)
 
     def _learn(self, episode: Episode) -> None:
         cap = self._tasks.env.turn_cap()
@@ -133,18 +139,18 @@ class RestartsCurriculum:
                 way.at(turn.id.role, turn.seen)
                 way.goes(turn.id.role, turn.action)
 
-    def _wander(self, number: int, draws: WorldDraws, most: int) -> int:
+    def _wander(self, number: int, found: Archive, draws: WorldDraws, most: int) -> int:
         """Play at random for `most` steps or to the end; return the number of steps.
 
         A game that the env breaks ends there; training reports such games.
         """
         rng = generator(self._tasks.seed, "explore", number)
         env, done = self._tasks.env, 0
-        known = self._explored.draw(rng) if number % 2 and len(self._explored) else None
+        known = found.draw(rng) if number % 2 and len(found) else None
         task = self._tasks.task(EXPLORED_FROM + number) if known is None else known.task
         played = EpisodeId(iteration=EXPLORING, visit=number, task=task.id, member=0)
         opening = () if known is None else known.opening
-        way = _Way(self._explored, task, opening, played, env.turn_cap())
+        way = _Way(found, task, opening, played, env.turn_cap())
         try:
             state = env.reset(task) if known is None else known.state
             while done < most:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from turnwise.curriculum.base import GoesOn
 from turnwise.settings import Settings
 from turnwise.tasks import GeneratedTasks
 from turnwise.tasks.openings import WorldDraws
@@ -66,7 +67,11 @@ class UniformCurriculum:
         """Return nothing: games begin in the first states of tasks."""
         return None
 
-    def prepare(self, draws: WorldDraws) -> None:
+    def explore(self, draws: WorldDraws, goes_on: GoesOn) -> Mapping[str, Any]:
+        """Return nothing: there is nothing to find."""
+        return {}
+
+    def begin(self, found: Mapping[str, Any]) -> None:
         """Do nothing."""
 
     def learn(self, episodes: Sequence[Episode]) -> None:

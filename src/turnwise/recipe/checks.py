@@ -162,6 +162,11 @@ def _check_parts(recipe: Recipe, env: Env[Any]) -> None:
             f"curriculum.kind = 'restarts' begins in states of earlier episodes, but env "
             f"{env.name!r} has branching = 'none': set curriculum.kind = 'uniform'"
         )
+    if recipe.curriculum.kind == "restarts" and env.blocking:
+        raise ValueError(
+            f"curriculum.kind = 'restarts' makes the moves to later states one after another, but "
+            f"env {env.name!r} is blocking, and waits in each: set curriculum.kind = 'uniform'"
+        )
     if recipe.trainer.max_turns is None:
         return
     if SCHEMES[recipe.credit.scheme].by_turn is None:

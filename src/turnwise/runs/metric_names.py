@@ -40,7 +40,7 @@ COSTS = {
     "tokens sampled": ("total/sampled_tokens",),
     "tokens prefilled": ("total/prefilled_tokens",),
     "tokens trained": ("total/trained_tokens",),
-    "environment steps": ("total/env_steps",),
+    "environment steps": ("total/env_steps", "total/explored_steps"),
     "resets to a state": ("total/state_resets",),
     "optimizer steps": ("total/optimizer_steps", "total/warmup_optimizer_steps"),
     "seconds": (SECONDS,),

@@ -79,6 +79,11 @@ class GeneratedTasks:
             "all problems about equally often, or list them (`Env.tasks`)"
         )
 
+    @staticmethod
+    def number_of(task: Task) -> int:
+        """Return the number of a task of such a source: `task` returns it for that."""
+        return int(task.id.rpartition("-")[2])
+
     def take(self, count: int) -> list[Task]:
         """Return tasks 0 to `count` - 1; no more than one pass of a list has."""
         return [self.task(index) for index in range(min(count, self.count or count))]
