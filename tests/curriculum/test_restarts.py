@@ -110,7 +110,7 @@ def known(made):
 
 def learned(*episodes, **options):
     made = curriculum(**options)
-    made.learn(episodes)
+    made.learn(episodes, {})
     return made
 
 
@@ -176,7 +176,7 @@ def test_visits_are_a_function_of_iteration_number_and_what_was_learned():
     assert len({visit.opening for visits in before for visit in visits}) > 5
     assert [v.opening for v in before[0]] != [v.opening for v in before[1]]
     of_seed = RestartsCurriculum(lakes(seed=1), 8, RestartsConfig(share=1.0))
-    of_seed.learn(played)
+    of_seed.learn(played, {})
     assert [v.opening for v in of_seed.visits(1)] != [v.opening for v in before[0]]
 
 
@@ -213,22 +213,22 @@ def test_the_state_that_an_episode_begins_in_counts_where_it_comes_back_to_it():
 
 def test_visits_are_counted_once_an_episode():
     made = learned(walk("a", "b", "b", "b", "c"), walk("a", "b", member=1))
-    made.learn([walk("z", "b", "c", iteration=1)])
+    made.learn([walk("z", "b", "c", iteration=1)], {})
     counts = {seen: visits for (_, seen), (_, visits) in known(made).items()}
     assert counts == {"b": 3, "c": 2}
 
 
 def test_the_way_with_the_fewest_steps_is_kept_and_of_equal_ones_the_latest():
     made = learned(walk("a", "b", "c", "d"))
-    made.learn([walk("a", "d", member=1), walk("a", "x", "b", "c", member=2)])
+    made.learn([walk("a", "d", member=1), walk("a", "x", "b", "c", member=2)], {})
     found = known(made)
     assert found["player", "d"] == ((moves("go", member=1),), 2)
     assert found["player", "c"] == ((moves("go", "go"),), 2), "three steps are more than two"
-    made.learn([walk("q", "c", opening=(moves("up", member=8),), member=3)])
+    made.learn([walk("q", "c", opening=(moves("up", member=8),), member=3)], {})
     latest = ((moves("up", member=8), moves("go", member=3)), 3)
     assert known(made)["player", "c"] == latest, "two steps again, of which one is the opening's"
     longer = (moves("up", "up", member=8),)
-    made.learn([walk("q", "c", opening=longer, member=4)])
+    made.learn([walk("q", "c", opening=longer, member=4)], {})
     assert known(made)["player", "c"] == (latest[0], 4)
 
 
@@ -284,7 +284,7 @@ def visited(**counts):
     """Return a curriculum that knows states with these numbers of visits."""
     made = curriculum(share=1.0, per_iteration=16)
     for name, count in counts.items():
-        made.learn([walk("start", name, action=name, member=n) for n in range(count)])
+        made.learn([walk("start", name, action=name, member=n) for n in range(count)], {})
     return made
 
 
@@ -303,7 +303,7 @@ def test_rarely_visited_states_are_begun_from_more_often():
 def test_games_of_random_play_begin_in_states_that_were_found_before_the_run():
     made = explored(Corridor(), 600, share=1.0)
     begun = [made.beginning(generator(n, "game")) for n in range(50)]
-    made.learn([walk("a", "b", "c")])
+    made.learn([walk("a", "b", "c")], {})
     assert [made.beginning(generator(n, "game")) for n in range(50)] == begun
     openings = {opening for _, opening in begun}
     assert len(openings) > 3
@@ -319,7 +319,7 @@ def test_a_state_that_is_begun_from_again_and_again_is_drawn_less():
     made = learned(walk("a", "b"), walk("c", "d"), share=1.0, per_iteration=1)
     before = known(made)["player", "b"]
     begun = [episode(("b", "x"), opening=before[0], iteration=n, member=0) for n in range(1, 9)]
-    made.learn(begun)
+    made.learn(begun, {})
     assert known(made)["player", "b"] == (before[0], before[1] + 8)
 
 
@@ -329,7 +329,7 @@ def test_a_state_that_cannot_be_come_to_again_is_forgotten():
     broken = replace(
         episode(opening=way, iteration=3), error=Failure(kind="env", message="it differs")
     )
-    made.learn([broken])
+    made.learn([broken], {})
     assert set(known(made)) == {("player", "d")}
 
 
@@ -337,7 +337,7 @@ def test_a_failure_of_the_engine_forgets_no_state():
     made = learned(walk("a", "b"), walk("c", "d", member=1), share=1.0)
     way = known(made)["player", "b"][0]
     away = Failure(kind="engine", message="the server was away")
-    made.learn([replace(episode(opening=way, iteration=3), error=away)])
+    made.learn([replace(episode(opening=way, iteration=3), error=away)], {})
     assert set(known(made)) == {("player", "b"), ("player", "d")}
 
 
@@ -351,9 +351,9 @@ def test_states_beyond_the_cap_of_the_env_are_no_beginnings():
 def test_the_most_visited_states_are_forgotten_and_of_those_the_oldest():
     made = learned(walk(*"abcde"), states=3)
     assert [seen for _, seen in known(made)] == ["c", "d", "e"]
-    made.learn([walk("x", "d", iteration=1), walk("x", "f", iteration=1)])
+    made.learn([walk("x", "d", iteration=1), walk("x", "f", iteration=1)], {})
     assert [seen for _, seen in known(made)] == ["c", "e", "f"], "d was visited twice"
-    made.learn([walk("x", "d", iteration=2), walk("x", "g", iteration=2)])
+    made.learn([walk("x", "d", iteration=2), walk("x", "g", iteration=2)], {})
     assert [seen for _, seen in known(made)] == ["f", "d", "g"], "d is new again"
     assert known(made)["player", "d"][1] == 1
 
@@ -366,24 +366,24 @@ def test_what_was_learned_goes_on_after_a_resume_as_if_there_was_none():
     ]
     whole = curriculum(share=0.5, states=5)
     for place, episodes in enumerate(played):
-        whole.learn(episodes)
+        whole.learn(episodes, {})
         resumed = curriculum(share=0.5, states=5)
-        resumed.learn([walk("other", "states")])
+        resumed.learn([walk("other", "states")], {})
         resumed.restore(json.loads(json.dumps(whole.state())))
         for n in range(20):
             assert resumed.visits(n) == whole.visits(n)
         later, again = curriculum(share=0.5, states=5), resumed
         later.restore(whole.state())
         for rest in played[place + 1 :]:
-            later.learn(rest)
-            again.learn(rest)
+            later.learn(rest, {})
+            again.learn(rest, {})
         assert later.state() == again.state()
         assert later.visits(9) == again.visits(9)
 
 
 def test_the_uniform_curriculum_has_nothing_to_remember():
     made = uniform()
-    made.learn([walk("a", "b")])
+    made.learn([walk("a", "b")], {})
     made.restore({})
     assert made.state() == {}
     assert made.visits(1) == uniform().visits(1)
@@ -557,6 +557,67 @@ def test_what_was_explored_is_restored_like_what_was_learned():
     resumed.restore(json.loads(json.dumps(whole.state())))
     for n in range(5):
         assert resumed.visits(n) == whole.visits(n)
+
+
+def gains(played, *values):
+    """Return advantages of an episode's turns, in their order."""
+    turns = sorted(played.turns, key=lambda turn: turn.order)
+    return {t.id: {"": v} for t, v in zip(turns, values, strict=False) if v is not None}
+
+
+def gain(made):
+    return {seen: each.gain for (_, seen), each in made._archive._known.items()}
+
+
+def test_the_largest_advantage_in_a_state_is_remembered():
+    first, second = walk(*"abcd"), walk(*"abd", member=1)
+    made = curriculum()
+    made.learn([first, second], gains(first, 9.0, 2.0, -1.0, 0.5) | gains(second, 0.0, 3.0, 1.5))
+    assert gain(made) == {"b": 3.0, "c": 0.0, "d": 1.5}
+    assert gain(restored(made)) == gain(made)
+
+
+def restored(made):
+    twin = curriculum()
+    twin.restore(json.loads(json.dumps(made.state())))
+    return twin
+
+
+def test_an_advantage_is_forgotten_by_halves_while_its_state_is_visited():
+    first, again = walk(*"abc"), walk(*"ab", member=1)
+    made = curriculum()
+    made.learn([first], gains(first, None, 4.0, 2.0))
+    made.learn([again], gains(again, None, -1.0))
+    assert gain(made) == {"b": 2.0, "c": 2.0}
+    made.learn([again], gains(again, None, 1.5))
+    assert gain(made) == {"b": 1.5, "c": 2.0}
+    made.learn([again], {})
+    assert gain(made)["b"] == 1.5, "turns that were not trained tell nothing"
+
+
+def test_turns_with_several_spans_count_by_the_largest():
+    one = walk(*"ab")
+    made = curriculum()
+    made.learn([one], {one.turns[1].id: {"think": 0.5, "answer": 2.0}})
+    assert gain(made) == {"b": 2.0}
+
+
+def test_half_of_the_draws_go_by_the_rank_of_the_advantage():
+    """Ranks 1, 2 and 3 weigh 1, 1/2 and 1/3; e and f have none, and all were visited once."""
+    one = walk(*"abcdef")
+    made = curriculum()
+    made.learn([one], gains(one, None, 0.1, 50.0, 3.0, 0.0, -2.0))
+    rare, whole = 0.5 / 5, 1 + 1 / 2 + 1 / 3
+    ranked = [1 / 3, 1.0, 1 / 2, 0.0, 0.0]
+    expected = [rare + 0.5 * each / whole for each in ranked]
+    assert made._archive.probabilities().tolist() == pytest.approx(expected)
+
+
+def test_the_least_probable_states_are_forgotten():
+    one, two = walk(*"abcd"), walk(*"abcd", member=1)
+    made = curriculum(states=2)
+    made.learn([one, two, walk("x", "e", member=2)], gains(one, None, None, 1.0))
+    assert set(gain(made)) == {"c", "e"}, "c has an advantage, and e was visited once"
 
 
 def test_an_archive_of_one_state_draws_it():

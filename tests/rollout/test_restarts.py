@@ -309,7 +309,7 @@ def test_episodes_begin_where_the_curriculum_saw_others_act(
     later, longest = 0, 0
     for iteration in range(5):
         remembered = {
-            json.dumps(way): seen for _, seen, _, way, _ in curriculum.state().get("known", [])
+            json.dumps(way): seen for _, seen, _, way, *_ in curriculum.state().get("known", [])
         }
         visits = curriculum.visits(iteration)
         played = made.runner.collect(visits, "train", group_size=2)
@@ -319,7 +319,7 @@ def test_episodes_begin_where_the_curriculum_saw_others_act(
                 way = json.dumps(opening_as_json(episode.opening))
                 assert episode.turns[0].seen == remembered[way]
                 later, longest = later + 1, max(longest, len(episode.opening))
-        curriculum.learn(played)
+        curriculum.learn(played, {})
     assert later == 4 * 3 * 2
     assert longest >= 2
 

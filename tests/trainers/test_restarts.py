@@ -30,7 +30,7 @@ def test_moves_that_are_made_again_are_counted(speaking, make_session):
     steps = rollout_metrics(first)["rollout/env_steps"]
     assert session.totals["env_steps"] == steps > 0
     assert session.totals["state_resets"] == 0
-    session.curriculum.learn(first)
+    session.curriculum.learn(first, {})
     visits = session.curriculum.visits(1)
     later = [visit for visit in visits if visit.opening]
     assert len(later) == 3

@@ -8,8 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from turnwise.tasks.openings import WorldDraws
-from turnwise.types import Episode, Opening, Task, TaskVisit
+from turnwise.types import Episode, Opening, Task, TaskVisit, TurnId
 
+Advantages = Mapping[TurnId, Mapping[str, float]]
 GoesOn = Callable[[int, int], bool]
 """Called with the steps that are done and their total; returns whether to go on."""
 
@@ -51,8 +52,13 @@ class Curriculum(Protocol):
         """
         ...
 
-    def learn(self, episodes: Sequence[Episode]) -> None:
-        """Take note of all episodes of an iteration, before the visits of the next one."""
+    def learn(self, episodes: Sequence[Episode], advantages: Advantages) -> None:
+        """Take note of all episodes of an iteration, before the visits of the next one.
+
+        Args:
+            episodes: all that were played.
+            advantages: turn -> span -> advantage, of those that are trained.
+        """
         ...
 
     def state(self) -> Mapping[str, Any]:

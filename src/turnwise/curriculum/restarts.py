@@ -3,7 +3,8 @@
 Where rewards are rare, play at random from the first state hardly ever meets one. Episodes that
 begin where few have been find them (Go-Explore, Ecoffet et al. 2021, arXiv:2004.12919), and a wide
 distribution of first states bounds how far a policy stays behind the best one (Kakade and Langford
-2002).
+2002). Where some action was far better than the policy's others, episodes begin more often
+(prioritised level replay, Jiang et al. 2021, arXiv:2010.03934).
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from turnwise.curriculum.archive import Archive
-from turnwise.curriculum.base import GoesOn
+from turnwise.curriculum.archive import Archive, Cell
+from turnwise.curriculum.base import Advantages, GoesOn
 from turnwise.curriculum.uniform import UniformCurriculum
 from turnwise.errors import BrokenEnvError, IllegalActionError, StuckEnvError
 from turnwise.seeding import generator
@@ -46,7 +47,7 @@ class RestartsConfig(Settings):
     share: float = Field(default=0.75, ge=0, le=1)
     """The share of an iteration's visits that begin in an earlier state, where one is known."""
     states: int = Field(default=512, ge=1)
-    """The most states that are remembered; the most visited ones are forgotten first."""
+    """The most states that are remembered; those that are drawn least are forgotten first."""
     explore: int = Field(default=0, ge=0)
     """Env steps of random play without a model that look for states before the run begins."""
 
@@ -114,13 +115,19 @@ class RestartsCurriculum:
         if not len(self._archive):
             self._archive.restore(known, self._tasks.task)
 
-    def learn(self, episodes: Sequence[Episode]) -> None:
-        """Remember the states that the episodes of an iteration have reached."""
+    def learn(self, episodes: Sequence[Episode], advantages: Advantages) -> None:
+        """Remember the states that the episodes have reached, and what was gained there."""
+        gains: dict[Cell, float] = {}
+        for turn in (turn for episode in episodes for turn in episode.turns):
+            if turn.seen and turn.id in advantages:
+                cell, gain = (turn.id.role, turn.seen), max(advantages[turn.id].values(), default=0.0)
+                gains[cell] = max(gain, gains.get(cell, gain))
         for episode in episodes:
             if not episode.broken:
                 self._learn(episode)
             elif episode.opening and _failed_to_begin(episode):
                 self._archive.drop(episode.opening)
+        self._archive.gained(gains)
         self._archive.forget(self._config.states)
 
     def state(self) -> Mapping[str, Any]:

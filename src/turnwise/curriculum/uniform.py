@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from turnwise.curriculum.base import GoesOn
+from turnwise.curriculum.base import Advantages, GoesOn
 from turnwise.settings import Settings
 from turnwise.tasks import GeneratedTasks
 from turnwise.tasks.openings import WorldDraws
@@ -74,7 +74,7 @@ class UniformCurriculum:
     def begin(self, found: Mapping[str, Any]) -> None:
         """Do nothing."""
 
-    def learn(self, episodes: Sequence[Episode]) -> None:
+    def learn(self, episodes: Sequence[Episode], advantages: Advantages) -> None:
         """Do nothing: the choice does not depend on play."""
 
     def state(self) -> Mapping[str, Any]:

@@ -78,7 +78,7 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
         metrics["train/skipped"] = float(not steps)
         metrics |= by_policy({n: {"policy/ref_k1": each.mean} for n, each in kl.items()}, learners)
         session.episodes.write(iteration, played, credit=credit)
-        session.curriculum.learn(played)
+        session.curriculum.learn(played, credit.advantages)
         iteration += 1
         share = time_share(session, plan, time.perf_counter() - began)
         ends = share >= 1 or iteration == plan.trainer.iterations
