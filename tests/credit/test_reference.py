@@ -133,8 +133,12 @@ class Reference:
         self.members, self.config, self.pays = members, config, pays
         self.floor = config.floor
         self.returns = {m: sum(self.reward(step) for step in m.steps) for m in members}
-        episodes = sorted({(m.visit, m.task, m.sample) for m in members})
-        self.folds = {m: episodes.index((m.visit, m.task, m.sample)) % FOLDS for m in members}
+        episodes = sorted((m.role, m.visit, m.task, m.sample) for m in members)
+        first = {role: [each[0] for each in episodes].index(role) for role, *_ in episodes}
+        self.folds = {
+            m: (episodes.index((m.role, m.visit, m.task, m.sample)) - first[m.role]) % FOLDS
+            for m in members
+        }
         self.after = {fold: self.values_where_left(fold) for fold in set(self.folds.values())}
 
     def values_where_left(self, fold):

@@ -54,10 +54,38 @@ def test_values_look_as_far_ahead_as_the_discount_does(episode):
     assert found[0].values == pytest.approx(-100.0, rel=1e-3)
 
 
-def test_without_a_discount_values_look_as_many_parts_ahead_as_there_are_passes(episode):
+@pytest.mark.parametrize("gamma", [0.9, 0.99, 0.999])
+@pytest.mark.parametrize("turns", [1, 2, 8])
+def test_values_of_short_parts_look_as_far(episode, gamma, turns):
+    """Passes alone would stop short: 100 parts of a turn are 0.63 of the sum at 0.99."""
+    rng = Random(f"short {gamma} {turns}")
+    many, rewards = [], []
+    for n in range(64):
+        one = episode(
+            [0.0] * turns, sample=n, states=rng.choices("stu", k=turns), next_key=rng.choice("stu")
+        )
+        many.append(one.trajectories[0])
+        rewards.append(np.full(turns, -1.0))
+    found = state_values(many, rewards, gamma)
+    for each in found:
+        assert each.goes_on == pytest.approx(-1 / (1 - gamma), rel=1e-6)
+        assert each.values == pytest.approx(-1 / (1 - gamma), rel=1e-6)
+
+
+def test_without_a_discount_and_without_an_end_values_are_finite(episode):
     many = [episode([-1.0], sample=n, states=["s"], next_key="s").trajectories[0] for n in range(4)]
     found = state_values(many, [np.array([-1.0])] * 4, 1.0)
-    assert found[0].goes_on == pytest.approx(-PASSES - 1)
+    assert np.isfinite(found[0].goes_on) and found[0].goes_on <= -PASSES
+
+
+def test_each_role_has_folds_of_its_own(episode):
+    """A role that plays in episodes 0 and 16 alone is not in one fold."""
+    found = [
+        *(episode([1.0], sample=n, states=["s"]).trajectories[0] for n in range(17)),
+        *(episode([1.0], sample=n, states=["s"], role="rare").trajectories[0] for n in (0, 16)),
+    ]
+    values = state_values(found, [np.array([1.0])] * 19, 1.0)
+    assert [int(each.others[0]) for each in values[17:]] == [1, 1]
 
 
 def test_members_of_a_group_are_in_different_folds(episode):

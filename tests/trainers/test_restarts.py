@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from turnwise.app import build
@@ -10,7 +12,7 @@ from turnwise.evaluation import evaluate
 from turnwise.rollout import rollout_metrics
 from turnwise.runs import read_episodes
 from turnwise.tasks.openings import length_of
-from turnwise.trainers.grpo import play_groups
+from turnwise.trainers.grpo import by_return, credit_of, play_groups
 
 RESTARTS = (
     "curriculum={kind='restarts',share=0.5}",
@@ -134,3 +136,19 @@ def test_dynamic_sampling_refills_with_visits_of_both_kinds(speaking, train):
         bool(number % 2) for number in sorted(visits)
     ]
     assert len(records) == 3
+
+
+def test_curricula_are_told_advantages_by_the_return_of_trained_policies(speaking, make_session):
+    recipe = speaking(*WHOLE, *GAE)
+    session, plan = make_session(recipe), build.plan_of(recipe)
+    session.save_start()
+    episodes = play_groups(session, plan, session.curriculum.visits(0))
+    credit = credit_of(session, plan, episodes)
+    found = by_return(session, plan, episodes, credit)
+    assert found == {turn: spans[""] for turn, spans in credit.advantages.items()}
+    split = plan.credit.model_copy(update={"segments": {"think": "perception", "answer": "return"}})
+    spans = {turn: {"think": 9.0, "answer": a} for turn, a in found.items()}
+    segmented = replace(credit, advantages=spans)
+    assert by_return(session, replace(plan, credit=split), episodes, segmented) == found
+    session.learners = {}
+    assert by_return(session, plan, episodes, credit) == {}

@@ -95,6 +95,8 @@ def run_stages(session: Session, recipe: Recipe, plan: Plan, *, resumed: bool) -
     goes_on = resumed or recipe.pretrains
     back = resume(session, based_on=PRETRAIN) if goes_on else None
     _explore(session, counted=back is None)
+    if session.asked_to_stop():
+        return False
     left = [name for name in recipe.stages if name in STAGES]
     if back is not None and STAGE_OF.get(back.phase) not in left:
         raise RunError(

@@ -21,8 +21,9 @@ FOLDS = 16
 PRIOR = 6.0
 """The number of visits that the value of the coarser comparison counts as."""
 PASSES = 100
-"""The most passes in which values are computed where episodes were left: no value looks further
-ahead than so many parts of an episode."""
+"""The most passes in which values are computed where episodes were left."""
+EXTRAPOLATED = 10
+"""After so many passes the sum of all later changes is extrapolated."""
 CLOSE = 1e-9
 """Values that change by no more than this share of the largest are not computed again."""
 LEVELS = 4
@@ -35,8 +36,8 @@ class StateValues:
 
     Attributes:
         values: of the state of each turn, [turns].
-        visits: the turns in that state that other episodes have, [turns].
-        others: the turns of the role that other episodes have, [turns].
+        visits: the turns in that state that other folds have, [turns].
+        others: the turns of the role that other folds have, [turns].
         goes_on: the value of the state in which the episode was left; 0 where it ended.
     """
 
@@ -51,12 +52,12 @@ def state_values(
 ) -> list[StateValues]:
     """Return the values of the states of each trajectory (docs/math.md 2).
 
-    The episodes are dealt out to `FOLDS` folds, in their order. A value in one fold is a mean of
-    the returns-to-go of the others: over the visits of the state in the same visit of the task,
-    together with `PRIOR` visits that are worth the mean over the state in the whole batch, which is
-    made likewise with the mean over turns of the same number, and that with the mean over all turns
-    of the role. The return of an episode that was left goes on with the value of the state in which
-    it was left, which is computed from the same folds.
+    The episodes of a role are dealt out to `FOLDS` folds, in their order. A value in one fold is a
+    mean of the returns-to-go of the others: over the visits of the state in the same visit of the
+    task, together with `PRIOR` visits that are worth the mean over the state in the whole batch,
+    which is made likewise with the mean over turns of the same number, and that with the mean over
+    all turns of the role. The return of an episode that was left goes on with the value of the
+    state in which it was left, which is computed from the same folds.
 
     Args:
         played: trajectories with turns, in an order that does not depend on who played first.
@@ -107,13 +108,14 @@ class _Table:
     def __init__(
         self, played: Sequence[Trajectory], rewards: Sequence[Floats], gamma: float
     ) -> None:
-        numbers: dict[EpisodeId, int] = {}
+        numbers: dict[str, dict[EpisodeId, int]] = {}
         codes: list[dict[Hashable, int]] = [{} for _ in range(LEVELS)]
         rows: list[list[int]] = []
         owner, fold, to_go, discounts, acted, self.starts = [], [], [], [], [], []
         for place, (trajectory, earned) in enumerate(zip(played, rewards, strict=True)):
             episode = trajectory.turns[0].id.episode
-            number = numbers.setdefault(episode, len(numbers))
+            of_role = numbers.setdefault(trajectory.role, {})
+            number = of_role.setdefault(episode, len(of_role))
             keys = _keys(trajectory)
             turns, left = len(earned), trajectory.next_key is not None
             self.starts.append(len(owner))
@@ -168,15 +170,23 @@ class _Means:
         """Return what each trajectory's return goes on with, [trajectories].
 
         Values depend on each other where episodes were left, so they are computed until they stay.
+        The slowest part of their change shrinks by a constant factor, by which it is extrapolated
+        (Aitken's method).
         """
         goes_on = np.zeros(len(self._table.starts))
         ends = self._table.ends
-        for _ in range(PASSES if len(ends) else 0):
-            before = goes_on[self._table.owner[ends]]
+        left, before = self._table.owner[ends], np.zeros(len(ends))
+        for number in range(1, PASSES + 1 if len(ends) else 1):
             found = self.at(ends, self._table.returns(goes_on))
-            goes_on[self._table.owner[ends]] = found
-            if np.abs(found - before).max() <= CLOSE * np.abs(found).max():
+            change = found - goes_on[left]
+            goes_on[left] = found
+            if np.abs(change).max() <= CLOSE * np.abs(found).max():
                 break
+            if number % EXTRAPOLATED == 0:
+                factor = float(change @ before) / float(before @ before)
+                if 0 < factor < 1 - CLOSE:
+                    goes_on[left] += change * factor / (1 - factor)
+            before = change
         return goes_on
 
 

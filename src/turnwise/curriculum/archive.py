@@ -5,8 +5,9 @@ Provides `Archive`, which draws rarely visited and promising states more often, 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,8 +49,8 @@ class Archive:
     The way with the fewest steps is kept, of equal ones the latest. Half of the draws have a
     probability proportional to 1 / sqrt(n), where n is the number of episodes that visited a state
     (Ecoffet et al. 2021, arXiv:2004.12919). The other half is proportional to 1 / rank, where the
-    state with the largest `gain` has the rank 1: there some action was better than the policy is in
-    the mean (prioritised level replay, Jiang et al. 2021, arXiv:2010.03934). Where no gain is
+    state with the largest `gain` has the rank 1: there some action was better than the state's
+    value (prioritised level replay, Jiang et al. 2021, arXiv:2010.03934). Where no gain is
     known, all draws are of the first kind.
     """
 
@@ -75,6 +76,12 @@ class Archive:
             if cell in self._known:
                 known = self._known[cell]
                 known.gain = max(gain, KEPT * known.gain, 0.0)
+
+    def copy(self) -> Archive:
+        """Return an archive that learns for itself."""
+        other = Archive()
+        other._known = {cell: replace(known) for cell, known in self._known.items()}
+        return other
 
     def drop(self, opening: Opening) -> None:
         """Forget the states that `opening` leads to."""
@@ -125,6 +132,7 @@ class Archive:
     def restore(self, value: Sequence[Any], task_of: Callable[[int], Task]) -> None:
         """Go back to what `as_json` returned; `task_of` returns a task by its number."""
         self._known = {}
+        task_of = functools.cache(task_of)
         for seat, seen, number, opening, visits, gain in value:
             task = task_of(number)
             way = opening_from_json(opening, task.id)

@@ -10,7 +10,6 @@ import numpy as np
 from turnwise.tasks.openings import WorldDraws
 from turnwise.types import Episode, Opening, Task, TaskVisit, TurnId
 
-Advantages = Mapping[TurnId, Mapping[str, float]]
 GoesOn = Callable[[int, int], bool]
 """Called with the steps that are done and their total; returns whether to go on."""
 
@@ -52,12 +51,12 @@ class Curriculum(Protocol):
         """
         ...
 
-    def learn(self, episodes: Sequence[Episode], advantages: Advantages) -> None:
+    def learn(self, episodes: Sequence[Episode], advantages: Mapping[TurnId, float]) -> None:
         """Take note of all episodes of an iteration, before the visits of the next one.
 
         Args:
             episodes: all that were played.
-            advantages: turn -> span -> advantage, of those that are trained.
+            advantages: those by the return, of turns that are trained.
         """
         ...
 

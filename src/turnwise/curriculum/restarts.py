@@ -3,7 +3,7 @@
 Where rewards are rare, play at random from the first state hardly ever meets one. Episodes that
 begin where few have been find them (Go-Explore, Ecoffet et al. 2021, arXiv:2004.12919), and a wide
 distribution of first states bounds how far a policy stays behind the best one (Kakade and Langford
-2002). Where some action was far better than the policy's others, episodes begin more often
+2002). Where some action was far better than the state's value, episodes begin more often
 (prioritised level replay, Jiang et al. 2021, arXiv:2010.03934).
 """
 
@@ -17,14 +17,14 @@ import numpy as np
 from pydantic import Field
 
 from turnwise.curriculum.archive import Archive, Cell
-from turnwise.curriculum.base import Advantages, GoesOn
+from turnwise.curriculum.base import GoesOn
 from turnwise.curriculum.uniform import UniformCurriculum
 from turnwise.errors import BrokenEnvError, IllegalActionError, StuckEnvError
 from turnwise.seeding import generator
 from turnwise.settings import Settings
 from turnwise.tasks import GeneratedTasks
 from turnwise.tasks.openings import WorldDraws, length_of
-from turnwise.types import Episode, EpisodeId, Moves, Opening, Task, TaskVisit
+from turnwise.types import Episode, EpisodeId, Moves, Opening, Task, TaskVisit, TurnId
 from turnwise.utils.hashes import short_hash
 
 EXPLORING = -1
@@ -105,7 +105,9 @@ class RestartsCurriculum:
             if not goes_on(done, total):
                 return {}
             done += max(1, self._wander(next(games), found, draws, min(total - done, PART)))
-            found.forget(self._config.states)
+            if len(found) > 2 * self._config.states:
+                found.forget(self._config.states)  # not each time: who comes back has no visits
+        found.forget(self._config.states)
         return {"known": found.as_json(), "steps": done} if total else {}
 
     def begin(self, found: Mapping[str, Any]) -> None:
@@ -113,15 +115,14 @@ class RestartsCurriculum:
         known = found.get("known", ())
         self._explored.restore(known, self._tasks.task)
         if not len(self._archive):
-            self._archive.restore(known, self._tasks.task)
+            self._archive = self._explored.copy()
 
-    def learn(self, episodes: Sequence[Episode], advantages: Advantages) -> None:
+    def learn(self, episodes: Sequence[Episode], advantages: Mapping[TurnId, float]) -> None:
         """Remember the states that the episodes have reached, and what was gained there."""
         gains: dict[Cell, float] = {}
-        for turn in (turn for episode in episodes for turn in episode.turns):
-            if turn.seen and turn.id in advantages:
-                cell, gain = (turn.id.role, turn.seen), max(advantages[turn.id].values(), default=0.0)
-                gains[cell] = max(gain, gains.get(cell, gain))
+        for turn in (turn for episode in episodes for turn in episode.turns if turn.seen):
+            cell, gain = (turn.id.role, turn.seen), advantages.get(turn.id, 0.0)
+            gains[cell] = max(gain, gains.get(cell, gain))
         for episode in episodes:
             if not episode.broken:
                 self._learn(episode)

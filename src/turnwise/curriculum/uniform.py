@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from turnwise.curriculum.base import Advantages, GoesOn
+from turnwise.curriculum.base import GoesOn
 from turnwise.settings import Settings
 from turnwise.tasks import GeneratedTasks
 from turnwise.tasks.openings import WorldDraws
-from turnwise.types import Episode, Opening, Task, TaskVisit
+from turnwise.types import Episode, Opening, Task, TaskVisit, TurnId
 
 REFILLS_FROM = 2**40
 """The first number of refills if iterations leave no gaps for them."""
@@ -74,7 +74,7 @@ class UniformCurriculum:
     def begin(self, found: Mapping[str, Any]) -> None:
         """Do nothing."""
 
-    def learn(self, episodes: Sequence[Episode], advantages: Advantages) -> None:
+    def learn(self, episodes: Sequence[Episode], advantages: Mapping[TurnId, float]) -> None:
         """Do nothing: the choice does not depend on play."""
 
     def state(self) -> Mapping[str, Any]:

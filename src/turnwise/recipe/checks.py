@@ -157,12 +157,15 @@ def _check_comparison(recipe: Recipe) -> None:
 
 def _check_parts(recipe: Recipe, env: Env[Any]) -> None:
     """Refuse later beginnings that cannot be come to, and parts that would count as the whole."""
-    if recipe.curriculum.kind == "restarts" and env.branching == "none":
+    later = recipe.curriculum.kind == "restarts" and (
+        recipe.curriculum.share > 0 or recipe.curriculum.explore > 0
+    )
+    if later and env.branching == "none":
         raise ValueError(
             f"curriculum.kind = 'restarts' begins in states of earlier episodes, but env "
             f"{env.name!r} has branching = 'none': set curriculum.kind = 'uniform'"
         )
-    if recipe.curriculum.kind == "restarts" and env.blocking:
+    if later and env.blocking:
         raise ValueError(
             f"curriculum.kind = 'restarts' makes the moves to later states one after another, but "
             f"env {env.name!r} is blocking, and waits in each: set curriculum.kind = 'uniform'"

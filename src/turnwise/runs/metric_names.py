@@ -16,6 +16,7 @@ RANDOM = "random"
 SEEING = "warmup/perception"
 SCORE = "rollout/score"
 EPISODES, TURNS = "rollout/episodes", "rollout/turns"
+RESTARTED = "rollout/restarted_share"
 VALIDATION = "validation/score"
 BY_DECODING = ("validation/greedy", "validation/sampled")
 RETURN, RETURN_STD = "credit/return_mean", "credit/return_std"

@@ -19,6 +19,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from turnwise.credit import Credit, assign_advantages, assign_below_worst, score_metrics
+from turnwise.credit.config import RETURN, WHOLE
 from turnwise.formats import with_reply_components
 from turnwise.rollout import (
     ReplyWatch,
@@ -78,7 +79,7 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
         metrics["train/skipped"] = float(not steps)
         metrics |= by_policy({n: {"policy/ref_k1": each.mean} for n, each in kl.items()}, learners)
         session.episodes.write(iteration, played, credit=credit)
-        session.curriculum.learn(played, credit.advantages)
+        session.curriculum.learn(played, by_return(session, plan, played, credit))
         iteration += 1
         share = time_share(session, plan, time.perf_counter() - began)
         ends = share >= 1 or iteration == plan.trainer.iterations
@@ -262,6 +263,19 @@ def update_all(
             rarest = learner.floor.learn(actions_of(episodes, name), max(of_loop, share))
             metrics[name] |= {"policy/rarest_action": rarest, "sft_mix/factor": factor}
     return metrics
+
+
+def by_return(
+    session: Session, plan: Plan, episodes: Sequence[Episode], credit: Credit
+) -> dict[TurnId, float]:
+    """Return the advantages by the return of the turns of all policies that are trained."""
+    spans = {WHOLE, *(span for span, value in plan.credit.segments.items() if value == RETURN)}
+    return {
+        turn.id: max(found)
+        for turn in (turn for episode in episodes for turn in episode.turns)
+        if turn.policy in session.learners
+        and (found := [a for s, a in credit.advantages.get(turn.id, {}).items() if s in spans])
+    }
 
 
 def actions_of(episodes: Sequence[Episode], policy: str) -> list[str]:

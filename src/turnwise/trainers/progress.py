@@ -13,7 +13,10 @@ class Progress(Protocol):
     """Receives the phases and steps of a run; the command line draws them."""
 
     def begin(self, phase: str, *, done: int, total: int) -> None:
-        """A phase ("warm-up", "training", "evaluation") begins or goes on at step `done`."""
+        """A phase begins or goes on at step `done`.
+
+        Phases are "exploration", "warm-up", "training" and "evaluation".
+        """
         ...
 
     def advance(self, done: int, metrics: Mapping[str, float]) -> None:

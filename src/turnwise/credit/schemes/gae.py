@@ -57,9 +57,9 @@ def advantages_by_turn(
     """Return each turn's advantage, before it is divided by a standard deviation.
 
     `A_t = r_t + gamma ((1 - w) V(s_(t+1)) + w (A_(t+1) + V(s_(t+1)))) - V(s_t)`, where `w` is 1 -
-    (1 - lambda) n / (n + 1) and n the number of other episodes' visits of `s_(t+1)`. After the
-    last turn there is no value, unless the trainer left the episode there (`Trajectory.next_key`).
-    An episode whose role has no other one in the batch has 0.
+    (1 - lambda) n / (n + 1) and n the number of visits of `s_(t+1)` by episodes of other folds.
+    After the last turn there is no value, unless the trainer left the episode there
+    (`Trajectory.next_key`). An episode whose role has no other one in the batch has 0.
 
     Raises:
         TrainingError: if a turn has no state key.

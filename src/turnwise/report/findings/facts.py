@@ -142,10 +142,13 @@ class Facts:
 
     @property
     def _scored(self) -> float:
-        """The number of episodes of one score; 0 if it is not known."""
-        episodes = self.train(metric_names.EPISODES)
+        """The number of episodes of one score; 0 if it is not known, or the score is computed."""
+        episodes, later = self.train(metric_names.EPISODES), self.train(metric_names.RESTARTED)
         if self.score_name == metric_names.SCORE:
-            return episodes.end() if len(episodes) else 0.0
+            fresh = 1 - later.end() if len(later) else 1.0
+            return episodes.end() * fresh if len(episodes) else 0.0
+        if self.at("evaluation.validation") == "exact":
+            return 0.0
         return float(self.at("evaluation.validation_tasks", 64))
 
     @property
