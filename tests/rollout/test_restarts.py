@@ -305,7 +305,7 @@ def test_episodes_begin_where_the_curriculum_saw_others_act(
     made = make_runner(slippery, drawn, noise=noise, most_turns=most, **again)
     tasks = GeneratedTasks(slippery, "train", 0)
     curriculum = RestartsCurriculum(tasks, 6, RestartsConfig(share=0.5))
-    curriculum.prepare(made.runner.draws("train").of_step)
+    curriculum.begin({})
     later, longest = 0, 0
     for iteration in range(5):
         remembered = {

@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 
 from turnwise.app import build
+from turnwise.app.stages import run_stages
 from turnwise.errors import ConfigError
 from turnwise.evaluation import evaluate
 from turnwise.rollout import rollout_metrics
 from turnwise.runs import read_episodes
 from turnwise.tasks.openings import length_of
 from turnwise.trainers.grpo import by_return, credit_of, play_groups
+from turnwise.trainers.progress import Silent
 
 RESTARTS = (
     "curriculum={kind='restarts',share=0.5}",
@@ -152,3 +154,29 @@ def test_curricula_are_told_advantages_by_the_return_of_trained_policies(speakin
     assert by_return(session, replace(plan, credit=split), episodes, segmented) == found
     session.learners = {}
     assert by_return(session, plan, episodes, credit) == {}
+
+
+class Told(Silent):
+    """Remembers the phases, and asks the run to stop when it has begun to explore."""
+
+    def __init__(self, session):
+        self.session, self.phases = session, []
+
+    def begin(self, phase, *, done, total):
+        self.phases.append((phase, total))
+
+    def advance(self, done, metrics):
+        self.session.stop.requested = "a test"
+
+
+def test_a_run_that_is_stopped_while_it_explores_ends_there(speaking, make_session):
+    recipe = speaking(*WHOLE, "curriculum.explore=400")
+    session = make_session(recipe)
+    session.progress = Told(session)
+    assert not run_stages(session, recipe, build.plan_of(recipe), resumed=False)
+    assert session.progress.phases == [("exploration", 400)]
+    assert session.checkpoints.latest().checkpoint is None
+    assert session.curriculum.state() == {"known": []}
+    session.stop.requested, session.progress = None, Silent()
+    assert run_stages(session, recipe, build.plan_of(recipe), resumed=True)
+    assert session.totals["explored_steps"] == 400

@@ -101,14 +101,14 @@ class RestartsCurriculum:
         """
         found, done, total = Archive(), 0, self._config.explore
         games = itertools.count()
-        while done < total:
-            if not goes_on(done, total):
-                return {}
+        while total and goes_on(done, total):
+            if done == total:
+                found.forget(self._config.states)
+                return {"known": found.as_json(), "steps": done}
             done += max(1, self._wander(next(games), found, draws, min(total - done, PART)))
             if len(found) > 2 * self._config.states:
                 found.forget(self._config.states)  # not each time: who comes back has no visits
-        found.forget(self._config.states)
-        return {"known": found.as_json(), "steps": done} if total else {}
+        return {}
 
     def begin(self, found: Mapping[str, Any]) -> None:
         """Remember what was found, for random play; for visits, unless they know more already."""

@@ -20,7 +20,7 @@ Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 AUTO: Literal["auto"] = "auto"
 START = 1e-4
 """The rate at which "auto" begins."""
-MOVEMENT, LEAST_PEAK, MOST_PEAK = 5.0, 0.005, 0.2
+MOVEMENT, LEAST_PEAK, MOST_PEAK = 5.0, 0.005, 0.1
 """How far "auto" moves a policy by all updates together, and by one at the least and at the most,
 at the peak of the schedule, in nats per decision."""
 
@@ -63,7 +63,7 @@ class OptimizerConfig(AdamWConfig):
     movement: Rate | None = None
     """How far "auto" lets an iteration's update move the policy: its KL divergence, in nats per
     decision (docs/math.md 6), at the peak of the schedule. None is 5 divided by the number of
-    iterations, within 0.005 and 0.2."""
+    iterations, within 0.005 and 0.1."""
 
     def wanted_movement(self, part: float) -> float:
         """Return how far an update that is a `part` of the training is to move the policy."""

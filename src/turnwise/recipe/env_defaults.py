@@ -187,8 +187,7 @@ class _Found:
     def curriculum(self) -> Data:
         """Return the curriculum of long games."""
         reason = "games are long: they are also begun in states that were rarely visited"
-        seconds = self.shown.groups.seconds
-        steps = next((steps for most, steps in EXPLORED if seconds < most), 0)
+        steps = next((steps for most, steps in EXPLORED if self.shown.groups.seconds < most), 0)
         steps = min(steps, GAME_TURNS * self.draft.trainer.iterations)
         why = "random play is cheap" if steps else "random play takes long"
         return {
