@@ -166,8 +166,7 @@ def _by_span(
     A reply without any span that carries the return (no answer, a cut one) answers for it with all
     of its tokens: a failure that the policy caused is trained, not lost (docs/math.md 4).
     """
-    carriers = {span for span, what in config.segments.items() if what == RETURN}
-    if not any(span.name in carriers for span in turn.spans):
+    if not any(span.name in config.return_spans for span in turn.spans):
         return {WHOLE: value}
     return {
         span: value if what == RETURN else own[what][turn.id]

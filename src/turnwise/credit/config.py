@@ -117,6 +117,11 @@ class CreditConfig(Settings):
         return self
 
     @property
+    def return_spans(self) -> set[str]:
+        """The spans of `segments` that have the advantage of the return."""
+        return {span for span, what in self.segments.items() if what == RETURN}
+
+    @property
     def segment_components(self) -> tuple[str, ...]:
         """The reward components that some segment answers for by itself, sorted."""
         return tuple(sorted({name for name in self.segments.values() if name != RETURN}))

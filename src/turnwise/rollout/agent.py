@@ -263,7 +263,6 @@ class RolloutAgent:
             finish_reason=drawn.finish_reason,
             text=self._renderer.decode(ids) if served is None else served,
             spans=self._renderer.spans(ids, self._config.reply_format),
-            rewards={},
             media=prompt.media_key,
             prompt_text="" if served is None else prompt.transcript,
         )

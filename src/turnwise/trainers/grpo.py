@@ -19,7 +19,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from turnwise.credit import Credit, assign_advantages, assign_below_worst, score_metrics
-from turnwise.credit.config import RETURN, WHOLE
+from turnwise.credit.config import WHOLE
 from turnwise.formats import with_reply_components
 from turnwise.rollout import (
     ReplyWatch,
@@ -269,7 +269,7 @@ def by_return(
     session: Session, plan: Plan, episodes: Sequence[Episode], credit: Credit
 ) -> dict[TurnId, float]:
     """Return the advantages by the return of the turns of all policies that are trained."""
-    spans = {WHOLE, *(span for span, value in plan.credit.segments.items() if value == RETURN)}
+    spans = plan.credit.return_spans | {WHOLE}
     return {
         turn.id: max(found)
         for turn in (turn for episode in episodes for turn in episode.turns)
