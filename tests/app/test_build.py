@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.app.build import config_of, learners_of, make_policies
+from turnwise.app.build import config_of, make_policies, trained_policies_of
 from turnwise.policies import kept_threads
 from turnwise.recipe.schema import load_recipe
 from turnwise.runs import Run
@@ -42,8 +42,10 @@ def test_adapters_stand_on_the_base_that_was_trained_for_them(tmp_path):
     assert config_of("digger", apart, run).model == str(run.bases / "digger")
 
 
-def test_a_learner_has_the_roles_of_its_policy_and_frozen_policies_have_none():
+def test_a_trained_policy_has_its_roles_and_frozen_policies_are_not_trained():
     recipe = relay("models", "policies.scout.trainable=false", "warmup=none", hidden=(32, 32))
     with kept_threads():
-        learners = learners_of(recipe, make_policies(recipe, None), {"scout": 0, "digger": 0})
-    assert {name: list(each.agents) for name, each in learners.items()} == {"digger": ["digger"]}
+        trained = trained_policies_of(
+            recipe, make_policies(recipe, None), {"scout": 0, "digger": 0}
+        )
+    assert {name: list(each.agents) for name, each in trained.items()} == {"digger": ["digger"]}

@@ -87,12 +87,17 @@ nano = {{ hidden = {hidden}, layers = 1, heads = 2, kv_heads = 1, intermediate =
 """
 
 
-def team_run(folder: Path, scout: str, digger: str, hidden: int = 32) -> Path:
-    """A short run of a team whose roles are played by the policies of these names."""
+def team_run(folder: Path, scout: str, digger: str, hidden: int = 32, hit: float | None = None):
+    """A short run of a team whose roles are played by the policies of these names.
+
+    With a weight of `hit` the return is the score.
+    """
     file = folder / "team.py"
-    file.write_text(TEAM)
+    by_return = 'name = "team"\n    scored_by = "return"'
+    file.write_text(TEAM if hit is None else TEAM.replace('name = "team"', by_return))
     names = dict.fromkeys((scout, digger))
     text = RECIPE.format(file=file, scout=scout, digger=digger)
+    text = text if hit is None else text.replace("hit = 1.0", f"hit = {hit}")
     recipe = folder / "team.toml"
     recipe.write_text(text + "".join(NANO.format(name=name, hidden=hidden) for name in names))
     return lifecycle.train(load_recipe(str(recipe)), run=folder / "run").run
@@ -292,3 +297,42 @@ def test_baselines_need_no_model():
     lake.baselines = dict
     with pytest.raises(ConfigError, match="has no baselines: write `baselines`"):
         tw.evaluate_baselines(lake)
+
+
+def test_returns_are_the_scores_of_baselines_where_a_run_has_them(tmp_path):
+    """The run's own baselines have the recipe's weights, and those alone have 1 or the given."""
+    run = team_run(tmp_path, "both", "both", hit=2.0)
+    trained = tw.evaluate_run(run, tasks=40)
+    assert 0 < trained.baselines["random"] <= 2.0
+    team = tw.make_env(f"{tmp_path}/team.py:Team")
+    alone = tw.evaluate_baselines(team, tasks=40)
+    twice = tw.evaluate_baselines(team, tasks=40, reward_weights={"hit": 2.0})
+    assert trained.baselines["random"] == twice.baselines["random"] == 2 * alone.baselines["random"]
+    assert (alone.reward_weights, twice.reward_weights) == ({"hit": 1.0}, {"hit": 2.0})
+    assert "Scores are returns: sums of the rewards by weight (hit 2)." in str(twice)
+
+
+def test_weights_that_no_score_has_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="reward_weights do not change the score of env 'frozen"):
+        tw.evaluate_baselines(tw.make_env("frozen-lake"), tasks=2, reward_weights={"goal": 1.0})
+    file = tmp_path / "team.py"
+    file.write_text(TEAM.replace('name = "team"', 'name = "team"\n    scored_by = "return"'))
+    with pytest.raises(ConfigError, match="unknown reward component 'hits': did you mean 'hit'"):
+        tw.evaluate_baselines(tw.make_env(f"{file}:Team"), tasks=2, reward_weights={"hits": 1.0})
+
+
+def test_baselines_are_printed_as_a_table():
+    env = tw.make_env("frozen-lake", map=["SFF", "FFF", "FFG"])
+    scores = tw.evaluate_baselines(env, tasks=30)
+    assert repr(scores) == str(scores)
+    head, columns, first, *_, errors = str(scores).splitlines()
+    assert head == "frozen-lake: 30 tasks of the test split, 1 distinct problem, seed 0"
+    assert columns.split() == ["baseline", "score", "steps", "falls"]
+    assert first[columns.index("score") :].startswith("1.000 ±"), "a column begins at one place"
+    assert errors == "Errors are standard errors over episodes."
+    means = [float(line.split()[1]) for line in str(scores).splitlines()[2:-1]]
+    assert means == sorted(means, reverse=True) and len(means) == len(scores.baselines)
+    broken = scores.model_copy(update={"broken": 3})
+    assert str(broken).endswith(
+        "the env broke 3 episodes, which count with score 0: `turnwise check` says where"
+    )

@@ -95,3 +95,40 @@ def test_an_env_of_ones_own_has_baselines_too(turnwise, tmp_path, monkeypatch):
 def test_a_mistake_is_one_sentence(turnwise, is_one_sentence, smoke_run, arguments, words):
     asked = [part.format(run=smoke_run) for part in arguments]
     is_one_sentence(turnwise("eval", *asked), words.format(run=smoke_run))
+
+
+TOLL = """
+import turnwise as tw
+
+class Toll(tw.Env):
+    name, components, scored_by = "toll", {"cost": "agent"}, "return"
+
+    def reset(self, task):
+        return 0
+
+    def observe(self, state, role):
+        return tw.Observation(text=f"gate {state}", legal_actions=("pay", "wait"))
+
+    def step(self, state, role, action, noise):
+        if state == 3:
+            raise tw.EnvError("through")
+        if action not in ("pay", "wait"):
+            raise tw.IllegalActionError("pay or wait")
+        after = state + 1
+        return tw.Step(state=after, rewards={"cost": -2.0}, terminated=after == 3, truncated=False)
+
+    def score(self, state):
+        return 1.0
+"""
+
+
+def test_the_return_is_told_where_it_is_the_score(turnwise, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "toll.py").write_text(TOLL)
+    scored = turnwise("eval", "toll.py:Toll", "--baselines", "--tasks", 5)
+    assert scored.exit_code == 0, scored.output
+    assert "-6.000" in scored.stdout
+    assert "Scores are returns: sums of the rewards by weight (cost 1)." in scored.stdout
+    played = turnwise("play", "toll.py:Toll", "--baseline", "random")
+    assert "the end after 3 steps, return -6" in played.stdout
+    assert turnwise("check", "toll.py:Toll").exit_code == 0

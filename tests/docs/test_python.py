@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import groupby
 
 import pytest
@@ -31,6 +32,8 @@ NEW = {
     "policies.main.nano": {"hidden": 32, "layers": 2, "heads": 2, "kv_heads": 1, "head_dim": 16},
 }
 """Settings of a model that is made on the spot, besides."""
+FILE = re.compile(r"[Tt]he file `([\w.]+\.py)`:\n\n```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+"""A block that a page calls a file, which other code names."""
 PYTHON = {page: list(each) for page, each in groupby(in_language("python"), lambda b: b.page)}
 
 
@@ -55,6 +58,8 @@ def test_python_runs(page, tmp_path, monkeypatch, small_model, request):
         return train(model, *rows, settings=less, **named)
 
     monkeypatch.chdir(tmp_path)
+    for name, text in FILE.findall(page.read_text(encoding="utf-8")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.setattr(tw, "train", few)
     space = {"__name__": "__main__"} | given(page.name)
     for block in blocks:

@@ -1,7 +1,18 @@
+from dataclasses import replace
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
-from turnwise.envs import FrozenLake, Step, guarded, make_env, random_walk, score_baselines
+from turnwise.envs import (
+    FrozenLake,
+    FrozenLakeConfig,
+    Step,
+    guarded,
+    make_env,
+    random_walk,
+    score_baselines,
+)
 from turnwise.envs.base import MAX_TURNS
 from turnwise.errors import IllegalActionError, UnknownNameError
 from turnwise.seeding import world_generator
@@ -108,3 +119,49 @@ def test_random_play_goes_past_refused_actions():
     for number, task in enumerate(GeneratedTasks(env, "train", seed=0).take(20)):
         state = random_walk(env, task, np.random.default_rng(number), 8)
         assert env.observe(state, "player").legal_actions
+
+
+class Paid(FrozenLake):
+    """Every step costs 1 and is counted; its return is its score, and `score` says nothing."""
+
+    components: ClassVar = {"cost": "agent", "count": "agent"}
+    scored_by = "return"
+
+    def step(self, state, role, action, noise):
+        if action == "UP" and state.steps == 2:
+            raise IllegalActionError("no way up after two steps")
+        step = super().step(state, role, action, noise)
+        return replace(step, rewards={"cost": -1.0, "count": 0.25})
+
+    def score(self, state):
+        return 0.5
+
+
+def test_the_return_is_the_score_where_the_env_says_so():
+    lake = FrozenLakeConfig(map=("SFF", "FFF", "FFG"))
+    tasks = GeneratedTasks(Paid(lake), "test", seed=0).take(3)
+    names = ["shortest-path", "always-up", "always-left"]
+    for env in (Paid(lake), guarded(Paid(lake), timeout=60)):
+        env.max_turns = 5
+        found = score_baselines(env, tasks, seed=0, names=names)
+        assert found["shortest-path"].mean == 4 * -0.75
+        assert found["always-up"].mean == 2 * -0.75, "what it had earned when it was refused"
+        assert found["always-left"].mean == 5 * -0.75, "cut at the env's cap"
+        found = score_baselines(env, tasks, seed=0, names=names, weights={"cost": 2.0})
+        assert found["shortest-path"].scores == (-8.0,) * 3
+        assert found["shortest-path"].stderr == 0.0
+
+
+class PaidAndBroken(Paid):
+    def step(self, state, role, action, noise):
+        step = super().step(state, role, action, noise)
+        if step.state.steps == 3:
+            raise OSError("cracked")
+        return step
+
+
+def test_a_broken_episode_has_no_return():
+    env = guarded(PaidAndBroken(FrozenLakeConfig(map=("SFF", "FFF", "FFG"))), timeout=60)
+    tasks = GeneratedTasks(env, "test", seed=0).take(3)
+    found = score_baselines(env, tasks, seed=0, names=["shortest-path"])["shortest-path"]
+    assert (found.mean, found.broken) == (0.0, 3)

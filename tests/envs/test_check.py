@@ -4,9 +4,17 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from turnwise.envs import Env, FrozenLake, FrozenLakeConfig, Observation, Step, check_env
+from turnwise.envs import (
+    Env,
+    FrozenLake,
+    FrozenLakeConfig,
+    Observation,
+    Step,
+    check_env,
+    guarded,
+)
 from turnwise.envs.checks.check import EnvReport
-from turnwise.errors import EnvError, IllegalActionError
+from turnwise.errors import BrokenEnvError, EnvError, IllegalActionError
 from turnwise.types import Task
 
 
@@ -193,6 +201,27 @@ class GoesOn(FrozenLake):
         return Step(state=state, rewards={}, terminated=False, truncated=False)
 
 
+class RaisesAfterEnd(FrozenLake):
+    def step(self, state, role, action, noise):
+        if state.ended:
+            raise ValueError("over")
+        return super().step(state, role, action, noise)
+
+
+class NoEntry(FrozenLake):
+    def step(self, state, role, action, noise):
+        if state.ended:
+            return {}["next"]
+        return super().step(state, role, action, noise)
+
+
+class ReturnText(FrozenLake):
+    scored_by = "return"
+
+    def score(self, state):
+        return float("nan")
+
+
 @pytest.mark.parametrize(
     ("env", "sentence"),
     [
@@ -223,6 +252,12 @@ class GoesOn(FrozenLake):
         (StrangePlayer, "baseline 'strange' answers 'down' where LEFT, .* are legal: choose"),
         (Endless, "still plays after 200 steps: end episodes at a limit"),
         (GoesOn, "an episode goes on after its end: raise EnvError"),
+        (
+            RaisesAfterEnd,
+            r"after the end of an episode raises ValueError\('over'\): raise EnvError",
+        ),
+        (NoEntry, r"after the end of an episode raises KeyError\('next'\): raise EnvError"),
+        (ReturnText, "score is nan: return a finite float"),
     ],
 )
 def test_each_broken_promise_is_one_sentence_with_its_cure(env, sentence):
@@ -279,3 +314,23 @@ def test_two_roles_and_given_tasks_are_checked_too():
     assert (report.tasks, report.longest) == (1, 2)
     with pytest.raises(EnvError, match="give one task or more"):
         check_env(Duel(), tasks=0)
+
+
+class Loss(FrozenLake):
+    """The score is the return; what `score` says is not used."""
+
+    scored_by = "return"
+
+    def score(self, state):
+        return -7.0
+
+
+def test_a_score_that_is_not_used_may_be_any_number():
+    assert check_env(Loss(), tasks=2).tasks == 2
+    lake = Loss()
+    state = lake.reset(
+        Task(id="t", env="lake", seed=0, data=lake.generate(np.random.default_rng(0)))
+    )
+    assert guarded(lake, timeout=60).score(state) == -7.0
+    with pytest.raises(BrokenEnvError, match="score returned nan .* expected a finite float"):
+        guarded(ReturnText(), timeout=60).score(state)

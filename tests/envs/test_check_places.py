@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from turnwise.cli.main import app
 from turnwise.envs import Env, Observation, Step, check_env, make_env
 from turnwise.envs.checks.declarations import place_of_method
 from turnwise.errors import EnvError, IllegalActionError
+from turnwise.types import Task
 
 HERE = Path(__file__)
 
@@ -59,6 +61,15 @@ class OneProblem(OneName):
 class OneTask(OneName):
     def generate(self, rng):
         return {"n": 3}
+
+
+class SaidTask(OneTask):
+    single_task = property(lambda self: True)
+
+
+class ListedTask(OneTask):
+    def tasks(self, split):
+        return [{"n": 3}]
 
 
 class SeldomOther(Steps):
@@ -112,8 +123,18 @@ def line_of(text):
 def test_a_constant_canonical_is_refused_unless_there_is_one_problem():
     with pytest.raises(EnvError, match=r"canonical returns 'x' for all of 212 generated tasks: re"):
         check_env(OneName(), tasks=2)
-    for kind in (Steps, OneProblem, OneTask, SeldomOther):
+    for kind in (Steps, OneProblem, SeldomOther):
         assert check_env(kind(), tasks=2).notes == ()
+
+
+def test_tasks_that_are_all_one_problem_are_told_of():
+    (note,) = check_env(OneTask(), tasks=2).notes
+    assert note.startswith("All of 212 tasks that generate returned have the data {'n': 3}: ")
+    assert "no test is unseen" in note and "`single_task`" in note
+    for env in (SaidTask(), ListedTask()):
+        assert check_env(env, tasks=2).notes == ()
+    given = [Task(id="a", env="steps", seed=0, data={"n": 3})]
+    assert check_env(Steps(), tasks=given).notes == ()
 
 
 def test_an_end_is_of_one_kind():
@@ -125,8 +146,36 @@ def test_an_env_that_never_ends_is_told_of():
     report = check_env(Endless(), tasks=2)
     assert "No episode of baseline 'random' came to an end" in report.notes[0]
     assert "max_turns, 7 turns" in str(report)
+    assert "Such play may reach the end too seldom" in report.notes[0]
+    assert "Or step never returns terminated = True" in report.notes[0]
     with pytest.raises(EnvError, match="still plays after 100 steps"):
         check_env(type("E", (Endless,), {"max_turns": None})(), tasks=1)
+
+
+class Patient(Steps):
+    """Ends after `b` three times."""
+
+    max_turns = 3
+
+    def step(self, state, role, action, noise):
+        if state[1] == 3:
+            raise EnvError("over")
+        step = super().step(state, role, action, noise)
+        right = action == "b"
+        after = (state[0], state[1] + 1 if right else 9)
+        return replace(step, state=after, terminated=after[1] == 3)
+
+    def score(self, state):
+        return float(state[1] == 3)
+
+    def baselines(self):
+        return {"random": lambda state, rng: "a", "right": lambda state, rng: "b"}
+
+
+def test_where_one_player_reaches_the_end_step_is_not_blamed():
+    (note,) = check_env(Patient(), tasks=1).notes
+    assert "No episode of baseline 'random' came to an end" in note
+    assert "too seldom" in note and "terminated" not in note
 
 
 @pytest.mark.parametrize(

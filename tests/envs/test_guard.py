@@ -416,6 +416,29 @@ def test_check_tells_what_an_env_raises_by_itself():
         check_env(Own(score="won"))
 
 
+BY_POSITION = {
+    "observe": (lambda: Observation("one", ("A",)), r"Observation\(text='3', legal_actions=\('A'"),
+    "step": (lambda: Step(1, {}, True, False), r"Step\(state=\.\.\., rewards=\{\.\.\.\}, term"),
+}
+
+
+@pytest.mark.parametrize("method", BY_POSITION)
+def test_a_value_made_by_position_is_told_its_keywords(method):
+    make, written = BY_POSITION[method]
+    words = rf"Own\.{method} raised TypeError: .*: give keyword arguments, as in {written}"
+    with pytest.raises(BrokenEnvError, match=words):
+        check_env(Own(**{method: make}))
+    with pytest.raises(BrokenEnvError, match=words):
+        calls(guarded(Own(**{method: make}), timeout=5))[method]()
+
+
+def test_only_a_check_does_not_advise_to_check():
+    with pytest.raises(BrokenEnvError, match=r": fix it$"):
+        check_env(Own(reset=ZeroDivisionError()))
+    with pytest.raises(BrokenEnvError, match="fix it; `turnwise check` tries every call"):
+        guarded(Own(reset=ZeroDivisionError()), timeout=5).reset(TASK)
+
+
 @pytest.mark.parametrize("method", calls(Own()))
 def test_check_names_the_call_that_hangs(method):
     said, named = [], rf"({method}|baselines\(\)\['{method.partition('_')[0]}'\])"

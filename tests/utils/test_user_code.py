@@ -7,9 +7,11 @@ import sys
 
 import pytest
 
+from turnwise.envs import find_env, make_env
+from turnwise.envs.rows.reward_functions import load_functions
 from turnwise.errors import ConfigError
 from turnwise.utils import user_code
-from turnwise.utils.user_code import import_name, load_object
+from turnwise.utils.user_code import import_name, is_function, load_object
 
 
 @pytest.fixture(autouse=True)
@@ -90,3 +92,44 @@ def test_a_module_beside_a_script_is_named_by_its_file(tmp_path, monkeypatch):
 def test_a_package_that_is_not_found_names_the_cure():
     with pytest.raises(ConfigError, match=r"No module named 'tw_none' .*: install it, or name the"):
         load_object("tw_none.worlds:World")
+
+
+def test_a_misspelt_name_is_offered_what_is_wanted(tmp_path):
+    text = (
+        "from dataclasses import dataclass\nclass Workshop: pass\ndef shop_text(seen): return ''\n"
+    )
+    write(tmp_path, tw_shop=text)
+    offers = {
+        callable: "did you mean 'Workshop'.* Known: Workshop, shop_text$",
+        is_function: "did you mean 'shop_text'.* Known: shop_text$",
+    }
+    for wanted, words in offers.items():
+        with pytest.raises(ConfigError, match=words):
+            load_object(f"{tmp_path}/tw_shop.py:shop", wanted)
+    with pytest.raises(ConfigError, match="Known: none$"):
+        load_object(f"{tmp_path}/tw_shop.py:shop", lambda thing: thing == 7)
+    write(tmp_path, tw_all="from tw_shop import shop_text")
+    with pytest.raises(ConfigError, match="Known: shop_text$"):
+        load_object(f"{tmp_path}/tw_all.py:shop", is_function)
+
+
+def test_what_is_wanted_is_known_of_envs_rewards_and_renderers(tmp_path):
+    """A name that is nearly right, beside a nearer one of the other kind."""
+    text = """import gymnasium, turnwise
+class Shops(turnwise.Env): pass
+class Shop2(gymnasium.Env): pass
+class Shopping: pass
+def shop_text(seen): return ''
+def shoq(completions): return []
+"""
+    write(tmp_path, tw_kinds=text)
+    name = f"{tmp_path}/tw_kinds.py:shop"
+    cases = {
+        r"Known: Shops$": lambda: find_env(name),
+        r"Known: Shop2$": lambda: make_env("gymnasium", id=name),
+        r"Known: shop_text, shoq$": lambda: make_env("gymnasium", id="FrozenLake", renderer=name),
+        r"mean 'shoq'\? Known: shop_text, shoq$": lambda: load_functions([name]),
+    }
+    for words, make in cases.items():
+        with pytest.raises(ConfigError, match=words):
+            make()

@@ -67,7 +67,7 @@ def evaluate_run(
     Args:
         run: the run folder.
         tasks: how many tasks are drawn.
-        seed: draws them, the tokens and the world's chance, the policy's and the baselines' alike.
+        seed: seeds them, the tokens and the randomness of the env, for policy and baselines alike.
         split: the split they are drawn from.
         overrides: settings of the run's recipe to replace, as "section.key=value".
         policies: role -> "RUN:POLICY" of another run, whose best checkpoint plays that role in
@@ -103,7 +103,7 @@ def evaluate_models(
         models: role -> a model's or adapter's directory, a hub name, a run folder or "RUN:POLICY".
             A role without one is played by the recipe's own model as it is before training.
         tasks: how many tasks are drawn.
-        seed: draws them, the tokens and the world's chance.
+        seed: seeds them, the tokens and the randomness of the env.
         split: the split they are drawn from.
 
     Returns:
@@ -181,7 +181,10 @@ def _rivals(
 
     Leaves other weights in use.
     """
-    found = loaded.group.from_first(lambda: score_baselines(judge.env, tasks, loaded.seed))
+    weights = loaded.recipe.credit.rewards
+    found = loaded.group.from_first(
+        lambda: score_baselines(judge.env, tasks, loaded.seed, weights=weights)
+    )
     broken = sum(baseline.broken for baseline in found.values())
     if loaded.use_start():
         before = evaluate(judge, tasks, greedy=loaded.decoding == "greedy", number=0)

@@ -131,12 +131,9 @@ def draw_baselines(scores: BaselineScores) -> None:
     rows = [(name, value, errors[name]) for name, value in scores.baselines.items()]
     title = f"{scores.env}: {scores.tasks} tasks of the {scores.split} split, seed {scores.seed}"
     _draw_ranked(rows, scores.tasks, title)
-    say(f"Errors are standard errors over {scores.errors_over}.")
+    say(" ".join(scores.meaning))
     if scores.broken:
-        problems.print(
-            f"warning: the env broke {scores.broken} episodes, which count with score 0: "
-            "`turnwise check` says where"
-        )
+        problems.print(f"warning: {scores.told_of_broken}")
     _draw_measures(measured(scores.baselines_measures))
 
 

@@ -270,7 +270,7 @@ def data(
     name: Annotated[str, typer.Argument(help="The data set's name: frozen-lake-q.")],
     out: Annotated[Path, typer.Option(help="The .csv file to write; must not exist.")],
     rows: Annotated[int, typer.Option(min=1, help="How many rows.")] = 1000,
-    seed: Annotated[int, typer.Option(min=0, help="Decides all chance.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seeds all randomness.")] = 0,
     sets: Sets = None,
 ) -> None:
     """Write a data set that turnwise makes by itself, such as expert values of a lake."""

@@ -60,7 +60,7 @@ def play_env(
 
 
 def _play_by_hand(env: Env[Any], task: Task, baseline: str | None, seed: int) -> None:
-    state, total = env.reset(task), 0
+    state, total, earned = env.reset(task), 0, 0.0
     while total < env.turn_cap():
         seat = env.acting(state)[0]
         observation = env.observe(state, seat)
@@ -79,16 +79,24 @@ def _play_by_hand(env: Env[Any], task: Task, baseline: str | None, seed: int) ->
             say(str(refused))
             if baseline is None:
                 continue
-            say(f"the env refused the action: the end after {total} steps, score 0")
+            told = _told_score(env, 0.0, earned)
+            say(f"the env refused the action: the end after {total} steps, {told}")
             return
         state, total = step.state, total + 1
+        earned += sum(step.rewards.values())
         if step.terminated or step.truncated:
             say(env.render(state))
             how = "the end" if step.terminated else "the step limit"
-            say(f"{how} after {total} steps, score {env.score(state):g}")
+            say(f"{how} after {total} steps, {_told_score(env, env.score(state), earned)}")
             return
     say(env.render(state))
-    say(f"cut after {total} steps, the env's max_turns, score {env.score(state):g}")
+    told = _told_score(env, env.score(state), earned)
+    say(f"cut after {total} steps, the env's max_turns, {told}")
+
+
+def _told_score(env: Env[Any], score: float, earned: float) -> str:
+    """Return the score in words: the sum of the rewards where returns are scores."""
+    return f"return {earned:g}" if env.scored_by == "return" else f"score {score:g}"
 
 
 def _shown(env: Env[Any], state: Any, seat: str) -> str:

@@ -5,8 +5,9 @@ from turnwise.credit.config import CreditConfig, check_components, fill_rewards
 from turnwise.credit.groups import Group, GroupKey, Unit, group
 from turnwise.credit.invalid import assign_below_worst
 from turnwise.credit.metrics import score_metrics
-from turnwise.credit.returns import Penalties, episode_return, mix_rewards, returns_to_go
+from turnwise.credit.returns import Penalties, episode_return, returns_to_go
 from turnwise.credit.schemes import SCHEMES, AnyCredit, Scheme, make_credit
+from turnwise.utils.rewards import mix_rewards
 
 __all__ = [
     "SCHEMES",

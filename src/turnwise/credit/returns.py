@@ -1,8 +1,8 @@
 """Rewards become returns: components are mixed by weights and summed over a seat's turns.
 
-Provides `mix_rewards`, `team_shares`, the two returns and `Penalties`, which are subtracted from
-the rewards. A turn has a reward, an episode has a return; neither is ever overwritten. Knows
-nothing of groups. Output goes to `credit.units`.
+Provides `team_shares`, the two returns and `Penalties`, which are subtracted from the rewards. A
+turn has a reward, an episode has a return; neither is ever overwritten. Knows nothing of groups.
+Output goes to `credit.units`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnwise.types import Episode, Trajectory, TurnId
+from turnwise.utils.rewards import mix_rewards
 
 Floats = NDArray[np.float64]
 Penalties = Mapping[TurnId, Mapping[str, float]]
@@ -30,18 +31,6 @@ class Payments:
 
     penalties: Penalties | None = None
     shares: Mapping[TurnId, float] = field(default_factory=dict)
-
-
-def mix_rewards(rewards: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    """Return the weighted sum of a turn's reward components; an absent component is 0.
-
-    Components without a weight do not count.
-
-    Example:
-        >>> mix_rewards({"goal": 1.0, "format": 1.0}, {"goal": 1.0, "steps": -0.5})
-        1.0
-    """
-    return float(sum(weight * rewards.get(name, 0.0) for name, weight in weights.items()))
 
 
 def team_shares(
@@ -102,17 +91,15 @@ def episode_return(
     return float(turn_rewards(trajectory, weights, payments).sum())
 
 
-def returns_to_go(rewards: Sequence[float] | Floats, gamma: float, goes_on: float = 0.0) -> Floats:
-    """Return `G_t = r_t + gamma * G_(t+1)` for every turn, [turns].
-
-    After the last turn it is `goes_on`.
+def returns_to_go(rewards: Sequence[float] | Floats, gamma: float) -> Floats:
+    """Return `G_t = r_t + gamma * G_(t+1)` for every turn, [turns]; after the last one G is 0.
 
     Example:
         >>> returns_to_go([1.0, 0.0, 4.0], gamma=0.5).tolist()
         [2.0, 2.0, 4.0]
     """
     out = np.zeros(len(rewards))
-    tail = goes_on
+    tail = 0.0
     for turn in range(len(rewards) - 1, -1, -1):
         tail = float(rewards[turn]) + gamma * tail
         out[turn] = tail

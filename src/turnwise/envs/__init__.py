@@ -74,7 +74,7 @@ def find_env(name: str, timeout: float = IMPORTING) -> type[Env[Any]]:
         if name not in ENVS:
             raise unknown_name("env", name, ENVS, "file.py:Class for an env of your own")
         return ENVS[name]
-    found = call_env(None, "__init__", timeout, load_object, name)
+    found = call_env(None, "__init__", timeout, load_object, name, _is_env)
     cure = gymnasium_cure(found)
     if cure:
         raise ConfigError(cure)
@@ -86,6 +86,13 @@ def find_env(name: str, timeout: float = IMPORTING) -> type[Env[Any]]:
     if missing:
         raise ConfigError(f"env {name!r} does not define {', '.join(missing)}: write it")
     return found
+
+
+def _is_env(thing: Any) -> bool:
+    """Whether `thing` is an env class of the user's, or an instance of one."""
+    return isinstance(thing, Env) or (
+        isinstance(thing, type) and issubclass(thing, Env) and thing is not Env
+    )
 
 
 def _missing_class_message(file: str) -> str:

@@ -31,8 +31,11 @@ MAX_TURNS = 100
 class Observation:
     """The observation of one role: the text, the legal actions, and the true description.
 
-    `legal_actions` is empty where any text may be an answer (a number, a program): there `step`
-    says what is one, by raising `IllegalActionError`, and the env overrides `random_action`.
+    A legal action may have several words. A reply is compared with the legal actions without regard
+    to case and to blanks at its ends, and `step` is given the action as it stands in the tuple.
+    `legal_actions` is empty where any text may be an answer (a number, a program): there `step` is
+    given the text as the model wrote it, without blanks at its ends, and says what is no action by
+    raising `IllegalActionError`; and the env overrides `random_action`.
     `description` is a true, checkable description of what matters in `text`, in the env's own
     words and free of any advice. Warm-up teaches a model to write it; empty where there is none.
     `messages` say the same as `text` where that is not one message of the user's: a conversation
@@ -58,6 +61,10 @@ class Observation:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step(Generic[S]):
     """The outcome of one action. `rewards` are named components; absent means 0.
+
+    `terminated` says that the episode has come to its end, `truncated` that its time is up; the env
+    sets them, at most one of them to True. An episode that reaches `Env.max_turns` is truncated by
+    the rollout: an env does not count turns for it.
 
     Example:
         >>> Step(state=3, rewards={"goal": 1.0}, terminated=True, truncated=False).rewards["goal"]
@@ -134,14 +141,15 @@ class Env(ABC, Generic[S]):
         reward_timing: "dense" where rewards come at every step, "terminal" where at the end only.
         branching: the way back to an earlier state: "pure" where any state can be stepped again,
             else "copy", "replay" or "none". Adapters set it, and `reward_timing`, on the instance.
-        scored_by: "score" where `score` is the success, "return" where the sum of rewards is.
+        scored_by: "score" where `score` is the success, "return" where the weighted sum of the
+            rewards is (`credit.rewards`; weight 1 each for `evaluate_baselines`).
         files: the options that name a file.
         blocking: whether `step` waits for something outside, a program or a server: then steps of
             several episodes are made side by side on threads, and must bear it.
         runs_programs: whether it runs programs in `turnwise.sandbox`: then no run begins where that
             cannot be.
-        max_turns: the most turns of an episode, all roles' together: one that gets there is
-            truncated. None is `MAX_TURNS`; declare it where episodes may be longer.
+        max_turns: the most turns of an episode, all roles' together: the rollout truncates one
+            that gets there. None is `MAX_TURNS`; declare it where episodes may be longer.
 
     `reset`, `observe`, `step` and `score` must be written. The rest has defaults that are right for
     an env whose tasks differ by their seed, whose text shows all of the state and whose answers are
@@ -236,8 +244,8 @@ class Env(ABC, Generic[S]):
     def score(self, state: S) -> float:
         """Return the success of an episode that ended in `state`, in [0, 1].
 
-        With `scored_by = "return"` the weighted sum of the rewards is the score instead, and this
-        is asked only where there are none: by `check_env`.
+        With `scored_by = "return"` the weighted sum of the rewards is the score instead. The value
+        of this method is then not used, and may be any finite number, such as 0.0.
         """
 
     def measures(self, state: S) -> Mapping[str, float]:
@@ -264,9 +272,11 @@ class Env(ABC, Generic[S]):
         return None
 
     def state_key(self, state: S, role: str) -> str:
-        """Return everything Markov about `state` for `role` as a string.
+        """Return all that decides the future of `state` for `role`; by default the text it sees.
 
-        GiGPO (arXiv:2505.10978) compares actions that were taken at equal keys.
+        GiGPO (arXiv:2505.10978) compares actions that were taken at equal keys, and `gae` estimates
+        the value of a state from the turns with its key. Override it where states with equal texts
+        have different futures. No model is shown a key, so it may say what the text hides.
         """
         return self.observe(state, role).text
 
@@ -279,7 +289,7 @@ class Env(ABC, Generic[S]):
         return {"random": lambda state, rng: self.random_action(state, self.acting(state)[0], rng)}
 
     def random_action(self, state: S, role: str, rng: np.random.Generator) -> str:
-        """Return a uniformly random action; for demonstrations, and for what chance scores.
+        """Return a uniformly random action, for demonstrations and for the baseline `random`.
 
         Raises:
             EnvError: if there are no legal words to choose from and this is not overridden.
@@ -294,7 +304,10 @@ class Env(ABC, Generic[S]):
         return None
 
     def vocabulary(self) -> tuple[str, ...]:
-        """Return words a nano tokenizer keeps whole even if no transcript shows them."""
+        """Return words a nano tokenizer keeps whole even if no transcript shows them.
+
+        Random play and its replies are transcripts. Other words are read and written in parts.
+        """
         return ()
 
     def render(self, state: S) -> str:

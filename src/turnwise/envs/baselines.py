@@ -2,13 +2,15 @@
 
 Random draws are those of the evaluation stream, seeded as in the rollout. With one seed a baseline
 and a model therefore meet the same slips, and their scores on a task can be compared in pairs.
-Episodes end at the env's turn limit, as those of a model do.
+Episodes end at the env's turn limit, as those of a model do. Where the env says
+`scored_by = "return"`, the score is the weighted sum of the rewards, as in the rollout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from turnwise.envs.standard_errors import standard_error
 from turnwise.errors import BrokenEnvError, IllegalActionError, StuckEnvError, unknown_name
 from turnwise.seeding import generator, world_generator
 from turnwise.types import Task
+from turnwise.utils.rewards import mix_rewards
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,9 +31,9 @@ class BaselineScore:
     The error is over problems, or over episodes if there are few problems (`standard_error`).
 
     `scores` has one value per task, in order: the mean over repeats. `broken` episodes, in which a
-    guarded env raised or hung, count with score 0, as those of a policy do. So does an episode that
-    ends with an action refused by `step`, which is not broken. Neither has
-    `measures`.
+    guarded env raised or hung, count with score 0, as those of a policy do. An episode that ends
+    with an action refused by `step` is not broken: it has the score 0, or its return so far where
+    returns are scores. Neither has `measures`.
 
     Example:
         >>> BaselineScore(mean=0.5, stderr=0.5, n=2, scores=(0.0, 1.0)).mean
@@ -60,8 +63,11 @@ def score_baselines(
     seed: int,
     repeats: int = 1,
     names: Iterable[str] | None = None,
+    weights: Mapping[str, float] | None = None,
 ) -> dict[str, BaselineScore]:
     """Play baselines on tasks and return their scores by name.
+
+    Rewards of `score_batch`, which judges a model's replies, are in no baseline's return.
 
     Args:
         env: the env.
@@ -69,6 +75,8 @@ def score_baselines(
         seed: the seed of the env's and the baselines' random draws.
         repeats: episodes per task, each with random draws of its own.
         names: the names of the baselines; all of them by default.
+        weights: the weights of reward components in the score where the env is scored by its
+            return (`credit.rewards` of a recipe); None is 1 for each component.
 
     Raises:
         UnknownNameError: if the env has no baseline of a name.
@@ -84,12 +92,11 @@ def score_baselines(
         if name not in known:
             raise unknown_name("baseline", name, known)
     problems = [env.canonical(task.data) for task in tasks]
+    weights = dict.fromkeys(env.components, 1.0) if weights is None else weights
     found = {}
     for name in chosen:
-        played = [
-            [_play(env, task, name, known[name], seed, i, r) for r in range(repeats)]
-            for i, task in enumerate(tasks)
-        ]
+        play = partial(_play, env, weights, name, known[name], seed)
+        played = [[play(task, i, r) for r in range(repeats)] for i, task in enumerate(tasks)]
         scores = [float(np.mean([end.score for end in row])) for row in played]
         ends = [end for row in played for end in row]
         found[name] = BaselineScore(
@@ -106,29 +113,33 @@ def score_baselines(
 
 
 def _play(
-    env: Env[Any], task: Task, name: str, player: Baseline, seed: int, visit: int, repeat: int
+    env: Env[Any],
+    weights: Mapping[str, float],
+    name: str,
+    player: Baseline,
+    seed: int,
+    task: Task,
+    visit: int,
+    repeat: int,
 ) -> _End:
     """Play one episode; seats move as `acting` says."""
+    by_return, earned = env.scored_by == "return", 0.0
     try:
-        return _play_on(env, task, name, player, seed, visit, repeat)
+        state = env.reset(task)
+        choices = generator(seed, "baseline", name, visit, repeat)
+        for number in range(env.turn_cap()):
+            role = env.acting(state)[0]
+            noise = world_generator(seed, "evaluation", repeat, visit, number, None)
+            step = env.step(state, role, player(state, choices), noise)
+            state = step.state
+            earned += mix_rewards(step.rewards, weights) if by_return else 0.0
+            if step.terminated or step.truncated:
+                break
+        score = earned if by_return else env.score(state)
+        return _End(score=score, measures=env.measures(state))
     except StuckEnvError:
         raise
     except BrokenEnvError:
         return _End(broken=True)
     except IllegalActionError:  # ends the episode, as a policy's refused reply does
-        return _End()
-
-
-def _play_on(
-    env: Env[Any], task: Task, name: str, player: Baseline, seed: int, visit: int, repeat: int
-) -> _End:
-    state = env.reset(task)
-    choices = generator(seed, "baseline", name, visit, repeat)
-    for number in range(env.turn_cap()):
-        role = env.acting(state)[0]
-        noise = world_generator(seed, "evaluation", repeat, visit, number, None)
-        step = env.step(state, role, player(state, choices), noise)
-        state = step.state
-        if step.terminated or step.truncated:
-            break
-    return _End(score=env.score(state), measures=env.measures(state))
+        return _End(score=earned)

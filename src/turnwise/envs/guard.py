@@ -20,7 +20,7 @@ import numpy as np
 
 from turnwise.envs.base import Baseline, BatchRewards, Env, Exact, Observation, Step
 from turnwise.envs.checks.declarations import ATTRIBUTES, place_of_method, properties_of
-from turnwise.envs.measures import expected_measures, is_finite
+from turnwise.envs.measures import expected_measures, expected_score, is_finite
 from turnwise.envs.timeout import Alarm, Overrun
 from turnwise.envs.user_calls import CURE, call_env, overran, place_of, still_inside
 from turnwise.errors import BrokenEnvError, ConfigError, SlowEnvError, StuckEnvError
@@ -151,11 +151,10 @@ class GuardedEnv(Env[Any]):
         return step
 
     def score(self, state: Any) -> float:
-        """Return the score, which must be in [0, 1]."""
+        """Return the score, which must be in [0, 1] unless the return is the score."""
         value = self._call("score", self._env.score, state)
-        if not isinstance(value, int | float) or not 0 <= value <= 1:
-            self._wrong("score", value, "a float from 0 to 1")
-        return value
+        expected = expected_score(value, self.scored_by)
+        return self._wrong("score", value, expected) if expected else value
 
     def measures(self, state: Any) -> Mapping[str, float]:
         """Return the measures, which must be finite numbers under the same names each time."""

@@ -1,7 +1,8 @@
 """Named measures of an episode, beside its score: what they may be, and their means over episodes.
 
-Provides `Measure`, `expected_measures` and `mean_measures`. An env gives the measures of a final
-state by `Env.measures`. They are reported, and never trained on.
+Provides `Measure`, `expected_measures`, `mean_measures`, and `expected_score` for the score itself.
+An env gives the measures of a final state by `Env.measures`. They are reported, and never trained
+on.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from turnwise.envs.base import ScoredBy
 from turnwise.envs.standard_errors import standard_error
 from turnwise.settings import Settings
 
@@ -65,6 +67,22 @@ def expected_measures(found: Any, names: Sequence[str] | None = None) -> str:
     if names is not None and set(names) != set(found):
         return f"the same names in every state, which were {', '.join(names) or 'none'} in another"
     return ""
+
+
+def expected_score(found: Any, scored_by: ScoredBy) -> str:
+    """Return what was expected of the score of a state, "" if `found` is right.
+
+    Args:
+        found: what `Env.score` returned.
+        scored_by: `Env.scored_by`; the value is not used where the return is the score.
+
+    Example:
+        >>> expected_score(7.0, "score"), expected_score(7.0, "return")
+        ('a float from 0 to 1', '')
+    """
+    if scored_by == "return":
+        return "" if is_finite(found) else "a finite float"
+    return "" if is_finite(found) and 0 <= found <= 1 else "a float from 0 to 1"
 
 
 def mean_measures(

@@ -21,6 +21,14 @@ from turnwise.utils.stuck_calls import report
 
 T = TypeVar("T")
 CURE = "fix it; `turnwise check` tries every call"
+BY_KEYWORD = {
+    "Observation": (
+        "Observation(text='3', legal_actions=('A', 'B')); legal_actions=() where any text may be "
+        "an answer"
+    ),
+    "Step": "Step(state=..., rewards={...}, terminated=False, truncated=False)",
+}
+"""Classes that take keyword arguments only -> how to write them."""
 LONGEST = 300
 """The most characters of an exception's message that an error repeats."""
 OURS = Path(__file__).parents[1]
@@ -30,7 +38,13 @@ LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "p
 
 
 def call_env(
-    env: Any, method: str, timeout: float, call: Callable[..., T], *args: Any, title: str = ""
+    env: Any,
+    method: str,
+    timeout: float,
+    call: Callable[..., T],
+    *args: Any,
+    title: str = "",
+    cure: str = CURE,
 ) -> T:
     """Return `call(*args)`, a call of the method `method` of `env`.
 
@@ -41,6 +55,7 @@ def call_env(
         call: the function to call.
         *args: the arguments of the call.
         title: what is called, where it is no env's.
+        cure: what an error advises, where it knows nothing better.
 
     Raises:
         BrokenEnvError: if the call raises any error but turnwise's own.
@@ -52,21 +67,31 @@ def call_env(
         raise
     except Overrun as cause:
         place = place_of(cause.__traceback__, env)
-        raise overran(env, method, timeout, place, title=title) from None
+        raise overran(env, method, timeout, place, title=title, cure=cure) from None
     except (Exception, SystemExit) as cause:
         said = " ".join(str(cause).split())[:LONGEST]
         what = f"{type(cause).__name__}: {said}" if said else type(cause).__name__
         named = title or title_of(env, method)
         raise BrokenEnvError(
-            f"{named} raised {what} ({place_of(cause.__traceback__, env)}): {CURE}"
+            f"{named} raised {what} ({place_of(cause.__traceback__, env)}): {_cure(cause, cure)}"
         ) from cause
 
 
-def overran(env: Any, method: str, timeout: float, place: str, *, title: str = "") -> SlowEnvError:
+def _cure(cause: BaseException, otherwise: str) -> str:
+    """Return what to mend where an exception tells it; `otherwise` is for all others."""
+    name = str(cause).partition(".__init__()")[0]
+    if isinstance(cause, TypeError) and name in BY_KEYWORD:
+        return f"give keyword arguments, as in {BY_KEYWORD[name]}"
+    return otherwise
+
+
+def overran(
+    env: Any, method: str, timeout: float, place: str, *, title: str = "", cure: str = CURE
+) -> SlowEnvError:
     """Return the error for a call that exceeded its time limit."""
     title = title or title_of(env, method)
     return SlowEnvError(
-        f"{title} did not return within {timeout:g} s ({place}): {CURE}, or raise env.timeout"
+        f"{title} did not return within {timeout:g} s ({place}): {cure}, or raise env.timeout"
     )
 
 

@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 from turnwise.agents import AgentConfig
 from turnwise.credit.config import StateKeyRule
-from turnwise.credit.returns import mix_rewards
 from turnwise.engines.loop import SteppedEngine, run
 from turnwise.envs.base import BatchRewards, Env, Step
 from turnwise.errors import (
@@ -40,6 +39,7 @@ from turnwise.rollout.beginning import Beginning, beginning_of
 from turnwise.rollout.user_workflow import call_workflow, is_cancelled, workflow_failure
 from turnwise.tasks.openings import length_of
 from turnwise.types import Episode, EpisodeId, Failure, Stream, TaskVisit
+from turnwise.utils.rewards import mix_rewards
 from turnwise.workflows.base import Workflow
 
 NoiseRule = Literal["common", "independent"]

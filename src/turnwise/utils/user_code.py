@@ -58,7 +58,17 @@ def is_import_name(name: str) -> bool:
     return bool(colon and module) and attribute.isidentifier()
 
 
-def load_object(name: str) -> Any:
+def is_function(thing: Any) -> bool:
+    """Whether `thing` can be called and is no class.
+
+    Example:
+        >>> is_function(len), is_function(int)
+        (True, False)
+    """
+    return callable(thing) and not isinstance(thing, type)
+
+
+def load_object(name: str, wanted: Callable[[Any], bool] = callable) -> Any:
     """Return the object called `name`.
 
     Args:
@@ -66,6 +76,8 @@ def load_object(name: str) -> Any:
             looked for beside it first, `recipe.schema`); or "package.module:Name", as Python
             imports it. A file may import its neighbours at the top; inside functions only those
             that were imported at the top too.
+        wanted: whether an object is of the kind that is looked for. The error for a name that is
+            not there offers such objects. The object itself may be of any kind.
 
     Raises:
         ConfigError: if the name has another form, or the file, the module or the object is not
@@ -88,8 +100,11 @@ def load_object(name: str) -> Any:
         return _HANDED[attribute]
     module = _module_of(source, name)
     if attribute not in vars(module):
-        mine = (n for n, v in vars(module).items() if not n.startswith("_") and callable(v))
-        raise ConfigError(f"{name!r}: {unknown_name('name', attribute, mine)}")
+        offered = [
+            title for title, value in vars(module).items() if title[0] != "_" and wanted(value)
+        ]
+        mine = [title for title in offered if _is_defined_in(module, vars(module)[title])]
+        raise ConfigError(f"{name!r}: {unknown_name('name', attribute, mine or offered)}")
     return vars(module)[attribute]
 
 
@@ -101,6 +116,12 @@ def names_in(source: str, base: type) -> list[str]:
     module = _module_of(source, source)
     found = [v for v in vars(module).values() if isinstance(v, type) and issubclass(v, base)]
     return [f"{source}:{kind.__name__}" for kind in found if kind.__module__ == module.__name__]
+
+
+def _is_defined_in(module: ModuleType, thing: Any) -> bool:
+    """Whether a class or function, or the class of another object, is defined in `module`."""
+    kind = thing if hasattr(thing, "__module__") else type(thing)
+    return kind.__module__ == module.__name__
 
 
 def import_name(thing: Callable[..., Any]) -> str | None:

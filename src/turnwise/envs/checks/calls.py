@@ -16,13 +16,14 @@ import numpy as np
 from turnwise.envs.base import Env, Observation, Step
 from turnwise.envs.checks.declarations import fail
 from turnwise.envs.checks.snapshots import Snapshot
-from turnwise.envs.measures import expected_measures, is_finite
-from turnwise.envs.user_calls import call_env
+from turnwise.envs.measures import expected_measures, expected_score, is_finite
+from turnwise.envs.user_calls import CURE, call_env
 from turnwise.errors import BrokenEnvError, EnvError, IllegalActionError, SlowEnvError
 from turnwise.seeding import generator
 from turnwise.types import Media, Message, Task
 
 ILLEGAL = "no such action, surely"
+AFTER_END = "raise EnvError, of turnwise.errors, when a state that has ended is stepped"
 KEPT = 300
 """The largest number of states, rewards and infos that are compared at the end of an episode."""
 Place = tuple[str, str, int]
@@ -39,10 +40,13 @@ class View:
 
 
 class Calls:
-    """Calls an env's methods and checks what they return."""
+    """Calls an env's methods and checks what they return.
 
-    def __init__(self, env: Env[Any], seed: int, timeout: float) -> None:
-        self.env, self._seed, self._timeout = env, seed, timeout
+    `cure` is the advice on an exception of the env.
+    """
+
+    def __init__(self, env: Env[Any], seed: int, timeout: float, cure: str = CURE) -> None:
+        self.env, self._seed, self._timeout, self._cure = env, seed, timeout, cure
         self._shown: dict[tuple[str, str], str] = {}
         self._kept: list[tuple[str, str, Any, Snapshot]] = []
         self._deep = env.branching in ("pure", "none")  # others keep a world with every state
@@ -66,7 +70,7 @@ class Calls:
 
     def made(self, method: str, call: Callable[..., Any], *args: Any) -> Any:
         """Return `call(*args)`; it may raise only turnwise's errors, and must return in time."""
-        return call_env(self.env, method, self._timeout, call, *args)
+        return call_env(self.env, method, self._timeout, call, *args, cure=self._cure)
 
     def reset(self, task: Task) -> Any:
         """Return the first state, after checking that the task is unchanged."""
@@ -165,9 +169,10 @@ class Calls:
 
     def _score(self, state: Any) -> float:
         value = self("score", state)
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not 0 <= value <= 1:
-            fail(self.env, f"score is {value!r:.80}", "return a float from 0 to 1", "score")
+        number = None if isinstance(value, bool) else value
+        expected = expected_score(number, self.env.scored_by)
+        if expected:
+            fail(self.env, f"score is {value!r:.80}", f"return {expected}", "score")
         return float(value)
 
     def _measures(self, state: Any) -> Mapping[str, float]:
@@ -280,14 +285,12 @@ class Calls:
         except SlowEnvError:
             raise
         except BrokenEnvError as error:
-            if isinstance(error.__cause__, ValueError):
-                return
-            raise
+            what = f"a step after the end of an episode raises {error.__cause__!r:.80}"
+            fail(self.env, what, AFTER_END, "step")
         except (IllegalActionError, EnvError):
             return
         if not (step.terminated or step.truncated):
-            cure = "raise EnvError when a state that has ended is stepped"
-            fail(self.env, "an episode goes on after its end", cure, "step")
+            fail(self.env, "an episode goes on after its end", AFTER_END, "step")
 
     def check_kept(self) -> None:
         """Raise if a value that the env returned has changed since; then forget all of them."""

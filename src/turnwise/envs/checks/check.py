@@ -23,16 +23,16 @@ from turnwise.envs.checks.declarations import (
     check_returned,
     fail,
 )
+from turnwise.envs.checks.side_by_side import check_side_by_side
 from turnwise.envs.tools.calls import calls_in
-from turnwise.errors import IllegalActionError
 from turnwise.seeding import generator
 from turnwise.types import Task
 
 Say = Callable[[str], None]
 DRAWN = 200
 """Tasks drawn before `canonical` counts as constant."""
-SIDE, SIDE_TURNS = 12, 40
-"""Tasks played in interleaved order, and the largest number of turns of each."""
+SIDE = 12
+"""Tasks played in interleaved order."""
 BUDGET, WINDOWS = 0.004, 5
 """Seconds of one measurement of a call, and the number of measurements; the smallest counts."""
 
@@ -102,7 +102,7 @@ def check_env(
     check_is_env(env)
     env = env.unwrapped  # the check has limits of its own
     check_declarations(env, timeout)
-    calls = Calls(env, seed, timeout)
+    calls = Calls(env, seed, timeout, cure="fix it")  # `turnwise check` is running
     check_returned(env, calls("vocabulary"), calls.get("single_task"), calls("baselines"))
     say("generate and canonical")
     generated = (
@@ -112,6 +112,7 @@ def check_env(
     if not chosen:
         fail(env, f"got tasks = {tasks!r}", "give one task or more")
     check_canonical(calls, generated, seed)
+    notes = same_data_note(calls, generated, seed) if isinstance(tasks, int) else ()
     played = _Played(calls, seed, most_steps)
     for number, task in enumerate(chosen, start=1):
         say(f"task {number} of {len(chosen)}: reset")
@@ -122,7 +123,7 @@ def check_env(
     say(f"{min(len(generated), SIDE)} tasks side by side and alone")
     check_side_by_side(calls, generated[:SIDE], seed)
     say("what calls cost")
-    return played.report(len(chosen), _costs(calls, chosen[0], seed))
+    return played.report(len(chosen), _costs(calls, chosen[0], seed), notes)
 
 
 def generated_tasks(calls: Calls, count: int, seed: int) -> list[Task]:
@@ -183,6 +184,22 @@ def check_canonical(calls: Calls, tasks: Sequence[Task], seed: int) -> None:
     fail(calls.env, what, cure, "canonical")
 
 
+def same_data_note(calls: Calls, tasks: Sequence[Task], seed: int) -> tuple[str, ...]:
+    """Return a note if `generate` gives all tasks the same data and `single_task` is False."""
+    first, many = tasks[0].data, len(tasks) + DRAWN
+    same = all(task.data == first for task in tasks)
+    if not same or calls("tasks", "train") is not None or calls.get("single_task"):
+        return ()
+    for index in range(DRAWN):
+        if calls("generate", generator(seed, "check canonical", index)) != first:
+            return ()
+    return (
+        f"All of {many} tasks that generate returned have the data {first!r:.40}: they are one "
+        "problem, and no test is unseen. Draw from rng what differs between tasks, or declare that "
+        "there is one problem, by a property `single_task` that is True",
+    )
+
+
 def check_reset(calls: Calls, task: Task) -> None:
     """Raise unless a task always begins in the same state, which can be rendered."""
     first, second = calls.reset(task), calls.reset(task)
@@ -239,15 +256,17 @@ class _Played:
                 "step",
             )
 
-    def report(self, tasks: int, costs: Mapping[str, float]) -> EnvReport:
-        """Return the results over the given number of tasks."""
+    def report(
+        self, tasks: int, costs: Mapping[str, float], notes: tuple[str, ...] = ()
+    ) -> EnvReport:
+        """Return the results over the given number of tasks, with `notes` before its own."""
         return EnvReport(
             name=self.env.name,
             tasks=tasks,
             steps=self.steps,
             longest=self.longest,
             costs=costs,
-            notes=self.notes(),
+            notes=(*notes, *self.notes()),
         )
 
     def notes(self) -> tuple[str, ...]:
@@ -257,10 +276,16 @@ class _Played:
             return ()
         names = ", ".join(repr(name) for name in endless)
         turns = "1 turn" if self.most_steps == 1 else f"{self.most_steps} turns"
+        said = (
+            f"No episode of baseline {names} came to an end: all were cut at max_turns, {turns}, "
+            "and rewards at the end of an episode were never given. Such play may reach the end "
+            "too seldom, and so does a model at first: give rewards on the way, begin nearer to "
+            "the end, or raise max_turns"
+        )
+        if any(any(ends) for ends in self.ended.values()):
+            return (said,)
         return (
-            f"No episode of baseline {names} came to an end: all were cut at max_turns, {turns}. "
-            "Rewards at the end of an episode are then never given; let step return terminated = "
-            "True where an episode is over, or truncated = True where its time is up",
+            f"{said}. Or step never returns terminated = True: return it where an episode is over",
         )
 
     def answer(self, baseline: str, state: Any, role: str, choices: np.random.Generator) -> str:
@@ -276,94 +301,6 @@ class _Played:
             what = f"baseline {baseline!r} answers {action!r} where {', '.join(legal)} are legal"
             fail(env, what, "choose from observe(state, role).legal_actions", "baselines")
         return action
-
-
-Shown = list[tuple[str, Any]]
-"""The observations and results of an episode, turn by turn, each with its name."""
-
-
-def check_side_by_side(
-    calls: Calls, tasks: Sequence[Task], seed: int, turns: int = SIDE_TURNS
-) -> None:
-    """Raise unless interleaved episodes, in random order, equal the same episodes alone."""
-    alone = [_alone(calls, task, seed, turns) for task in tasks]
-    order = generator(seed, "side by side")
-    episodes = [_Episode(calls, task, seed, turns) for task in tasks]
-    going = list(range(len(tasks)))
-    while going:
-        place = going[int(order.integers(len(going)))]
-        if not episodes[place].turn():
-            going.remove(place)
-    calls.check_kept()
-    again = {
-        place: _alone(calls, tasks[place], seed, turns) for place in reversed(range(len(tasks)))
-    }
-    for place, task in enumerate(tasks):
-        found = {
-            "beside others": episodes[place].shown,
-            "after others": again[place],
-        }
-        for how, shown in found.items():
-            if shown != alone[place]:
-                _fail_apart(calls.env, task, how, shown, alone[place])
-
-
-def _alone(calls: Calls, task: Task, seed: int, turns: int) -> Shown:
-    episode = _Episode(calls, task, seed, turns)
-    while episode.turn():
-        pass
-    return episode.shown
-
-
-def _fail_apart(env: Env[Any], task: Task, how: str, shown: Shown, alone: Shown) -> None:
-    pairs = zip(shown, alone, strict=False)
-    what, turn = next(
-        ((mine[0], number // 4) for number, (mine, other) in enumerate(pairs) if mine != other),
-        ("length", min(len(shown), len(alone)) // 4),
-    )
-    cure = (
-        "keep all of an episode in its state, nothing on self, in class attributes, in globals or "
-        "in a generator of your own"
-    )
-    said = f"the {what} of turn {turn} of task {task.id!r} differs"
-    fail(env, f"an episode played {how} is not what it is alone ({said})", cure)
-
-
-class _Episode:
-    """A task in random play."""
-
-    def __init__(self, calls: Calls, task: Task, seed: int, turns: int) -> None:
-        self._calls, self._task, self._seed = calls, task, seed
-        self._most = min(turns, calls("turn_cap"))
-        self._state: Any = None
-        self._number = 0
-        self.shown: Shown = []
-
-    def turn(self) -> bool:
-        """Begin the episode or play a turn; return whether it continues."""
-        calls = self._calls
-        if not self.shown:
-            self._state = calls.reset(self._task)
-            self.shown += [("first state", calls.view(self._state))]
-            return True
-        self._number += 1
-        place = (self._task.id, "side by side", self._number)
-        role = calls.acting(self._state)
-        rng = generator(self._seed, "check action", *place)
-        action = calls("random_action", self._state, role, rng)
-        try:
-            step = calls.step(self._state, role, action, place)
-        except IllegalActionError:  # possible only if refusals are allowed
-            self.shown += [("action", action), ("rewards", {}), ("end", "refused"), ("score", 0.0)]
-            return False
-        self._state = step.state
-        self.shown += [
-            ("action", action),
-            ("rewards", dict(step.rewards)),
-            ("end", (step.terminated, step.truncated)),
-            ("observation, key or score", calls.view(self._state)),
-        ]
-        return not (step.terminated or step.truncated) and self._number < self._most
 
 
 def _costs(calls: Calls, task: Task, seed: int) -> dict[str, float]:

@@ -12,8 +12,9 @@ from typing import Any
 
 from turnwise.envs.base import Env
 from turnwise.envs.checks.calls import Calls
-from turnwise.envs.checks.check import check_reset, check_side_by_side, generated_tasks
+from turnwise.envs.checks.check import check_reset, generated_tasks
 from turnwise.envs.checks.declarations import check_returned
+from turnwise.envs.checks.side_by_side import check_side_by_side
 from turnwise.errors import BrokenEnvError, IllegalActionError, SlowEnvError
 from turnwise.seeding import generator
 from turnwise.types import Task

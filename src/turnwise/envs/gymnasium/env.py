@@ -59,7 +59,7 @@ from turnwise.envs.gymnasium.worlds import Origin, Outcome, World
 from turnwise.errors import ConfigError, DataError, EnvError, unknown_name
 from turnwise.seeding import generator
 from turnwise.types import Task
-from turnwise.utils.user_code import MISTAKES, is_import_name, load_object
+from turnwise.utils.user_code import MISTAKES, is_function, is_import_name, load_object
 
 PLAIN = "plain"
 FEW_STARTS = 10
@@ -151,7 +151,7 @@ class GymnasiumEnv(Env[GymState]):
             return RENDERERS[name]
         if not is_import_name(name):
             raise unknown_name("renderer", name, [PLAIN, *RENDERERS])
-        found: Any = load_object(name)
+        found: Any = load_object(name, is_function)
         if not callable(found):
             raise ConfigError(f"renderer = {name!r} is no function: expected observation -> text")
         return cast(Renderer, found)

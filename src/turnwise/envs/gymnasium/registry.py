@@ -84,8 +84,8 @@ def maker(name: str, kwargs: Mapping[str, Any]) -> Maker:
         MissingDependencyError: if a package that the env needs is not installed.
     """
     if is_import_name(name) and not _VERSION.search(name):
-        kind = load_object(name)
-        if not (isinstance(kind, type) and issubclass(kind, gymnasium.Env)):
+        kind = load_object(name, _is_env_class)
+        if not _is_env_class(kind):
             raise ConfigError(f"id = {name!r} is no class derived from gymnasium.Env: give one")
         return Maker(
             make=lambda: _made(name, lambda: kind(**kwargs)), spec=None, key=(kind, repr(kwargs))
@@ -98,6 +98,10 @@ def maker(name: str, kwargs: Mapping[str, Any]) -> Maker:
         spec=spec,
         key=(spec.id, spec.entry_point, repr(spec), repr(kwargs)),
     )
+
+
+def _is_env_class(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, gymnasium.Env)
 
 
 def _made(name: str, make: Callable[[], Live]) -> Live:

@@ -20,7 +20,7 @@ from turnwise.envs.base import BatchRewards
 from turnwise.envs.rows.reward_arguments import OFFERED, arguments_of
 from turnwise.errors import ConfigError, RewardError
 from turnwise.formats import REPLY_COMPONENTS
-from turnwise.utils.user_code import is_import_name, load_object
+from turnwise.utils.user_code import is_function, is_import_name, load_object
 
 RewardFunction: TypeAlias = Callable[..., Any]
 RESERVED = (*REPLY_COMPONENTS, "return")
@@ -128,7 +128,7 @@ def load_functions(names: Sequence[str]) -> dict[str, RewardFunction]:
                 f"reward {name!r} must look like 'file.py:function' or 'package.module:function'; "
                 "a reward model is not taken: give a function that calls it"
             )
-        function = check_function(load_object(name))
+        function = check_function(load_object(name, is_function))
         title = name_of(function)
         if title in RESERVED:
             raise ConfigError(f"{title!r} is reserved: give the reward function another name")
