@@ -8,11 +8,12 @@
     python benchmarks/untuned_base.py BASE                      # a small pretrained model, and
     python benchmarks/untuned.py OTHER --model BASE --lora      # adapters of it
 
-Each job is `turnwise.train("nano", env=ENV, settings={"seed": SEED, "trainer.minutes": MINUTES})`
-on one thread: no setting belongs to an env. It is evaluated on 500 unseen tasks. Finished jobs are
-not trained again, and an interrupted one goes on. With `--keep` the results are lines of a file:
-jobs that it holds are not trained again, and the table is of all of its lines, which say of which
-commit they are.
+Each job is `turnwise.train("nano", env=ENV, settings={"seed": SEED, "trainer.minutes": MINUTES,
+"processes": 1, "evaluation.test_tasks": 500})` on one thread: no setting belongs to an env. Of
+`syllogism` there are rows and a reward in place of an env. Finished jobs are not trained again, and
+an interrupted one goes on. With `--keep` the results are lines of a file: jobs that it holds are
+not trained again, and the table is of its lines with the same `--model`, `--lora` and `--minutes`.
+Each line names its commit.
 
 The gap of an env is the distance from the better of random play and the best constant policy to the
 optimum, or to the best known score where the optimum is not known.
@@ -112,8 +113,8 @@ def train(name: str, model: str, lora: bool, seed: int, minutes: float, run: Pat
 
     policy = PolicyConfig(model=model, lora=LoraSettings()) if lora else model
     world = BATTERY[name]
-    settings = {"seed": seed, "trainer.minutes": minutes, "trainer.iterations": 5000}
-    settings |= {"processes": 1, "evaluation.test_tasks": TASKS}
+    settings = {"seed": seed, "trainer.minutes": minutes, "processes": 1}
+    settings["evaluation.test_tasks"] = TASKS
     if (run / "recipe.toml").is_file():
         outcome = tw.resume(run)
     elif world.env == "rows":
@@ -203,7 +204,11 @@ def run_jobs(jobs: Sequence[tuple[str, int]], args: argparse.Namespace) -> None:
         name, seed = job
         run = args.folder / f"{name}-{seed}"
         key = (name, seed, args.model, args.lora, args.minutes)
-        if (run / RESULT).is_file() or key in known:
+        if key in known:
+            return
+        if (run / RESULT).is_file():
+            if args.keep is not None:
+                keep(args.keep, key, run)
             return
         command = [sys.executable, __file__, str(args.folder), name, "--one", str(seed)]
         command += ["--minutes", str(args.minutes), "--model", args.model]

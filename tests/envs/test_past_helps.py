@@ -1,4 +1,4 @@
-"""Whether the past helps: envs in which it does and does not, and how often chance deceives."""
+"""What observations hide, and whether the past helps: envs in which it does and does not."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 import turnwise as tw
-from turnwise.envs.past_helps import Transition, key_helps, past_helps
+from turnwise.credit.state_values import PRIOR as CREDIT_PRIOR
+from turnwise.envs.past_helps import Transition, past_helps
 from turnwise.envs.survey import survey
+from turnwise.envs.survey_groups import PRIOR
+from turnwise.errors import IllegalActionError
 from turnwise.tasks import GeneratedTasks
 
 
@@ -309,15 +312,6 @@ class Secret(Base):
         return f"{state.at} {state.secret}"
 
 
-class Unasked(Secret):
-    """The same hidden number, which decides nothing."""
-
-    name = "unasked"
-
-    def step(self, state, role, action, noise):
-        return replace(super().step(state, role, action, noise), rewards={"right": 0.0})
-
-
 class Turned(Secret):
     """The hidden number decides where one comes to."""
 
@@ -329,61 +323,120 @@ class Turned(Secret):
         return replace(found, state=replace(found.state, at=to), rewards={})
 
 
+class Code(Base):
+    """A code of two letters is guessed; only the last answer is shown."""
+
+    name = "code"
+    words = tuple(a + b for a in "abcd" for b in "abcd")
+
+    def generate(self, rng):
+        return {"secret": int(rng.integers(16)), "seed": int(rng.integers(2**31))}
+
+    def text(self, state):
+        return state.said or "guess"
+
+    def step(self, state, role, action, noise):
+        code = self.words[state.secret]
+        said = f"{sum(a == b for a, b in zip(code, action, strict=True))} right"
+        after = replace(state, said=said, turns=state.turns + 1)
+        return self.ended(after, action == code, over=action == code or after.turns == 5)
+
+
+class Maps(Base):
+    """Every task has a map of its own, which is not seen; the key is the place on it."""
+
+    name = "maps"
+
+    def generate(self, rng):
+        return {"secret": int(rng.integers(1, 4)), "seed": int(rng.integers(2**31))}
+
+    def text(self, state):
+        return "somewhere"
+
+    def state_key(self, state, role):
+        return str(state.at)
+
+    def step(self, state, role, action, noise):
+        to = (state.at + state.secret * (1 + self.words.index(action))) % 5
+        after = replace(state, at=to, turns=state.turns + 1)
+        return self.ended(after, to == 4, over=to == 4, cut=after.turns == 9)
+
+
+class Refusing(Base):
+    """In some states an action is refused, which is not seen."""
+
+    name = "refusing"
+
+    def step(self, state, role, action, noise):
+        if state.secret == 0 and action == "a":
+            raise IllegalActionError("not here")
+        return self.ended(replace(state, turns=state.turns + 1), False, over=state.turns == 3)
+
+
 @pytest.mark.parametrize(
-    ("kind", "helps"),
+    ("kind", "shown", "key"),
     [
-        (Secret, True),
-        (Turned, True),
-        (Unasked, False),
-        (Grid, False),  # the key is the observation
-        (Clock, False),
-        (Unique, False),
-        (OneTurn, False),
-        (Bandit, False),
+        (Shown, True, True),
+        (Grid, False, False),  # a cut by a limit says nothing
+        (Ending, True, True),
+        (Clock, False, False),
+        (Guess, True, True),  # the fourth try is the last, which is not seen
+        (Code, True, True),
+        (Bandit, False, False),
+        (OtherBandit, True, False),
+        (Secret, True, True),
+        (Turned, True, True),
+        (Maps, True, False),
+        (OneTurn, False, False),
+        (TwoHands, True, False),
+        (Refusing, True, True),
     ],
 )
-def test_the_key_helps_where_it_tells_more_than_the_observation(kind, helps):
+def test_states_that_look_alike_and_behave_differently_are_found(kind, shown, key):
     for seed in range(3):
-        assert groups(kind(), seed).key_helps is helps
+        found = groups(kind(), seed)
+        assert (found.hidden > 0.01) is shown
+        if not shown:
+            assert found.hidden == 0
+        assert key or found.hidden_by_key == 0
 
 
-def keyed(turns, key):
-    return [replace(turn, key=key(number, turn)) for number, turn in enumerate(turns)]
+def test_keys_that_tell_states_apart_are_finer():
+    assert [groups(kind()).finer_keys for kind in (Secret, Clock, Maps)] == [True, True, True]
+    assert [groups(kind()).finer_keys for kind in (Grid, Code)] == [False, False]
 
 
-def test_chance_deceives_in_no_run_where_the_key_has_a_clock():
-    clock = lambda number, turn: f"{turn.observation} {len(turn.past)}"  # noqa: E731
-    assert [key_helps(keyed(games(seed), clock), seed) for seed in range(30)] == 30 * [False]
+def test_what_cannot_be_compared_is_not_known():
+    class Once(Grid):
+        branching = "none"
+
+    for kind in (Unique, Once):
+        found = groups(kind())
+        assert found.hidden is None
+        assert found.hidden_by_key is None
+    few = survey(Grid(), GeneratedTasks(Grid(), "train", seed=0).take(1), seed=0).groups
+    assert few.hidden is None  # one task: what is hidden may be the same in all of its games
 
 
-def test_keys_that_are_all_equal_or_all_different_tell_nothing():
-    turns = games(0, hidden=1.0)
-    for key in (lambda number, turn: "", lambda number, turn: str(number)):
-        assert key_helps(keyed(turns, key), 0) is False
+def test_a_rare_state_that_hides_something_is_found():
+    """The hidden number decides in one state of forty, the last one."""
+
+    class Late(Base):
+        name = "late"
+
+        def text(self, state):
+            return "now" if state.turns == 39 else "wait"
+
+        def step(self, state, role, action, noise):
+            after = replace(state, turns=state.turns + 1)
+            right = after.turns == 40 and action == self.words[state.secret]
+            return self.ended(after, right, over=after.turns == 40)
+
+    assert groups(Late()).hidden > 0.01
 
 
-def test_a_key_that_holds_what_decides_helps_in_every_run():
-    """What came before decides half of the turns here, and is in the key."""
-    last = lambda number, turn: str(turn.past[-1:])  # noqa: E731
-    found = [key_helps(keyed(games(seed, hidden=0.5), last), seed) for seed in range(5)]
-    assert found == 5 * [True]
-
-
-def test_without_turns_that_are_alike_no_key_helps():
-    assert key_helps([], 0) is False
-    turns = keyed(games(0, hidden=1.0), lambda number, turn: str(turn.past[-1:]))
-    assert key_helps([replace(turn, followed=None) for turn in turns], 0) is False
-    own = [replace(turn, observation=f"{turn.game} {turn.observation}") for turn in turns]
-    assert key_helps(own, 0) is False
-
-
-def test_a_key_with_a_clock_helps_where_a_game_ends_by_it():
-    """The ninth turn is the end: only the key tells how near it is."""
-
-    class Timed(Ending):
-        name = "timed"
-
-        def state_key(self, state, role):
-            return f"{state.at} {state.turns}"
-
-    assert groups(Timed()).key_helps
+def test_values_are_known_where_states_recur():
+    assert groups(Grid()).known > 0.9
+    assert groups(Unique()).known < 0.1  # first states alone recur
+    assert groups(Clock()).known_by_key < groups(Clock()).known
+    assert PRIOR == CREDIT_PRIOR

@@ -9,7 +9,8 @@ import pytest
 
 import turnwise as tw
 from turnwise.envs import survey as survey_module
-from turnwise.envs.survey import GROUP, GROUP_TURNS, REPEATED, SECONDS, TURNS, survey
+from turnwise.envs.survey import survey
+from turnwise.envs.survey_groups import GROUP, GROUP_TURNS, REPEATED, SECONDS, TURNS
 from turnwise.errors import BrokenEnvError, IllegalActionError, StuckEnvError
 from turnwise.tasks import GeneratedTasks
 

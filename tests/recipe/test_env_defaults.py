@@ -13,7 +13,7 @@ import turnwise as tw
 from turnwise.app.run_scores import evaluate_run
 from turnwise.app.train import _env_wanted
 from turnwise.envs.survey import survey
-from turnwise.errors import TrainingError
+from turnwise.errors import ConfigError, TrainingError
 from turnwise.policies import NanoConfig, PolicyConfig, make_nano
 from turnwise.recipe.env_defaults import env_recipe
 from turnwise.recipe.from_python import policy_section
@@ -317,7 +317,7 @@ def test_the_past_is_shown_where_nothing_can_be_told():
             found = super().step(state, role, action, noise)
             return replace(found, state=Place(found.state.at, int(noise.integers(2**31))))
 
-    assert survey_of(Numbered()).groups.past_helps is None
+    assert survey_of(Numbered()).groups.hidden is None
     wide = PolicyConfig(nano=NanoConfig(context=16384))
     assert history_of(Numbered, model=wide) == "full"
     assert history_of(Numbered) == "observation"  # games are long
@@ -768,7 +768,7 @@ def test_values_of_states_count_more_where_their_keys_say_all_that_decides():
     found = {kind: reasons_of(kind) for kind in (Walk, Blind, Told)}
     trusts = {kind: recipe.credit.gae_lambda for kind, (_, recipe) in found.items()}
     assert trusts == {Walk: 0.3, Blind: 0.9, Told: 0.3}
-    assert "not all that decides" in found[Blind][0]["credit.gae_lambda"]
+    assert "may not say all that decides" in found[Blind][0]["credit.gae_lambda"]
 
 
 def test_validation_plays_a_tenth_as_much_as_training():
@@ -783,3 +783,95 @@ def test_validation_plays_a_tenth_as_much_as_training():
     assert 0.09 < 2 * 128 / (short.evaluation.every * whole) < 0.11
     assert recipe_of(Walk, {"trainer.iterations": 50}).evaluation.every == 10  # at least five times
     assert recipe_of(Walk, {"evaluation.every": 3}).evaluation.every == 3
+
+
+class Wordy(Blind):
+    """What a turn shows has 60 words, and the legal actions change."""
+
+    name = "wordy"
+    most = 100
+
+    def observe(self, state, role):
+        seen = super().observe(state, role)
+        words = seen.legal_actions[: 4 - state.tries % 2]
+        return replace(seen, text=f"{seen.text} {'and so on ' * 20}", legal_actions=words)
+
+
+def test_a_nano_model_has_room_for_the_whole_past_of_games_of_many_words():
+    class Capped(Wordy):
+        max_turns = 12
+
+    assert history_of(Wordy) == "last_n"  # 30 turns are too many for 2,048 tokens
+    recipe = recipe_of(Capped)
+    nano = recipe.policies["main"].nano
+    assert nano is not None
+    assert recipe.agents["player"].history == "full"
+    assert nano.context % 128 == 0
+    assert 12 * 60 < nano.context <= 2048
+    small = PolicyConfig(nano=NanoConfig(context=256))
+    assert history_of(Capped, model=small) != "full"
+    assert (
+        recipe_of(Capped, {"policies.main.nano.context": 4096}).agents["player"].history == "full"
+    )
+
+
+def test_long_rows_are_fewer_in_a_step_of_the_warm_up():
+    class Capped(Wordy):
+        max_turns = 12
+
+    short, long = recipe_of(Walk), recipe_of(Capped)
+    assert short.warmup is not None and long.warmup is not None
+    assert short.sft_mix is not None and long.sft_mix is not None
+    assert (short.warmup.batch_size, short.sft_mix.rows) == (32, 32)
+    assert 2 <= long.warmup.batch_size <= 10
+    assert long.sft_mix.rows == 2 * long.warmup.batch_size
+    assert long.warmup.perception_tasks == 32
+
+
+class Crowd(Walk):
+    """Observations hold a number of a thousand, so that hardly any recurs."""
+
+    name = "crowd"
+    limit = 90
+
+    def reset(self, task):
+        return Place(task.data["at"], task.data["n"])
+
+    def observe(self, state, role):
+        return replace(super().observe(state, role), text=f"cell {state.at} of {state.steps}")
+
+    def step(self, state, role, action, noise):
+        at = min(9, max(0, state.at + (1 if action == "right" else -1)))
+        after = Place(at, (7 * state.steps + int(noise.integers(9))) % 1000)
+        return tw.Step(state=after, rewards={"pay": float(at == 9)}, terminated=False,
+                       truncated=False)  # fmt: skip
+
+
+def test_episodes_are_cut_later_where_hardly_any_state_recurs():
+    """What the state is worth in which an episode is cut is then not known."""
+    assert recipe_of(Crowd).trainer.max_turns == 32
+
+    class Brief(Crowd):
+        max_turns = 60
+
+    assert recipe_of(Brief).trainer.max_turns is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "iterations"),
+    [
+        ({"trainer.minutes": 10}, 5000),
+        ({"trainer": {"minutes": 2.5}}, 1250),
+        ({"trainer.minutes": 0.01}, 100),
+        ({"trainer.minutes": 10, "trainer.iterations": 7}, 7),
+        ({}, 100),
+    ],
+)
+def test_the_time_alone_ends_a_run_where_it_alone_is_given(settings, iterations):
+    assert recipe_of(Short, settings).trainer.iterations == iterations
+
+
+@pytest.mark.parametrize("minutes", ["ten", float("nan"), -1.0, True])
+def test_wrong_minutes_are_refused_as_such(minutes):
+    with pytest.raises(ConfigError, match=r"trainer\.minutes"):
+        recipe_of(Short, {"trainer.minutes": minutes})

@@ -161,7 +161,7 @@ WRONG = {
     "a number for a truth value": ("trainer.dynamic_sampling=1", "a valid boolean"),
     "a truth value for an env's number": ("env.options.size=true", "a valid integer"),
     "a misspelt reward": ("credit.rewards.progres=1", "did you mean 'progress'"),
-    "a misspelt span to rehearse": ("sft_mix.spans={thnk=1.0}", "did you mean 'think'"),
+    "a misspelt span of the SFT mix": ("sft_mix.spans={thnk=1.0}", "did you mean 'think'"),
     "a misspelt span": ("loss={entropy_weight=1,entropy_span='actoin'}", "did you mean 'action'"),
     "a number for an adapter": (
         "policies.main.lora=8",
@@ -422,7 +422,7 @@ def test_files_of_code_are_looked_for_beside_the_recipe_first(tmp_path, monkeypa
     assert load_recipe("mine.toml").env.options["reward"] == ["judge.py:say"]
 
 
-def test_roles_of_one_policy_reply_in_one_format_where_spans_are_rehearsed():
+def test_roles_of_one_policy_reply_in_one_format_where_the_sft_mix_has_spans():
     """Spans name the parts of one format; policies of their own may have different ones."""
     formats = ["agents.scout.reply=lines", "agents.digger.reply=tags"]
     with pytest.raises(ConfigError, match=r"roles of policy 'main' reply as lines and tags"):

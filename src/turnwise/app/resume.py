@@ -30,6 +30,8 @@ MAY_CHANGE = (
     "loss",
     "metrics",
     "optimizer.lr",
+    "optimizer.lr_start",
+    "optimizer.movement",
     "optimizer.max_grad_norm",
     "optimizer.schedule",
     "optimizer.warmup_steps",

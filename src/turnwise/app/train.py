@@ -51,6 +51,9 @@ FILES = {"path": "rows.jsonl", "eval_path": "eval_rows.jsonl"}
 """Option of the rows -> the file in the run folder that keeps them."""
 PASSES = 3
 """The default number of passes over the rows."""
+ITERATIONS, PER_MINUTE = 100, 500
+"""The default number of iterations in an env. Where `trainer.minutes` is given and their number is
+not, it is `PER_MINUTE` for each minute, which is more than there is time for."""
 PROMPTS = 8
 """Prompts of one iteration by default, each answered `group_size` times."""
 TRL_OPTIMIZER = {"lr": "auto", "betas": [0.9, 0.999], "schedule": "linear"}
@@ -89,7 +92,8 @@ def train(
             an env, by the name of its reward components.
         eval_rows: rows for validation and test; by default some of `rows` are held out.
         env: an env class, an instance, a name in `turnwise envs` or "file.py:Class".
-        settings: settings of the recipe to replace, as {"trainer.iterations": 30}.
+        settings: settings of the recipe to replace, as {"trainer.iterations": 30}. With
+            {"trainer.minutes": 10} alone the time ends the training, whatever it reaches.
         run: the run folder; None makes `root/<name>-<time>`.
         root: where new run folders go.
         progress: who watches; by default a display on the terminal or in the notebook, False is
@@ -349,7 +353,8 @@ def _rows_wanted(policy: Data, given: Mapping[str, Any]) -> _Wanted:
     data["credit"]["rewards"] = weights_of(list(load_functions(names)), given["reward_weights"])
     wanted = _Wanted(data=data, tables=tables)
     _, many = wanted.tried({}, lambda text: None)
-    data["trainer"]["iterations"] = math.ceil(PASSES * many / PROMPTS)
+    passes = math.ceil(PASSES * many / PROMPTS)
+    data["trainer"]["iterations"] = _most_iterations(given["settings"], passes)
     return wanted
 
 
@@ -371,7 +376,19 @@ def _env_wanted(
     data["env"] = choice
     tokens = {} if is_nano(policy["model"]) else {"max_tokens": TRL_TOKENS}
     data["agents"] = {role: {"role": role, "history": "full", **tokens} for role in kind.roles}
-    data["trainer"]["iterations"] = 100
+    data["trainer"]["iterations"] = _most_iterations(given["settings"], ITERATIONS)
     data["credit"]["rewards"] = weights_of(list(kind.components), given["reward_weights"])
     made = env_recipe(data, given["settings"] or {})
     return _Wanted(data=made.data, tables={}, reasons=made.reasons)
+
+
+def _most_iterations(settings: Mapping[str, Any] | None, default: int) -> int:
+    """Return the number of iterations: `default`, or more than fit where only the time is given."""
+    given = settings or {}
+    table = given.get("trainer")
+    minutes = given.get(
+        "trainer.minutes", table.get("minutes") if isinstance(table, Mapping) else None
+    )
+    if not isinstance(minutes, int | float) or not 0 < minutes < math.inf:
+        return default  # a wrong number is refused when the recipe is parsed
+    return max(default, math.ceil(PER_MINUTE * minutes))

@@ -2,9 +2,8 @@
 
 Provides `past_helps`, a permutation test on games of random actions. Within all turns of equal
 observation and action, what followed is compared with what came before: if they depend on each
-other, an agent needs its past. `past_excess` returns its statistic, `key_helps` asks the same of
-the state's key, and `excess` returns the statistic of any property of turns that may decide what
-follows.
+other, an agent needs its past. `past_excess` returns its statistic, and `excess` that of any
+property of turns that may decide what follows.
 """
 
 from __future__ import annotations
@@ -86,20 +85,6 @@ def past_excess(turns: Sequence[Transition], seed: int) -> float | None:
     ]
     rng = generator(seed, "history test")
     return max(excess(alike, feature, rng) for feature in features)
-
-
-def key_helps(turns: Sequence[Transition], seed: int) -> bool:
-    """Return whether the state's key tells more of what follows than the observation does.
-
-    It is the test of `past_helps`, of the key in place of the past.
-
-    Args:
-        turns: the turns of random games.
-        seed: of the shuffling.
-    """
-    alike = _alike(turns)
-    rng = generator(seed, "key test")
-    return bool(alike) and excess(alike, [turn.key for turn in alike], rng) > SURE
 
 
 def _alike(turns: Sequence[Transition]) -> list[Transition]:

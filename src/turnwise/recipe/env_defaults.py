@@ -1,8 +1,8 @@
 """The defaults of `turnwise.train` in an env: a recipe that fits the env and the model.
 
 Provides `env_recipe`. What depends on the env is measured by a few games without a model
-(`envs.survey`). A model made on the spot is first taught the format on states of random play and
-rehearses it from then on; the system message of a real model says how to answer.
+(`envs.survey`). A model made on the spot is first taught the format on states of random play, and
+every update has some of these rows; the system message of a real model says how to answer.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from typing import Any, TypeVar
 
 from turnwise.agents import AgentConfig
 from turnwise.envs import ToolEnv
-from turnwise.envs.survey import GROUP, Survey, survey
+from turnwise.envs.survey import Survey, survey
 from turnwise.policies import is_nano, nano_preset
+from turnwise.recipe.env_credit import TURNS, TURNS_STD, EnvCredit
+from turnwise.recipe.history import TURN_TOKENS, History, choose_history, tokens_of_a_turn
 from turnwise.recipe.reasons import dotted_keys
 from turnwise.recipe.schema import Recipe, make_recipe
 from turnwise.tasks import GeneratedTasks
@@ -24,15 +26,12 @@ Data = dict[str, Any]
 T = TypeVar("T")
 SURVEYED = 100
 """Tasks on which the games without a model are played."""
-TURN_TOKENS = 16
-"""Tokens of a turn that are neither the observation's nor the reply's words: template and tags."""
-ROOM = 2
-"""The number of times that the longest game of random play must fit into a nano model's context for
-prompts to hold the whole past. A trained model plays longer games than random play."""
 ALL_READABLE = 1.0
 """Share of readable replies at which the warm-up may end. A game fails by one reply: at 0.98 one in
 thirteen games of four turns does, and the policy begins below the random play that it imitates."""
-WARM_STEPS, WARM_RATE, WARM_RISE, WARM_COOLDOWN = 600, 1e-3, 20, 100
+WARM_TOKENS, FEWEST_ROWS, MOST_ROWS = 2048, 2, 32
+"""About the most tokens of a step of the warm-up, and the bounds of its number of rows."""
+WARM_STEPS, WARM_RATE, WARM_RISE, WARM_COOLDOWN = 600, 4e-3, 20, 100
 """Stopped at its full rate, the warm-up leaves whatever the last steps did: one of six actions at
 0.24, and one reply in a hundred that cannot be read."""
 NANO_MINIBATCHES = 4
@@ -44,14 +43,6 @@ GAME_TURNS, GAME_TOKENS = 1024, 40_000
 """The turns that an iteration's episodes are to have together, by the survey's mean length, and
 about the most tokens of their prompts and replies."""
 FEWEST_EPISODES, MOST_EPISODES = 16, 128
-TURNS, TURNS_STD = "gae", "batch_advantages"
-"""The credit scheme of episodes of several turns."""
-LEAST_ADVANTAGE = -5.0
-KEYS_DECIDE, KEYS_HIDE = 0.3, 0.9
-"""How much a turn's advantage counts on what followed in its own episode, where the key of a state
-says all that decides the future, and where it does not."""
-SHORT, DISCOUNT, LONGEST_DISCOUNT = 8, 0.95, 0.99
-"""Up to `SHORT` turns a return is not discounted by more than `DISCOUNT` a turn."""
 EVALUATION = {"decoding": "validated", "validate_start": True, "validation_tasks": 128}
 """A nano model starts near uniform play, whose most probable action is the same nearly everywhere:
 played greedily it is worse than random play."""
@@ -61,10 +52,6 @@ VALIDATED = 0.1
 """The episodes of validation as a share of those that are trained."""
 LONG = 6
 """The turns of a mean random game above which games are long. A trained model may play longer."""
-SEGMENT, KNOWN_SEGMENT = 16, 8
-"""The turns after which a training episode is left where games are long: many short episodes from
-many states tell more than few long ones, and are sampled side by side. They are shorter where the
-observation tells the state, so that what a state is worth is known from other episodes."""
 LONG_GROUP = 4
 """The episodes that begin in one state where games are long."""
 EXPLORED = ((1e-3, 10_000), (1e-2, 1_000), (0.1, 100))
@@ -104,13 +91,16 @@ def env_recipe(plain: Data, settings: Mapping[str, Any]) -> EnvRecipe:
     tasks = GeneratedTasks(env, "train", draft.seed).take(SURVEYED)
     nano = all(is_nano(policy.model) for policy in draft.weights.values())
     sizes = [p.nano or nano_preset(p.model) for p in draft.weights.values() if nano]
+    given = set(dotted_keys(settings))
+    sized = given | set(dotted_keys(plain["policies"]))
     found = _Found(
         draft=draft,
         shown=survey(env, tasks, draft.seed),
         tools=isinstance(env.unwrapped, ToolEnv),
-        given=set(dotted_keys(settings)),
+        given=given,
         seats=len(env.seats),
         context=min((each.context for each in sizes), default=None),
+        can_grow=not any(key.endswith("nano.context") for key in sized),
     )
     add = found.for_nano(plain["policies"]) if nano else found.for_real()
     if draft.evaluation.validation != "exact" and nano:
@@ -142,7 +132,8 @@ class _Found:
     """The inputs of the defaults: the recipe as far as it is known, and the surveyed games.
 
     `given` are the dotted keys of the user's settings. `context` is that of the smallest nano
-    model; None where models are not made on the spot.
+    model; None where models are not made on the spot. It `can_grow` where it was
+    not given.
     """
 
     draft: Recipe
@@ -151,6 +142,7 @@ class _Found:
     given: Collection[str]
     seats: int
     context: int | None
+    can_grow: bool
     reasons: dict[str, str] = field(default_factory=dict)
 
     def because(self, key: str, value: T, reason: str) -> T:
@@ -171,10 +163,9 @@ class _Found:
         return self.shown.groups.length > LONG
 
     @property
-    def observation_is_state(self) -> bool:
-        """Whether neither the past nor the env's key tells more than the observation does."""
-        groups = self.shown.groups
-        return groups.past_helps is False and not groups.key_helps and not self.tools
+    def of_credit(self) -> EnvCredit:
+        """How turns are compared."""
+        return EnvCredit(groups=self.shown.groups, tools=self.tools)
 
     @property
     def restarts(self) -> bool:
@@ -198,29 +189,33 @@ class _Found:
     def for_real(self) -> Data:
         """Return the settings of a pretrained model: a system message that says how to answer."""
         for role in self.draft.agents:
-            self.because(f"agents.{role}.history", *self.history)
+            self.because(f"agents.{role}.history", self.history.shown, self.history.reason)
         agents = {
             role: {"max_tokens": agent.max_tokens, **self._seen_by(role)}
             | {"system": self._instructions(agent)}
             for role, agent in self.draft.agents.items()
         }
-        return {"agents": agents, "credit": self._credit()}
+        return {"agents": agents, "credit": self.of_credit.settings(self.because)}
 
     def for_nano(self, policies: Mapping[str, Data]) -> Data:
-        """Return what a model made on the spot gets: a warm-up, rehearsal, and small steps."""
+        """Return what a model made on the spot gets: a warm-up, an SFT mix, and small steps."""
         draft = self.draft
         sizes = {name: p.nano or nano_preset(p.model) for name, p in draft.weights.items()}
-        inits = {
-            name: {"init_std": round(each.hidden**-0.5, 2), **(policies[name].get("nano") or {})}
-            for name, each in sizes.items()
-        }
+        inits: dict[str, Data] = {}
+        for name, each in sizes.items():
+            inits[name] = {"init_std": round(each.hidden**-0.5, 2)}
+            if self.history.context is not None:
+                key, why = f"policies.{name}.nano.context", "prompts hold the whole past"
+                inits[name]["context"] = self.because(key, self.history.context, why)
+            inits[name] |= policies[name].get("nano") or {}
         assert self.context is not None, "nano models have one"
+        rows = self._warmup_rows()
         thinks = all(agent.reply_format.thinks for agent in draft.agents.values())
         described = self.shown.described and thinks
         longest = self.shown.longest_reply()
         tokens = min(max(64, 2 * longest + TURN_TOKENS), self.context // 2)
         for role in draft.agents:
-            self.because(f"agents.{role}.history", *self.history)
+            self.because(f"agents.{role}.history", self.history.shown, self.history.reason)
             self.because(
                 f"agents.{role}.max_tokens", tokens, f"the longest reply has {longest} words"
             )
@@ -240,7 +235,8 @@ class _Found:
             "agents": agents,
             "warmup": {
                 "steps": WARM_STEPS,
-                "batch_size": 32,
+                "batch_size": rows,
+                "perception_tasks": max(MOST_ROWS, 4 * rows),
                 **({} if described else self._end_of_warmup(tells=tells)),
                 "optimizer": {
                     "lr": WARM_RATE,
@@ -254,8 +250,16 @@ class _Found:
             "sft_mix": self._sft_mix(described=described),
             "optimizer": {"lr": "auto", "schedule": "linear"},
             "trainer": {"iterations": trainer.iterations, **self._sizes()},
-            "credit": self._credit() | {"segments": {"answer": "return"} if described else {}},
+            "credit": self.of_credit.settings(self.because)
+            | {"segments": {"answer": "return"} if described else {}},
         }
+
+    def _warmup_rows(self) -> int:
+        """Return the rows of a step of the warm-up: fewer where they are long, for more steps."""
+        tokens = self._tokens_of_a_turn()
+        if self.history.shown == "full":
+            tokens *= self.shown.groups.length  # a row is a whole game
+        return int(min(max(WARM_TOKENS / tokens, FEWEST_ROWS), MOST_ROWS))
 
     def _end_of_warmup(self, *, tells: bool) -> Data:
         """Return when a warm-up on states without descriptions ends."""
@@ -266,9 +270,9 @@ class _Found:
         return {"stop_at_accuracy": ALL_READABLE, "cooldown": WARM_COOLDOWN}
 
     def _sft_mix(self, *, described: bool) -> Data:
-        """Return the rehearsal: descriptions and format always, uniform actions less and less."""
+        """Return the SFT mix: descriptions and format always, uniform actions less and less."""
         mix = self.draft.sft_mix
-        rows = {"rows": 32}
+        rows: Data = {"rows": min(2 * self._warmup_rows(), MOST_ROWS)}
         rows |= {"states": "play"} if not mix or mix.data == "demonstrations" else {}
         agents = self.draft.agents.values()
         if len({(agent.policy, agent.reply) for agent in agents}) > len({a.policy for a in agents}):
@@ -288,9 +292,10 @@ class _Found:
         left: Data = {}
         if self.restarts:
             why = "an iteration has many short parts of long games, side by side"
-            most = self.seats * (KNOWN_SEGMENT if self.observation_is_state else SEGMENT)
-            left = {"max_turns": self.because("trainer.max_turns", most, why)}
-            length = min(length, most)
+            most = self.seats * self.of_credit.segment
+            if 2 * most < self.shown.cap:
+                left = {"max_turns": self.because("trainer.max_turns", most, why)}
+                length = min(length, most)
             size = size if "trainer.group_size" in self.given else LONG_GROUP
         turns = min(GAME_TURNS, GAME_TOKENS / self._tokens_of_a_turn())
         episodes = min(max(turns / length, FEWEST_EPISODES), MOST_EPISODES)
@@ -304,10 +309,13 @@ class _Found:
 
     def _tokens_of_a_turn(self) -> float:
         """Return about how many tokens the row of a mean turn of random play has."""
-        turns = [words + TURN_TOKENS for game in self.shown.games for words in game.words]
+        more = tokens_of_a_turn(self.shown)
+        turns = [words + more for game in self.shown.games for words in game.words]
         alone = sum(turns) / max(len(turns), 1)
         shown = {"observation": 1.0, "last_n": 1.0 + AgentConfig().last_n}
-        return alone * shown.get(self.history[0], 1.0)  # a whole past is one row for all its turns
+        return alone * shown.get(
+            self.history.shown, 1.0
+        )  # a whole past is one row for all its turns
 
     def validation(self, sizes: Data) -> Data:
         """Return how often the policy is validated: two ways of decoding play each task."""
@@ -321,36 +329,9 @@ class _Found:
         found = {"every": self.because("evaluation.every", every, reason)}
         return found | ({"validation_tasks": tasks} if self.restarts else {})
 
-    def _credit(self) -> Data:
-        """Return the credit: by turns where states recur, by episodes where they are one turn."""
-        groups = self.shown.groups
-        if groups.length <= 1:
-            self.because("credit.scheme", "grpo", "an episode has one turn")
-            return {"scheme": "grpo", "std": "batch_returns"}
-        gamma = DISCOUNT
-        if groups.length > SHORT:
-            gamma = min(max(1 - 2 / groups.length, DISCOUNT), LONGEST_DISCOUNT)
-        shared = f"{groups.recurring:.0%} of later states recur in a group of {GROUP}"
-        self.because("credit.scheme", TURNS, f"turns are compared: {shared}")
-        decides = "" if groups.key_is_state else "not "
-        reason = f"in random play the state's key says {decides}all that decides what follows"
-        trust = KEYS_DECIDE if groups.key_is_state else KEYS_HIDE
-        shown: Data = {}
-        if self.observation_is_state:
-            why = "the env's key tells no more of what follows than the observation"
-            shown = {"state_key": self.because("credit.state_key", "observation", why)}
-        return {
-            "scheme": TURNS,
-            "least_advantage": LEAST_ADVANTAGE,
-            **shown,
-            "std": TURNS_STD,
-            "gamma": self.because("credit.gamma", round(gamma, 3), "the length of random episodes"),
-            "gae_lambda": self.because("credit.gae_lambda", trust, reason),
-        }
-
     def _seen_by(self, role: str) -> Data:
         """Return what a role's prompts show, and what becomes of a reply that cannot be read."""
-        shown: Data = {"role": role, "history": self.history[0]}
+        shown: Data = {"role": role, "history": self.history.shown}
         shown |= {"show_legal": True} if self.shown.varies and not self.tools else {}
         computed = self.draft.evaluation.exact or self.draft.evaluation.validation == "exact"
         if self.is_long and not computed:
@@ -360,25 +341,11 @@ class _Found:
         return shown
 
     @cached_property
-    def history(self) -> tuple[str, str]:
+    def history(self) -> History:
         """How much of the past prompts hold, and the reason."""
-        context, helps = self.context, self.shown.groups.past_helps
-        if helps is False and not self.tools:
-            return "observation", "in random play the past tells no more than the observation"
-        why = "the past tells what the observation does not" if helps else "the past may matter"
-        why = "results of calls are in the past" if self.tools else why
-        legal = len(self.shown.first.legal_actions) + 3 if self.shown.varies else 0
-        if (
-            context is None
-            or self.tools
-            or ROOM * self.shown.longest(TURN_TOKENS + legal) <= context
-        ):
-            return "full", why
-        if helps is None and not self.tools:
-            return "observation", f"{why}, but all of it would not fit into {context} tokens"
-        if 4 * self.shown.widest(TURN_TOKENS + legal) <= context:
-            return "last_n", f"{why}, and all of it would not fit into {context} tokens"
-        return "observation", f"two turns would not fit into {context} tokens"
+        return choose_history(
+            self.shown, tools=self.tools, context=self.context, can_grow=self.can_grow
+        )
 
     def _instructions(self, agent: AgentConfig) -> str:
         """Return the system message that says how to answer; empty where it has no place."""

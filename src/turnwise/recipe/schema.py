@@ -56,7 +56,7 @@ class Recipe(Settings):
     name: str
     """The recipe's name; run folders begin with it."""
     seed: int = Field(default=0, ge=0, lt=2**63)
-    """Decides weights, tasks, tokens and the world's chance."""
+    """Seeds the weights, tasks, sampled tokens and the randomness of the env."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """The device of policies that do not name one."""
     threads: int | None = Field(default=None, ge=1)
@@ -175,7 +175,7 @@ class Recipe(Settings):
 
     @property
     def rows_before_training(self) -> int:
-        """The number of supervised rows before those that training rehearses."""
+        """The number of supervised rows before those of the SFT mix."""
         has = self.warmup is not None and self.has("warmup")
         own = self.warmup.steps * self.warmup.batch_size if self.warmup and has else 0
         return self.rows_before_warmup + own

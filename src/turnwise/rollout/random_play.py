@@ -105,9 +105,9 @@ def random_game(
     """Play `task` with uniformly random actions of all seats; return the turns of one of them.
 
     It is the seat of `agent.role` that acts first. The game ends where the env ends it, after
-    `most` actions, or where the env refuses an action. A game that ends before the seat's first
-    turn is played again, as in `envs.first_turn`. `begins` is a state in which a seat of
-    `agent.role` acts first, in place of the task's first one.
+    `most` actions or the env's cap on turns, or where the env refuses an action. A game that ends
+    before the seat's first turn is played again, as in `envs.first_turn`. `begins` is a state in
+    which a seat of `agent.role` acts first, in place of the task's first one.
     """
     if begins is None:
         state, mine = first_turn(env, task, agent.role, rng)
@@ -117,7 +117,7 @@ def random_game(
     past: list[Exchange] = []
     rewards: list[dict[str, float]] = []
     ended = False
-    for _ in range(most):
+    for _ in range(min(most, env.turn_cap())):
         seat = env.acting(state)[0]
         action = env.random_action(state, seat, rng)
         if seat == mine:

@@ -140,7 +140,7 @@ def draw_rows(
     """Return a random square map, with S and G in opposite corners, as gymnasium draws them.
 
     Args:
-        rng: the source of chance.
+        rng: the source of randomness.
         size: rows and columns.
         frozen_probability: of each other cell to be ice.
         solvable: draw again until a way leads from S to G.

@@ -1,0 +1,75 @@
+"""How much of a game's past the prompts of an env show, chosen from random games.
+
+Provides `choose_history` and `History`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from turnwise.envs.survey import Survey
+
+TURN_TOKENS = 16
+"""Tokens of a turn that are neither the observation's nor the reply's words: template and tags."""
+LINE = 3
+"""Words of the line of legal actions besides them."""
+ROOM, SLACK, REPLY = 2, 1.1, 64
+"""For the whole past, a nano model's context must hold a game of `ROOM` times the turns of the
+longest random one, as far as the cap on turns allows, since a trained model plays longer games. It
+has a tenth more for words that are several tokens, and `REPLY` tokens for the last reply."""
+WIDE, STEP = 2048, 128
+"""The most tokens that the context of a nano model is enlarged to, and what it is a multiple of."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class History:
+    """What prompts show, the reason, and the context that a nano model needs for it.
+
+    `context` is None where the model's own is enough.
+    """
+
+    shown: Literal["full", "last_n", "observation"]
+    reason: str
+    context: int | None = None
+
+
+def tokens_of_a_turn(found: Survey) -> int:
+    """Return the tokens of a turn that are neither the observation's nor the reply's words.
+
+    They are those of the template, and the line of legal actions where these change.
+    """
+    return TURN_TOKENS + (math.ceil(found.legal_words) + LINE if found.varies else 0)
+
+
+def choose_history(
+    found: Survey, *, tools: bool, context: int | None, can_grow: bool = False
+) -> History:
+    """Return how much of the past the prompts show.
+
+    All of it, unless states with equal observations behave alike: what hides nothing needs no past.
+
+    Args:
+        found: the survey of the env.
+        tools: whether results of tools are observations.
+        context: the tokens of the smallest nano model; None for pretrained models.
+        can_grow: whether a nano model may be made with a larger context.
+    """
+    groups = found.groups
+    if groups.hidden == 0 and not tools:
+        return History(shown="observation", reason="states with equal observations behave alike")
+    why = "states with equal observations behave differently"
+    why = why if groups.hidden else "observations may hide what decides"
+    why = "results of calls are in the past" if tools else why
+    turn = tokens_of_a_turn(found)
+    needed = math.ceil(SLACK * found.longest(turn, ROOM)) + REPLY
+    if context is None or tools or needed <= context:
+        return History(shown="full", reason=why)
+    if can_grow and needed <= WIDE:
+        return History(shown="full", reason=why, context=STEP * math.ceil(needed / STEP))
+    most = max(context, WIDE) if can_grow else context
+    why = f"{why}, but {needed} tokens of the past do not fit into {most}"
+    if groups.past_helps and 4 * found.widest(turn) <= context:
+        return History(shown="last_n", reason=why)
+    return History(shown="observation", reason=why)
