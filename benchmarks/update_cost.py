@@ -89,10 +89,10 @@ def serve(folder: Path) -> None:
     session = assemble(recipe, Run.open(folder), StopSignal(), Silent())
     plan, back = plan_of(recipe), resume(session)
     assert back is not None and back.phase == grpo.PHASE
-    learner = session.learners["main"]
-    begin(session, plan, learner)
-    back.restore(learner)
-    saved = {n: w.clone() for n, w in learner.policy.model.state_dict().items()}
+    trained = session.trained["main"]
+    begin(session, plan, trained)
+    back.restore(trained)
+    saved = {n: w.clone() for n, w in trained.policy.model.state_dict().items()}
     episodes = grpo.play_groups(session, plan, session.curriculum.visits(back.step))
     clock = Clock()
     for name, (owner, function) in PARTS.items():
@@ -103,13 +103,13 @@ def serve(folder: Path) -> None:
         return batches_of(session, plan, episodes, credit, {}, back.step)["main"]
 
     def iteration() -> dict[str, float]:
-        return grpo.update(session, plan, learner, back.step, clock.timed("rows, weights", rows)())
+        return grpo.update(session, plan, trained, back.step, clock.timed("rows, weights", rows)())
 
     with frozen():
         while True:
             server.wait()
-            learner.policy.model.load_state_dict(saved)
-            back.restore(learner)
+            trained.policy.model.load_state_dict(saved)
+            back.restore(trained)
             clock.taken.clear()
             wall = time.perf_counter()
             metrics = clock.timed("outside", iteration)()
@@ -120,7 +120,7 @@ def serve(folder: Path) -> None:
                 total=sum(clock.taken.values()),
                 wall=wall,
                 counts=counts,
-                digest=learner.policy.digest(),
+                digest=trained.policy.digest(),
             )
 
 

@@ -124,8 +124,8 @@ def serve_run(folder: Path, given: Path) -> None:
     session = assemble(recipe, Run.open(folder), StopSignal(), Silent())
     resume(session)
     ((role, agent),) = session.agents.items()
-    learner = session.learners[agent.policy]
-    policy, env = learner.policy, session.runner.env
+    trained = session.trained[agent.policy]
+    policy, env = trained.policy, session.runner.env
     assert not policy.has_adapter, "vLLM would need its base: take a run without lora"
     policy.save(given / "model")
 

@@ -51,11 +51,12 @@ class Crossing(tw.Env[State]):
 def main() -> None:
     print(tw.check_env(Crossing()))
     small = tw.PolicyConfig(nano={"hidden": 64, "layers": 2})
-    # 20 iterations are few: at this rate they are enough; the default's 2e-4 fits longer runs
+    # A fixed rate is enough for 20 iterations; the default, "auto", first has to find its rate
     settings = {"trainer.iterations": 20, "optimizer.lr": 1e-3}
     outcome = tw.train(small, env=Crossing, settings=settings)
     scores = outcome.scores
-    assert scores is not None, "stopped before the end: call again with resume_run=True"
+    run = str(outcome.run)
+    assert scores is not None, f"stopped before the end: go on with tw.resume({run!r})"
     for name, score in {**scores.baselines, "trained": scores.score}.items():
         print(f"{name:>8}: right for {score:.0%} of {scores.tasks} crossings never seen")
 

@@ -17,7 +17,7 @@ SETTINGS = {
     "env.training.start": "anywhere",  # so that the goal is met before the way to it
     "env.training.steps": 12,
     "trainer": {"iterations": 40, "minibatches": 8},
-    "optimizer.lr": 1e-3,  # larger steps than the default's: the format is rehearsed
+    "optimizer.lr": 1e-3,  # a fixed large rate: the rows of the SFT mix keep the format
     "sft_mix": {"rows": 16, "spans": {"answer": 1.0, "action": 0.3}, "final": {"action": 0.0}},
     "credit": {"scheme": "gigpo", "gamma": 0.8, "state_weight": 4.0},
     "agents.player.max_tokens": 6,
@@ -34,7 +34,8 @@ def main(*settings: str) -> None:
     chosen = {**SETTINGS, **dict(map(parse_override, settings))}
     outcome = tw.train(model, env=env, reward_weights=weights, settings=chosen)
     scores = outcome.scores
-    assert scores is not None, "stopped before the end: call again with resume_run=True"
+    run = str(outcome.run)
+    assert scores is not None, f"stopped before the end: go on with tw.resume({run!r})"
     for name, score in {**scores.baselines, "trained": scores.score}.items():
         print(f"{name:>12}: arrives in {score:.0%} of its episodes")
 

@@ -52,7 +52,8 @@ def main(*settings: str) -> None:
         },
     )
     scores = outcome.scores
-    assert scores is not None, "stopped before the end: call again with resume_run=True"
+    run = str(outcome.run)
+    assert scores is not None, f"stopped before the end: go on with tw.resume({run!r})"
     print(f"before training: {scores.baselines['warmup']:.2f}")
     print(f"after training:  {scores.score:.2f}, sampled {scores.score_sampled:.2f}")
 

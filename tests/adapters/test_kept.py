@@ -25,8 +25,8 @@ def session(tmp_path):
     run = Run.create(tmp_path / "run", recipe.name, recipe.to_toml(), tmp_path / "run")
     with StopSignal() as stop:
         made = build.assemble(recipe, run, stop, Silent())
-        for learner in made.learners.values():
-            begin(made, build.plan_of(recipe), learner)
+        for trained in made.trained.values():
+            begin(made, build.plan_of(recipe), trained)
         yield made
         made.metrics.close()
 
@@ -34,13 +34,13 @@ def session(tmp_path):
 def shift(session, amount):
     """Add to the adapters' weights, to each policy's another amount."""
     with torch.no_grad():
-        for number, learner in enumerate(session.learners.values(), start=1):
-            for parameter in learner.policy.trainable_parameters():
+        for number, trained in enumerate(session.trained.values(), start=1):
+            for parameter in trained.policy.trainable_parameters():
                 parameter += number * amount
 
 
 def adapters(session):
-    return {name: learner.policy.digest() for name, learner in session.learners.items()}
+    return {name: trained.policy.digest() for name, trained in session.trained.items()}
 
 
 def test_the_best_adapters_are_kept_and_not_the_latest(session):
@@ -51,25 +51,25 @@ def test_the_best_adapters_are_kept_and_not_the_latest(session):
     session.save("train", 2, score=0.5)
     assert set(adapters(session).values()).isdisjoint(best.values())
     keep_adapters(session)
-    for name, learner in session.learners.items():
+    for name, trained in session.trained.items():
         shift(session, 0.1)
-        learner.policy.load_weights(session.run.adapters / name / "grpo")
-        assert learner.policy.digest() == best[name]
+        trained.policy.load_weights(session.run.adapters / name / "grpo")
+        assert trained.policy.digest() == best[name]
     assert best["scout"] != best["digger"]
 
 
 def test_adapters_that_begin_afresh_are_not_equal(session):
-    for learner in session.learners.values():
-        assert learner.policy.config.lora.merge_warmup is False
-        lora = learner.policy.config.lora.model_copy(update={"merge_warmup": True})
-        learner.policy.config = learner.policy.config.model_copy(update={"lora": lora})
-    versions = {name: learner.policy.version for name, learner in session.learners.items()}
+    for trained in session.trained.values():
+        assert trained.policy.config.lora.merge_warmup is False
+        lora = trained.policy.config.lora.model_copy(update={"merge_warmup": True})
+        trained.policy.config = trained.policy.config.model_copy(update={"lora": lora})
+    versions = {name: trained.policy.version for name, trained in session.trained.items()}
     begin_adapters(session)
     first, second = (
-        [parameter.detach().clone() for parameter in learner.policy.trainable_parameters()]
-        for learner in session.learners.values()
+        [parameter.detach().clone() for parameter in trained.policy.trainable_parameters()]
+        for trained in session.trained.values()
     )
     assert any(not torch.equal(a, b) for a, b in zip(first, second, strict=True))
-    for name, learner in session.learners.items():
-        assert learner.policy.version == versions[name] + 1
+    for name, trained in session.trained.items():
+        assert trained.policy.version == versions[name] + 1
         assert (session.run.adapters / name / "sft" / "adapter_config.json").is_file()

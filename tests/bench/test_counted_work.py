@@ -63,7 +63,7 @@ def step(tmp_path_factory):
         recipe = recipe.model_copy(update={"trainer": trainer})
         watcher = Once()
         session = open_session(recipe, folder, watcher)
-        assert session.learners["main"].scorer.layout == "packed"
+        assert session.trained["main"].scorer.layout == "packed"
         assert session.engine.reason("main").startswith("cache")
         assert train_grpo(session, plan_of(recipe), None)
         session.metrics.close()

@@ -107,5 +107,3 @@ def test_rewards_and_returns_to_go_by_hand():
     assert returns_to_go([1.0, 2.0, 4.0], gamma=0.5).tolist() == [3.0, 4.0, 4.0]
     assert returns_to_go([1.0, 2.0], gamma=1.0).tolist() == [3.0, 2.0]
     assert returns_to_go([], gamma=1.0).tolist() == []
-    goes_on = returns_to_go([1.0, 2.0, 4.0], gamma=0.5, goes_on=8.0)
-    assert goes_on.tolist() == [4.0, 6.0, 8.0]

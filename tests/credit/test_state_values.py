@@ -1,4 +1,4 @@
-"""Values of states where episodes were left: what they depend on, and how far they look ahead."""
+"""Values of states where episodes were cut: what they depend on, and how far they look ahead."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from turnwise.credit.state_values import FOLDS, PASSES, state_values
 
 
 def played(episode, rng, count):
-    """Return trajectories of which some were left, and their rewards."""
+    """Return trajectories of which some were cut, and their rewards."""
     found, rewards = [], []
     for number in range(count):
         turns = rng.randint(1, 4)
@@ -29,7 +29,7 @@ def played(episode, rng, count):
 
 @pytest.mark.parametrize("count", [6, FOLDS, 3 * FOLDS])
 def test_no_value_depends_on_what_its_own_episode_earned(episode, count):
-    """Also not by way of the others, which go on with values."""
+    """Also not by way of the others, which are bootstrapped."""
     rng = Random(f"own {count}")
     found, rewards = played(episode, rng, count)
     before = state_values(found, rewards, 0.9)
@@ -38,7 +38,7 @@ def test_no_value_depends_on_what_its_own_episode_earned(episode, count):
         changed[number] = rewards[number] + 10.0
         after = state_values(found, changed, 0.9)
         assert after[number].values.tolist() == before[number].values.tolist()
-        assert after[number].goes_on == before[number].goes_on
+        assert after[number].bootstrap == before[number].bootstrap
         assert any((a.values != b.values).any() for a, b in zip(after, before, strict=True))
 
 
@@ -50,7 +50,7 @@ def test_values_look_as_far_ahead_as_the_discount_does(episode):
     ]
     rewards = [np.full(16, -1.0)] * 32
     found = state_values(many, rewards, 0.99)
-    assert found[0].goes_on == pytest.approx(-100.0, rel=1e-3)
+    assert found[0].bootstrap == pytest.approx(-100.0, rel=1e-3)
     assert found[0].values == pytest.approx(-100.0, rel=1e-3)
 
 
@@ -68,14 +68,14 @@ def test_values_of_short_parts_look_as_far(episode, gamma, turns):
         rewards.append(np.full(turns, -1.0))
     found = state_values(many, rewards, gamma)
     for each in found:
-        assert each.goes_on == pytest.approx(-1 / (1 - gamma), rel=1e-6)
+        assert each.bootstrap == pytest.approx(-1 / (1 - gamma), rel=1e-6)
         assert each.values == pytest.approx(-1 / (1 - gamma), rel=1e-6)
 
 
 def test_without_a_discount_and_without_an_end_values_are_finite(episode):
     many = [episode([-1.0], sample=n, states=["s"], next_key="s").trajectories[0] for n in range(4)]
     found = state_values(many, [np.array([-1.0])] * 4, 1.0)
-    assert np.isfinite(found[0].goes_on) and found[0].goes_on <= -PASSES
+    assert np.isfinite(found[0].bootstrap) and found[0].bootstrap <= -PASSES
 
 
 def test_each_role_has_folds_of_its_own(episode):
@@ -98,4 +98,4 @@ def test_members_of_a_group_are_in_different_folds(episode):
     rewards = [np.array([1.0 if each.turns[0].id.episode.member else 0.0]) for each in found]
     values = state_values(found, rewards, 1.0)
     assert {int(each.visits[0]) for each in values} == {60}
-    assert [each.goes_on for each in values] == [0.0] * 64
+    assert [each.bootstrap for each in values] == [0.0] * 64

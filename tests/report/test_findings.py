@@ -364,14 +364,14 @@ def test_updates_that_move_the_policy_as_wanted(run):
     assert not {"undone-updates", "too-small-updates"} & set(run(Words, MOVING).found)
 
 
-def test_rewards_that_pay_dithering(run):
-    found = run(Dither).check("pays-dithering", "credit/score_correlation", "turns, the others")
+def test_rewards_that_favour_longer_episodes(run):
+    found = run(Dither).check("favours-longer", "credit/score_correlation", "turns, the others")
     assert found.setting == "env.max_turns=3"
-    beside = run(DitherBesideGoal).check("pays-dithering")
+    beside = run(DitherBesideGoal).check("favours-longer")
     assert beside.setting == "credit.rewards.stay=0.0"
     for told in (run(Words), run(Blind, LONG)):
         assert told.records[-1]["credit/score_correlation"] == pytest.approx(1)
-        assert not {"pays-dithering", "pays-other"} & set(told.found)
+        assert not {"favours-longer", "favours-other"} & set(told.found)
 
 
 def played(steps=20, **changes):
@@ -419,10 +419,13 @@ RISING = {"rollout/score": lambda n: n / 40}
         ({"optim/lr_at_cap": 1.0, "policy/movement": 0.012} | AUTO, ["too-small-updates"]),
         ({"optim/lr_at_cap": 1.0, "policy/movement": 0.013} | AUTO, []),
         ({"optim/lr_at_cap": 0.0, "policy/movement": 0.001} | AUTO, []),
-        ({"credit/score_correlation": -0.11} | TURNS, ["pays-dithering"]),
+        ({"credit/score_correlation": -0.11} | TURNS, ["favours-longer"]),
         ({"credit/score_correlation": -0.09} | TURNS, []),
-        ({"credit/score_correlation": -0.5} | TURNS | {"credit/other_turns": 6.0}, ["pays-other"]),
-        (TURNS | {"credit/return_mean": lambda n: n}, ["pays-dithering"]),
+        (
+            {"credit/score_correlation": -0.5} | TURNS | {"credit/other_turns": 6.0},
+            ["favours-other"],
+        ),
+        (TURNS | {"credit/return_mean": lambda n: n}, ["favours-longer"]),
         (TURNS | {"credit/return_mean": lambda n: -n}, []),
         (TURNS | {"credit/return_mean": lambda n: n, "credit/other_turns": 4.5}, []),
         (TURNS | {"credit/return_mean": lambda n: n} | RISING, []),
@@ -501,7 +504,7 @@ SICK = [
     {"rollout/failed_share": 1.0},
     {"rollout/failed_share": lambda n: float(n > 1)},
     {"rollout/cut_share": 1.0},
-    {"rollout/capped_share": 1.0, "rollout/turns": 90.0, "rollout/episodes": 9.0},
+    {"rollout/capped_share": 1.0, "rollout/turns": 270.0, "rollout/episodes": 9.0},
     {"optim/skipped": 1.0},
 ]
 
@@ -519,6 +522,24 @@ def test_the_settings_are_accepted_by_every_recipe(name, tmp_path):
         assert whole.optimizer.lr == "auto" or not movement & {each.name for each in found}
         for finding in found:
             assert load_recipe(str(path), [finding.setting]) != whole, finding
+
+
+@pytest.mark.parametrize(
+    ("recipe", "movement", "setting"),
+    [
+        ({}, 0.05, "optimizer.movement=0.013"),
+        ({"trainer": {"iterations": 500}}, 0.01, "optimizer.movement=0.0025"),
+        ({"trainer": {"iterations": 20}}, 0.1, "optimizer.movement=0.025"),
+        ({"trainer": {"iterations": 5000}}, 0.005, "optimizer.movement=0.0013"),
+        ({"optimizer": {"movement": 0.4}}, 0.4, "optimizer.movement=0.1"),
+        ({"optimizer": {"lr": 1e-3}}, 0.05, "optimizer.lr=0.0005"),
+    ],
+)
+def test_a_smaller_movement_is_one_of_the_wanted_movement(recipe, movement, setting):
+    facts = Facts(records=played(**{"optim/skipped": 1.0}), recipe=recipe)
+    assert facts.movement == pytest.approx(movement)
+    (found,) = find_causes(facts)
+    assert (found.name, found.setting) == ("not-finite", setting)
 
 
 def test_replies_that_fail_in_episodes_that_go_on():

@@ -109,7 +109,7 @@ def test_the_watch_warns_once_until_replies_recover():
     said = watch.warning([*failing(0.6), episode(BROKEN)], 2)
     assert said.startswith("iteration 2: 60% of the episodes ended in a reply that is no")
     assert "The model said 'x' (no answer). If it stays so" in said
-    assert "lower optimizer.lr" in said
+    assert "lower optimizer.movement" in said and "credit.invalid_below_worst = true" in said
     assert "(`turnwise docs why-is-it-not-learning`)" in said  # a wheel has no folder docs
     assert watch.warning(failing(0.8), 3) == "" and watch.failing
     assert watch.warning(failing(0.1), 4) == "" and not watch.failing
@@ -120,7 +120,7 @@ def test_an_env_that_never_ends_is_named_before_the_replies():
     watch = ReplyWatch()
     said = watch.warning(failing(0.9), 1, capped=0.75)
     cure = "lake does not end its episodes (75% of them were cut at the cap on turns)"
-    assert cure in said and "optimizer.lr" not in said
+    assert cure in said and "optimizer." not in said
     assert watch.warning([], 2) == "" and not watch.failing
 
 

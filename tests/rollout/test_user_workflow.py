@@ -65,7 +65,7 @@ BROKEN = {
     returns_nothing: "the workflow returned None of type NoneType, expected the last Step",
     returns_the_state: "of type RelayState, expected the last Step",
     asks_text: "the workflow asks 'hello', expected messages",
-    wants_nobody: "no seat 'nobody', known: scout, digger",
+    wants_nobody: "the seat 'nobody', expected one of scout, digger: take",
     goes_on: "lets an agent act after the cap on turns has cut the episode",
 }
 

@@ -132,12 +132,12 @@ def first_batch(speaking, make_session):
         session.save_start()
         episodes = play_groups(session, plan, session.curriculum.visits(0))
         credit = assign_advantages(episodes, plan.credit)
-        learner = session.learners["main"]
-        begin(session, plan, learner)
+        trained = session.trained["main"]
+        begin(session, plan, trained)
         samples = samples_from_episodes(
             episodes, credit.advantages, reference=plan.loss.has_kl_loss
         )
-        return session, plan, batch_of(plan, learner, samples, credit)
+        return session, plan, batch_of(plan, trained, samples, credit)
 
     return make
 

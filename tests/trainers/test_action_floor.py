@@ -118,26 +118,26 @@ def test_a_run_records_the_rarest_action_and_the_factor(train, speaking):
     session, records = train(speaking(*MIX, "trainer.iterations=3"))
     assert records[0]["policy/rarest_action"] == 1.0
     assert records[0]["sft_mix/factor"] == 1.0
-    floor = session.learners["main"].floor
+    floor = session.trained["main"].floor
     assert sum(floor.start.values()) == pytest.approx(1.0, abs=0.1)
 
 
 def test_without_a_floor_nothing_of_it_is_recorded(train, speaking):
     session, records = train(speaking())
-    assert session.learners["main"].floor is None
+    assert session.trained["main"].floor is None
     assert not any({"policy/rarest_action", "sft_mix/factor"} & set(each) for each in records)
 
 
 def test_the_next_mix_has_a_larger_weight_where_an_action_was_too_rare(first_batch):
     session, plan, _ = first_batch(*MIX, "trainer.mismatch=ignore")
-    learner = session.learners["main"]
-    learner.floor.restore({"start": {"LEFT": 0.5, "GONE": 0.5}, "factor": 1.0})
+    trained = session.trained["main"]
+    trained.floor.restore({"start": {"LEFT": 0.5, "GONE": 0.5}, "factor": 1.0})
     episodes = play_groups(session, plan, session.curriculum.visits(0))
     credit = credit_of(session, plan, episodes)
     found = [update_all(session, plan, episodes, credit, {}, 0)["main"] for _ in range(3)]
     assert [each["sft_mix/factor"] for each in found] == pytest.approx([1.0, 1.5, 2.25])
     assert [each["policy/rarest_action"] for each in found] == [0.0] * 3
-    mix = learner.sft_mix
+    mix = trained.sft_mix
     plain, grown = mix.batch(0, 4), mix.batch(0, 4, factor=3.0)
     weights = [
         sorted({w for row in rows for w in row.ce_weight.tolist()}) for rows in (plain, grown)

@@ -120,7 +120,7 @@ def test_the_first_ratio_is_one(first_batch, overrides):
     session, plan, batch = first_batch(*overrides)
     still = make_optimizer(session.policies["main"], OptimizerConfig(lr=1e-30), 1)
     metrics = optimise(
-        session.policies["main"], still, session.learners["main"].scorer, batch, plan.loss
+        session.policies["main"], still, session.trained["main"].scorer, batch, plan.loss
     )
     assert metrics["policy/ratio_mean"] == pytest.approx(1, abs=1e-4)
     assert metrics["policy/ratio_max"] == pytest.approx(1, abs=1e-4)
@@ -139,8 +139,8 @@ def test_a_full_history_is_trained_in_fewer_rows_than_turns(first_batch):
 
 def test_clipping_acts_in_a_later_mini_batch(first_batch):
     session, plan, batch = first_batch("trainer.minibatches=2", "trainer.epochs=2")
-    session.learners["main"].begin(OptimizerConfig(lr=0.03), 4)
-    metrics = update(session, plan, session.learners["main"], 0, batch)
+    session.trained["main"].begin(OptimizerConfig(lr=0.03), 4)
+    metrics = update(session, plan, session.trained["main"], 0, batch)
     assert metrics["policy/ratio_mean"] == pytest.approx(1, abs=1e-4)  # of the first
     assert metrics["policy/clip_fraction"] > 0  # of the last
     assert session.totals["optimizer_steps"] == 4
@@ -153,14 +153,14 @@ def test_stale_weights_in_the_engine_stop_the_run(first_batch):
     stale.name = "main"
     session.engine = LocalEngine({"main": stale}, EngineConfig(), session.seed)
     session.runner.engine = session.engine
-    learner = session.learners["main"]
-    learner.begin(OptimizerConfig(lr=0.01), 9)
+    trained = session.trained["main"]
+    trained.begin(OptimizerConfig(lr=0.01), 9)
 
     def iteration(number):
         episodes = play_groups(session, plan, session.curriculum.visits(number))
         credit = assign_advantages(episodes, plan.credit)
         samples = samples_from_episodes(episodes, credit.advantages)
-        return update(session, plan, learner, number, batch_of(plan, learner, samples, credit))
+        return update(session, plan, trained, number, batch_of(plan, trained, samples, credit))
 
     assert iteration(0)["engine/gap_max"] < 1e-4
     with pytest.raises(EngineError, match="the engine did not sample from the weights"):
@@ -173,11 +173,11 @@ def test_a_mismatch_is_found_or_ignored_as_the_recipe_says(first_batch, override
     for parameter in session.policies["main"].trainable_parameters():
         parameter.data.mul_(1.01)
     with pytest.raises(EngineError, match=r"trainer\.mismatch = 'ignore'"):
-        update(session, plan, session.learners["main"], 0, batch)
+        update(session, plan, session.trained["main"], 0, batch)
     session, plan, batch = first_batch("trainer.mismatch=ignore", *overrides)
     for parameter in session.policies["main"].trainable_parameters():
         parameter.data.mul_(1.01)
-    assert update(session, plan, session.learners["main"], 0, batch)["engine/gap_max"] > 1e-4
+    assert update(session, plan, session.trained["main"], 0, batch)["engine/gap_max"] > 1e-4
 
 
 @pytest.mark.parametrize(
@@ -336,15 +336,15 @@ def test_what_is_recorded_is_what_was_played_not_what_was_chosen(speaking, train
 
 def test_every_skipped_step_is_counted(first_batch):
     session, plan, batch, *_ = first_batch("trainer.minibatches=4", "trainer.epochs=2")
-    learner, calls = session.learners["main"], []
+    trained, calls = session.trained["main"], []
 
     def sometimes(gradient):
         calls.append(gradient)
         return gradient * np.inf if len(calls) in (2, 5) else gradient
 
     session.policies["main"].trainable_parameters()[0].register_hook(sometimes)
-    metrics = update(session, plan, learner, 0, batch)
-    assert metrics["optim/skipped"] == learner.optimizer.skipped == 2
+    metrics = update(session, plan, trained, 0, batch)
+    assert metrics["optim/skipped"] == trained.optimizer.skipped == 2
 
 
 def test_gradients_that_stay_wrong_name_the_batch(first_batch):
@@ -353,7 +353,7 @@ def test_gradients_that_stay_wrong_name_the_batch(first_batch):
         lambda gradient: gradient * np.inf
     )
     with pytest.raises(TrainingError, match=r"3 steps in a row.*its rows are of 0/0/"):
-        update(session, plan, session.learners["main"], 0, batch)
+        update(session, plan, session.trained["main"], 0, batch)
 
 
 def test_an_iteration_without_signal_takes_no_step_and_is_counted(speaking, train):
@@ -418,7 +418,7 @@ def test_fewer_groups_than_mini_batches_still_take_a_mean_step(first_batch, grad
     episodes = play_groups(session, plan, session.curriculum.visits(0)[:1])
     credit = assign_advantages(episodes, plan.credit)
     samples = samples_from_episodes(episodes, credit.advantages)
-    alone = batch_of(plan, session.learners["main"], samples, credit)
+    alone = batch_of(plan, session.trained["main"], samples, credit)
     plain = gradients.batch(samples, plan.loss, counted=credit.counted)
     assert len(samples) == len(one)
     assert np.array_equal(alone.columns["rl"], plain.columns["rl"])
@@ -452,14 +452,14 @@ def test_the_proximal_policy_is_the_one_that_played_and_not_the_reference(
     session.save_start()
     for parameter in session.policies["main"].trainable_parameters():
         parameter.data.mul_(1.05)
-    learner = session.learners["main"]
-    session.new_weights(learner)
+    trained = session.trained["main"]
+    session.new_weights(trained)
     episodes = play_groups(session, plan, session.curriculum.visits(0))
-    begin(session, plan, learner)
+    begin(session, plan, trained)
     paid = kl_in_reward(session, plan, episodes).get("main")
     credit = assign_advantages(episodes, plan.credit, penalties=paid and paid.penalties)
     samples = samples_from_episodes(episodes, credit.advantages, reference=plan.loss.has_kl_loss)
-    columns = batch_of(plan, learner, samples, credit, paid).columns
+    columns = batch_of(plan, trained, samples, credit, paid).columns
     drawn = columns["sampled"] != 0
     assert columns["proximal"][drawn] == pytest.approx(columns["logprobs"][drawn], abs=1e-4)
     if kl == "loss_k3":
@@ -472,8 +472,8 @@ def test_the_proximal_policy_is_the_one_that_played_and_not_the_reference(
 
 def test_every_epoch_of_every_iteration_deals_its_mini_batches_anew(first_batch, monkeypatch):
     session, plan, batch = first_batch("trainer.minibatches=2", "trainer.epochs=4")
-    learner, dealt = session.learners["main"], []
-    learner.begin(OptimizerConfig(lr=1e-30), 100)
+    trained, dealt = session.trained["main"], []
+    trained.begin(OptimizerConfig(lr=1e-30), 100)
 
     def watched(*arguments, rows, group):
         dealt.append(tuple(rows))
@@ -481,7 +481,7 @@ def test_every_epoch_of_every_iteration_deals_its_mini_batches_anew(first_batch,
 
     monkeypatch.setattr("turnwise.trainers.grpo.optimise", watched)
     for iteration in (0, 1, 0):
-        update(session, plan, learner, iteration, batch)
+        update(session, plan, trained, iteration, batch)
     first, second, again = (dealt[i : i + 8] for i in (0, 8, 16))
     assert first == again
     assert first != second
@@ -492,17 +492,17 @@ def test_every_epoch_of_every_iteration_deals_its_mini_batches_anew(first_batch,
 
 def test_updates_are_made_without_dropout(first_batch, monkeypatch):
     session, plan, batch = first_batch()
-    learner, modes = session.learners["main"], []
+    trained, modes = session.trained["main"], []
 
     def watched(policy, *arguments, rows, group):
         modes.append(policy.model.training)
         return optimise(policy, *arguments, rows=rows, group=group)
 
     monkeypatch.setattr("turnwise.trainers.grpo.optimise", watched)
-    learner.policy.model.train()
-    update(session, plan, learner, 0, batch)
+    trained.policy.model.train()
+    update(session, plan, trained, 0, batch)
     assert modes == [False]
-    assert not learner.policy.model.training
+    assert not trained.policy.model.training
 
 
 RIGHT = {"engine/gap_mean": 0, "engine/gap_max": 0, "engine/gap_k3": 0, "engine/gap_p999": 0}

@@ -82,7 +82,7 @@ def test_seats_of_a_visit_may_be_in_different_mini_batches():
         assert {rows[r].turns[0].episode.member for r in batch} == {0, 1}
 
 
-def test_rehearsed_rows_make_no_mini_batch_of_their_own():
+def test_rows_of_the_sft_mix_make_no_mini_batch_of_their_own():
     """Where groups are fewer than mini-batches, each group is one step, and no row is another."""
     group = (0, "scout 0/0/t")
     assert minibatches([group, group, None, None, None], 4, np.random.default_rng(0)) == [

@@ -9,6 +9,7 @@ import pytest
 
 from turnwise.app import build, lifecycle
 from turnwise.errors import ConfigError
+from turnwise.evaluation.perception import Seen
 from turnwise.parallel import ALONE
 from turnwise.recipe.schema import load_recipe
 from turnwise.runs import Checkpoints, Run, comparable, read_metrics
@@ -103,7 +104,7 @@ def test_the_schedule_and_the_sft_mix_follow_the_time_where_that_is_further(spea
     assert steps_of(records) == [1, 2, 3, 4]
     rates = [record["optim/lr"] / 1e-3 for record in records]
     assert rates == pytest.approx([1.0, 0.75, 0.5, 0.25])
-    mix = session.learners["main"].sft_mix
+    mix = session.trained["main"].sft_mix
     assert mix is not None
     assert mix.spans_at(1, least_done=0.5) == {"answer": 0.5}
     assert mix.spans_at(7, least_done=0.5) == {"answer": 0.0}
@@ -212,5 +213,23 @@ def test_the_time_left_for_a_warm_up_counts_its_cooldown(seconds, steps, expecte
     """A quarter of two minutes is for 30 seconds of steps, at the pace so far."""
     session = SimpleNamespace(totals={"seconds": seconds}, group=ALONE)
     monkeypatch.setattr(sft.time, "perf_counter", lambda: 7.0)
-    assert sft.steps_left(session, steps, 7.0, 2.0) == expected
-    assert sft.steps_left(session, steps, 7.0, None) > 1e9
+    assert sft.steps_left(session, steps, 7.0, 2.0, 0.25) == expected
+    assert sft.steps_left(session, steps, 7.0, None, 0.25) > 1e9
+
+
+@pytest.mark.parametrize(
+    ("shares", "rounds"),
+    [([0.95] * 9, 2), ([0.5, 0.95, 0.5], 2), ([0.5, 0.5, 0.95], 3), ([0.5] * 9, 4)],
+)
+def test_a_warm_up_takes_half_of_the_time_while_replies_cannot_be_read(
+    make_recipe, make_session, monkeypatch, shares, rounds
+):
+    """A quarter of eight minutes is two rounds, and half is four."""
+    settings = ("warmup.steps=20", "warmup.eval_every=2", "warmup.cooldown=0")
+    recipe = make_recipe(*LONG, *settings, "warmup.stop_at_accuracy='never'")
+    session, found = make_session(recipe), iter(shares)
+    monkeypatch.setattr(sft, "perception", lambda *args: Seen(share=next(found), described=False))
+    assert warm_up(session, recipe.warmup, None, minutes=8.0)
+    session.metrics.sync()
+    records = [r for r in read_metrics(session.run.metrics) if r["phase"] == "warmup"]
+    assert len(records) == rounds

@@ -67,10 +67,10 @@ def moved_by(model, size):
 
 def test_the_movement_is_the_divergence_by_brute_force(first_batch):
     session, plan, batch, *_ = first_batch("agents.player.history=full")
-    learner, rows = session.learners["main"], played(batch)
-    optimise(learner.policy, learner.optimizer, learner.scorer, batch, plan.loss)
-    found = movement.movement(learner.policy.model, learner.scorer, rows).nats
-    assert found == pytest.approx(brute_force(learner.policy.model, rows), rel=1e-3)
+    trained, rows = session.trained["main"], played(batch)
+    optimise(trained.policy, trained.optimizer, trained.scorer, batch, plan.loss)
+    found = movement.movement(trained.policy.model, trained.scorer, rows).nats
+    assert found == pytest.approx(brute_force(trained.policy.model, rows), rel=1e-3)
     assert found > 0
 
 
@@ -192,10 +192,10 @@ def test_a_reply_has_as_many_decisions_as_it_has_uncertain_tokens():
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_nothing_moves_without_an_update(first_batch, dtype):
     session, _, batch, *_ = first_batch(f"policies.main.dtype={dtype}")
-    learner, some = session.learners["main"], played(batch).rows([2, 0])
-    if learner.low_precision:
-        some = movement._scored(learner, some, session.group)
-    assert movement.movement(learner.policy.model, learner.scorer, some).nats < 1e-9
+    trained, some = session.trained["main"], played(batch).rows([2, 0])
+    if trained.low_precision:
+        some = movement._scored(trained, some, session.group)
+    assert movement.movement(trained.policy.model, trained.scorer, some).nats < 1e-9
 
 
 @pytest.mark.parametrize("start", [1e-6, 1e-3, 1.0])
@@ -203,16 +203,16 @@ def test_a_first_update_ends_in_the_band_whatever_the_start(first_batch, start):
     session, plan, batch, *_ = first_batch(
         AUTO, f"optimizer.lr_start={start}", "trainer.minibatches=2"
     )
-    learner = session.learners["main"]
-    metrics = update(session, plan, learner, 0, batch)
+    trained = session.trained["main"]
+    metrics = update(session, plan, trained, 0, batch)
     told = movement.informative(played(batch))
     assert 0 < told < 1
     wanted = peak_movement(plan) * told**0.5
     assert metrics["policy/movement_wanted"] == pytest.approx(wanted)
     least = wanted / 4 if start < 1 else 0  # what went too far before may move less
     assert least < metrics["policy/movement"] <= 4 * wanted
-    assert learner.optimizer.steps == 2, "undone steps do not count"
-    assert learner.optimizer.found
+    assert trained.optimizer.steps == 2, "undone steps do not count"
+    assert trained.optimizer.found
     if start != 1e-3:
         assert metrics["optim/undone"] >= 1
 
@@ -229,29 +229,29 @@ KINDS = {
 def test_an_undone_update_leaves_nothing_behind(first_batch, kind):
     """Undone once and taken at a rate, an update is the one that is taken at this rate at once."""
     session, plan, batch, *_ = first_batch(AUTO, "optimizer.lr_start=0.5", *KINDS[kind])
-    learner = session.learners["main"]
-    start, at_start = learner.optimizer.snapshot(), learner.policy.digest()
-    metrics = update(session, plan, learner, 0, batch)
+    trained = session.trained["main"]
+    start, at_start = trained.optimizer.snapshot(), trained.policy.digest()
+    metrics = update(session, plan, trained, 0, batch)
     assert metrics["optim/undone"] > 0
-    weights, state = learner.policy.digest(), deepcopy(learner.optimizer.state_dict())
-    learner.optimizer.restore(start)
-    assert learner.policy.digest() == at_start != weights
-    learner.optimizer.peak = learner.optimizer.found = metrics["optim/lr"]
-    again = update(session, plan, learner, 0, batch)
+    weights, state = trained.policy.digest(), deepcopy(trained.optimizer.state_dict())
+    trained.optimizer.restore(start)
+    assert trained.policy.digest() == at_start != weights
+    trained.optimizer.peak = trained.optimizer.found = metrics["optim/lr"]
+    again = update(session, plan, trained, 0, batch)
     assert again["optim/undone"] == 0
-    assert learner.policy.digest() == weights
+    assert trained.policy.digest() == weights
     assert again["policy/movement"] == metrics["policy/movement"]
-    torch.testing.assert_close(learner.optimizer.state_dict(), state, rtol=0, atol=0)
+    torch.testing.assert_close(trained.optimizer.state_dict(), state, rtol=0, atol=0)
 
 
 def test_the_engine_samples_from_the_weights_that_stand(first_batch):
     session, plan, batch, *_ = first_batch(AUTO, "optimizer.lr_start=0.5")
-    metrics = update(session, plan, session.learners["main"], 0, batch)
+    metrics = update(session, plan, session.trained["main"], 0, batch)
     assert metrics["optim/undone"] > 0
     episodes = grpo.play_groups(session, plan, session.curriculum.visits(1))
     samples = samples_from_episodes(episodes, {t.id: {"": 1.0} for e in episodes for t in e.turns})
     policy = session.policies["main"]
-    own = score_column(policy.model, session.learners["main"].scorer, samples)
+    own = score_column(policy.model, session.trained["main"].scorer, samples)
     drawn = make_batch(samples, plan.loss)
     where = drawn.columns["sampled"] != 0
     assert np.abs(own - drawn.columns["logprobs"])[where].max() < 1e-3
@@ -278,17 +278,17 @@ def reports(monkeypatch):
 def test_a_run_whose_updates_always_go_too_far_stops_and_says_so(first_batch, reports):
     session, plan, batch, *_ = first_batch(AUTO)
     reports(moved_so(7.0, 0.0, 0.0))
-    with pytest.raises(TrainingError, match=r"policy 'main': 9 updates of iteration 3 were undone"):
-        update(session, plan, session.learners["main"], 3, batch)
+    with pytest.raises(TrainingError, match=r"'main': 9 attempts at the update of iteration 3"):
+        update(session, plan, session.trained["main"], 3, batch)
     assert auto_rate.MOST_TRIES == 8
 
 
 def test_one_that_cannot_move_far_enough_stands(first_batch, reports):
     session, plan, batch, *_ = first_batch(AUTO, "optimizer.lr_start=1e-12")
     reports(moved_so(0.0, 0.0, 0.0))
-    metrics = update(session, plan, session.learners["main"], 0, batch)
+    metrics = update(session, plan, session.trained["main"], 0, batch)
     assert metrics["optim/undone"] == auto_rate.MOST_TRIES
-    optimizer = session.learners["main"].optimizer
+    optimizer = session.trained["main"].optimizer
     assert optimizer.peak == optimizer.found == pytest.approx(1e-4)
 
 
@@ -296,32 +296,32 @@ def test_one_that_cannot_move_far_enough_stands(first_batch, reports):
 def test_one_that_makes_replies_unreadable_never_stands(first_batch, reports, nats):
     session, plan, batch, *_ = first_batch(AUTO)
     reports(moved_so(nats, 0.5, 0.01))
-    with pytest.raises(TrainingError, match="which made 50% more of its replies unreadable"):
-        update(session, plan, session.learners["main"], 0, batch)
+    with pytest.raises(TrainingError, match="made 50% more of its replies unreadable"):
+        update(session, plan, session.trained["main"], 0, batch)
 
 
 def test_a_loss_of_readable_replies_counts_if_it_is_sure(first_batch, reports):
     session, plan, batch, *_ = first_batch(AUTO, "trainer.mismatch=ignore")
-    learner = session.learners["main"]
+    trained = session.trained["main"]
     wanted = peak_movement(plan) * movement.informative(batch) ** 0.5
     reports(moved_so(wanted, 0.2, 0.06))
-    assert update(session, plan, learner, 0, batch)["optim/undone"] == 0
+    assert update(session, plan, trained, 0, batch)["optim/undone"] == 0
     reports(moved_so(wanted, 0.2, 0.04), moved_so(wanted, 0.0, 0.0))
-    assert update(session, plan, learner, 1, batch)["optim/undone"] == 1
-    assert learner.optimizer.peak == pytest.approx(1e-4 / 2)
+    assert update(session, plan, trained, 1, batch)["optim/undone"] == 1
+    assert trained.optimizer.peak == pytest.approx(1e-4 / 2)
 
 
 def test_the_rate_never_rises_to_more_than_ten_times_the_first_that_stood(first_batch, reports):
     session, plan, batch, *_ = first_batch(AUTO, "trainer.mismatch=ignore")
-    learner = session.learners["main"]
-    optimizer, first = learner.optimizer, START
+    trained = session.trained["main"]
+    optimizer, first = trained.optimizer, START
     reports(moved_so(peak_movement(plan) * movement.informative(batch) ** 0.5, 0.0, 0.0))
-    update(session, plan, learner, 0, batch)
+    update(session, plan, trained, 0, batch)
     assert optimizer.peak == optimizer.found == pytest.approx(first)
     reports(moved_so(0.0, 0.0, 0.0))
     rates = []
     for iteration in range(1, 13):
-        update(session, plan, learner, iteration, batch)
+        update(session, plan, trained, iteration, batch)
         rates.append(optimizer.peak / first)
     assert rates[0] == pytest.approx(auto_rate.DRIFT)
     assert rates[-3] < rates[-2] == rates[-1] == pytest.approx(auto_rate.LARGEST_RISE)
@@ -342,26 +342,26 @@ def test_the_wanted_movement_follows_the_square_of_the_schedule(
         "trainer.iterations=4",
         f"trainer.minibatches={minibatches}",
     )
-    learner = session.learners["main"]
-    learner.optimizer.steps, learner.optimizer.least_done = steps, least_done
+    trained = session.trained["main"]
+    trained.optimizer.steps, trained.optimizer.least_done = steps, least_done
     told = movement.informative(batch)
     wanted = peak_movement(plan) * told**0.5 * factor**2
     reports(moved_so(wanted, 0.0, 0.0))
-    metrics = update(session, plan, learner, 0, batch)
+    metrics = update(session, plan, trained, 0, batch)
     assert metrics["policy/movement_wanted"] == pytest.approx(wanted)
     assert metrics["optim/undone"] == 0
-    assert learner.optimizer.peak == pytest.approx(START)
+    assert trained.optimizer.peak == pytest.approx(START)
 
 
 def test_where_the_schedule_is_over_nothing_is_wanted_and_undone(first_batch):
     session, plan, batch, *_ = first_batch(AUTO, "optimizer.schedule=linear")
-    learner = session.learners["main"]
-    learner.optimizer.least_done, before = 1.0, learner.policy.digest()
-    metrics = update(session, plan, learner, 0, batch)
+    trained = session.trained["main"]
+    trained.optimizer.least_done, before = 1.0, trained.policy.digest()
+    metrics = update(session, plan, trained, 0, batch)
     assert metrics["optim/lr"] == 0
     assert "policy/movement" not in metrics
-    assert learner.policy.digest() == before
-    assert learner.optimizer.found is None
+    assert trained.policy.digest() == before
+    assert trained.optimizer.found is None
 
 
 @pytest.mark.parametrize("after", [moved_so(0.0, 0.0, 0.0), moved_so(float("nan"), 0.0, 0.0)])
@@ -369,8 +369,8 @@ def test_a_skipped_step_says_nothing_of_the_rate_unless_the_policy_is_destroyed(
     first_batch, reports, after
 ):
     session, plan, batch, *_ = first_batch(AUTO)
-    learner = session.learners["main"]
-    weight, calls = next(iter(learner.policy.trainable_parameters())), []
+    trained = session.trained["main"]
+    weight, calls = next(iter(trained.policy.trainable_parameters())), []
 
     def spoil(gradient):
         calls.append(1)
@@ -379,15 +379,15 @@ def test_a_skipped_step_says_nothing_of_the_rate_unless_the_policy_is_destroyed(
     weight.register_hook(spoil)
     wanted = peak_movement(plan) * movement.informative(batch) ** 0.5
     reports(after, moved_so(wanted, 0.0, 0.0))
-    metrics = update(session, plan, learner, 0, batch)
+    metrics = update(session, plan, trained, 0, batch)
     start = START
     if after.nats == 0:
         assert metrics["optim/skipped"] == 1
-        assert learner.optimizer.found is None
-        assert learner.optimizer.peak == start
+        assert trained.optimizer.found is None
+        assert trained.optimizer.peak == start
     else:
         assert (metrics["optim/skipped"], metrics["optim/undone"]) == (0, 1)
-        assert learner.optimizer.found == start / auto_rate.LARGEST_CHANGE
+        assert trained.optimizer.found == start / auto_rate.LARGEST_CHANGE
 
 
 def test_some_groups_are_measured_and_first_those_with_advantages(first_batch, monkeypatch):
@@ -415,34 +415,34 @@ def test_some_groups_are_measured_and_first_those_with_advantages(first_batch, m
 
 def test_all_replies_together_may_not_move_much_further(first_batch, reports):
     session, plan, batch, *_ = first_batch(AUTO, "trainer.mismatch=ignore")
-    learner = session.learners["main"]
+    trained = session.trained["main"]
     wanted = peak_movement(plan) * movement.informative(batch) ** 0.5
     most = movement.WHOLE * peak_movement(plan)
     reports(moved_so(wanted, 0.0, 0.0, whole=most))
-    assert update(session, plan, learner, 0, batch)["optim/undone"] == 0
-    assert learner.optimizer.peak == pytest.approx(START)
+    assert update(session, plan, trained, 0, batch)["optim/undone"] == 0
+    assert trained.optimizer.peak == pytest.approx(START)
     reports(moved_so(wanted, 0.0, 0.0, whole=4.1 * most), moved_so(wanted, 0.0, 0.0))
-    assert update(session, plan, learner, 1, batch)["optim/undone"] == 1
-    assert learner.optimizer.peak == pytest.approx(START / 4.1**0.5)
+    assert update(session, plan, trained, 1, batch)["optim/undone"] == 1
+    assert trained.optimizer.peak == pytest.approx(START / 4.1**0.5)
 
 
 def test_few_replies_never_raise_a_rate_and_lower_it_like_many(first_batch, reports):
     session, plan, batch, *_ = first_batch(AUTO, "trainer.mismatch=ignore")
-    learner = session.learners["main"]
+    trained = session.trained["main"]
     few = movement.LEAST_REPLIES - 1
     reports(moved_so(0.0, 0.0, 0.0, replies=few))
-    assert update(session, plan, learner, 0, batch)["optim/undone"] == 0
-    assert (learner.optimizer.peak, learner.optimizer.found) == (START, None)
+    assert update(session, plan, trained, 0, batch)["optim/undone"] == 0
+    assert (trained.optimizer.peak, trained.optimizer.found) == (START, None)
     wanted = peak_movement(plan) * movement.informative(batch) ** 0.5
     reports(moved_so(100 * wanted, 0.0, 0.0, replies=few), moved_so(0.0, 0.0, 0.0, replies=few))
-    assert update(session, plan, learner, 1, batch)["optim/undone"] == 1
-    assert learner.optimizer.peak == pytest.approx(START / 10)
+    assert update(session, plan, trained, 1, batch)["optim/undone"] == 1
+    assert trained.optimizer.peak == pytest.approx(START / 10)
 
 
 def test_a_fixed_rate_takes_no_part(first_batch, monkeypatch):
     session, plan, batch, *_ = first_batch("optimizer.lr=1e-3")
     monkeypatch.setattr(grpo, "update_within_band", lambda *_: pytest.fail("not asked for"))
-    metrics = update(session, plan, session.learners["main"], 0, batch)
+    metrics = update(session, plan, session.trained["main"], 0, batch)
     assert metrics["optim/lr"] == 1e-3
     assert "policy/movement" not in metrics
 
@@ -474,7 +474,7 @@ def test_settings_of_the_automatic_rate_go_with_one_policy_s(make_recipe):
 def test_a_policy_moves_as_far_in_long_runs_as_in_short_ones(first_batch, iterations, wanted):
     session, plan, *_ = first_batch(AUTO, f"trainer.iterations={iterations}")
     assert peak_movement(plan) == pytest.approx(wanted)
-    optimizer = session.learners["main"].optimizer
+    optimizer = session.trained["main"].optimizer
     optimizer.begin(0.0)
     optimizer.steps = 1
     assert optimizer.wanted_movement(1) == pytest.approx(wanted)
@@ -489,7 +489,7 @@ def replace_movement(plan, movement):
 def test_under_a_limit_of_time_the_number_of_iterations_follows_from_their_pace(first_batch):
     """A quarter was over before the first of two updates of two steps each; then 0.02 passed."""
     session, *_ = first_batch(AUTO, "trainer.iterations=5000", "trainer.minibatches=2")
-    optimizer = session.learners["main"].optimizer
+    optimizer = session.trained["main"].optimizer
     optimizer.steps = 6  # of an earlier process
     optimizer.begin(0.25)
     optimizer.steps, optimizer.least_done = 10, 0.27

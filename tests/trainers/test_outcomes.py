@@ -19,7 +19,7 @@ from turnwise.rollout.random_play import MOST_TURNS, random_game
 from turnwise.seeding import generator
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers import warm_up
-from turnwise.trainers.batches import rehearsed_rows
+from turnwise.trainers.batches import sft_mix_rows
 from turnwise.trainers.demonstrations import Alternating, Demonstrations
 from turnwise.trainers.sft import rows_for
 
@@ -341,7 +341,7 @@ def test_outcomes_of_what_is_not_played_are_refused(make_recipe, more, said):
         make_recipe("warmup.outcomes=true", *(f"warmup.{each}" for each in more))
 
 
-def test_the_warm_up_learns_what_follows_and_its_rehearsal_shows_none(make_recipe, make_session):
+def test_the_warm_up_learns_what_follows_and_the_sft_mix_does_not(make_recipe, make_session):
     recipe = make_recipe(
         "warmup.states=play",
         "warmup.outcomes=true",
@@ -349,19 +349,19 @@ def test_the_warm_up_learns_what_follows_and_its_rehearsal_shows_none(make_recip
         "sft_mix={rows=2,states='play'}",
     )
     session = make_session(recipe)
-    learner = session.learners["main"]
+    trained = session.trained["main"]
     assert warm_up(session, recipe.warmup, None)
     shows = {"states": "play", "first": 0}
-    told = rows_for(session, learner, "demonstrations", outcomes=True, **shows).batch(0, 8)
-    plain = rows_for(session, learner, "demonstrations", **shows).batch(0, 8)
+    told = rows_for(session, trained, "demonstrations", outcomes=True, **shows).batch(0, 8)
+    plain = rows_for(session, trained, "demonstrations", **shows).batch(0, 8)
     for long, short in zip(told, plain, strict=True):
         size = len(short.token_ids)
         assert len(long.token_ids) > size
         assert long.token_ids[:size].tolist() == short.token_ids.tolist()
-    rehearsed = rehearsed_rows(session, build.plan_of(recipe), learner)
-    assert rehearsed is not None
+    mixed = sft_mix_rows(session, build.plan_of(recipe), trained)
+    assert mixed is not None
     first = recipe.warmup.steps * recipe.warmup.batch_size
-    following = rows_for(session, learner, "demonstrations", states="play", first=first)
-    assert [row.token_ids.tolist() for row in rehearsed.batch(0, 2)] == [
+    following = rows_for(session, trained, "demonstrations", states="play", first=first)
+    assert [row.token_ids.tolist() for row in mixed.batch(0, 2)] == [
         row.token_ids.tolist() for row in following.batch(0, 2)
     ]

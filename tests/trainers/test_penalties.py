@@ -112,10 +112,10 @@ def test_rounding_is_no_distance_to_the_reference(tiny_policy, make_episodes, gr
     assert all(paid == {"": 0.0} for paid in found.penalties.values())
 
 
-def test_the_update_reuses_the_log_probabilities_beside_rehearsed_rows(
+def test_the_update_reuses_the_log_probabilities_beside_rows_of_the_sft_mix(
     tiny_policy, reference, make_episodes, gradients
 ):
-    """As a column of the update's rows, which are the same, with rehearsed ones at the end."""
+    """As a column of the update's rows: the same rows, then those of the SFT mix."""
     episodes, advantages = make_episodes()
     found = reward_kl(
         episodes,
@@ -177,14 +177,14 @@ def test_the_batch_has_no_reference_and_scores_itself_once(
     session, plan = make_session(recipe), build.plan_of(recipe)
     session.save_start()
     episodes = play_groups(session, plan, session.curriculum.visits(0))
-    learner = session.learners["main"]
-    begin(session, plan, learner)
+    trained = session.trained["main"]
+    begin(session, plan, trained)
     kl = kl_in_reward(session, plan, episodes)["main"]
     assert (kl.proximal is not None) == own
     credit = assign_advantages(episodes, plan.credit, penalties=kl.penalties)
     samples = samples_from_episodes(episodes, credit.advantages)
     monkeypatch.setattr("turnwise.trainers.batches.score_column", refuse)
-    batch = batch_of(plan, learner, samples, credit, kl)
+    batch = batch_of(plan, trained, samples, credit, kl)
     assert "reference" not in batch.columns
     drawn = batch.columns["sampled"] != 0
     same = np.array_equal(batch.columns["proximal"][drawn], batch.columns["logprobs"][drawn])

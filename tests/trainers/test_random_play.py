@@ -15,9 +15,9 @@ def sources(make_recipe, make_session):
     """Rows of first states and of random play, and their session, on a lake with one start."""
     recipe = make_recipe("env.training.start=corner", "agents.player.history=full")
     session = make_session(recipe)
-    learner = session.learners["main"]
+    trained = session.trained["main"]
     return {
-        rule: rows_for(session, learner, "demonstrations", states=rule)
+        rule: rows_for(session, trained, "demonstrations", states=rule)
         for rule in ("first", "play")
     }
 

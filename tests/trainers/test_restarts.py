@@ -152,7 +152,7 @@ def test_curricula_are_told_advantages_by_the_return_of_trained_policies(speakin
     spans = {turn: {"think": 9.0, "answer": a} for turn, a in found.items()}
     segmented = replace(credit, advantages=spans)
     assert by_return(session, replace(plan, credit=split), episodes, segmented) == found
-    session.learners = {}
+    session.trained = {}
     assert by_return(session, plan, episodes, credit) == {}
 
 

@@ -68,14 +68,12 @@ def file(request, rows_file, tmp_path):
 def test_a_file_is_imitated_from_end_to_end(make_recipe, make_session, file):
     recipe = make_recipe(f"warmup.data={file}", *FAST)
     session = make_session(recipe)
-    rows = rows_for(session, session.learners["main"], recipe.warmup.data).batch(0, 64)
+    rows = rows_for(session, session.trained["main"], recipe.warmup.data).batch(0, 64)
     before = score_column(
-        session.policies["main"].model, session.learners["main"].scorer, rows
+        session.policies["main"].model, session.trained["main"].scorer, rows
     ).sum()
     assert warm_up(session, recipe.warmup, None)
-    after = score_column(
-        session.policies["main"].model, session.learners["main"].scorer, rows
-    ).sum()
+    after = score_column(session.policies["main"].model, session.trained["main"].scorer, rows).sum()
     assert after > before / 4
     session.metrics.sync()
     records = read_metrics(session.run.metrics)

@@ -95,12 +95,12 @@ def ready(make_session):
 
 @pytest.fixture
 def batches(ready):
-    """`batches(recipe)`: the session, its plan and every learner's first batch."""
+    """`batches(recipe)`: the session, its plan and every trained policy's first batch."""
 
     def make(recipe):
         session, plan = ready(recipe)
-        for learner in session.learners.values():
-            begin(session, plan, learner)
+        for trained in session.trained.values():
+            begin(session, plan, trained)
         episodes = play_groups(session, plan, session.curriculum.visits(0))
         credit = credit_of(session, plan, episodes)
         return session, plan, batches_of(session, plan, episodes, credit, {}, 0)
@@ -115,7 +115,7 @@ def digests(session):
 def test_a_frozen_policy_plays_and_keeps_its_weights(ready, talker):
     frozen = [*begun_with(talker, "scout"), "policies.scout.trainable=false"]
     session, plan = ready(taught("models", *frozen))
-    assert list(session.learners) == ["digger"]
+    assert list(session.trained) == ["digger"]
     before = digests(session)
     assert train_grpo(session, plan, None)
     after = digests(session)
@@ -130,7 +130,7 @@ def test_a_step_on_one_policy_leaves_the_other_bit_identical(batches, talker, na
     session, plan, made = batches(taught(name, "credit.scheme=reinforce", *start))
     other = "digger" if stepped == "scout" else "scout"
     before = digests(session)
-    update(session, plan, session.learners[stepped], 0, made[stepped])
+    update(session, plan, session.trained[stepped], 0, made[stepped])
     after = digests(session)
     assert after[other] == before[other]
     assert after[stepped] != before[stepped]
@@ -143,7 +143,7 @@ def test_each_batch_holds_the_turns_of_its_own_policy(batches):
         rows = [row for row in batch.samples if row.turns]
         assert rows and {row.policy for row in rows} == {name}
         assert {turn.role for row in rows for turn in row.turns} == {name}
-    assert set(made) == set(session.learners)
+    assert set(made) == set(session.trained)
 
 
 def test_all_batches_are_made_before_any_policy_steps(ready, monkeypatch):
@@ -206,8 +206,8 @@ def test_the_rate_of_one_policy_may_be_automatic(ready, auto):
         assert f"{auto}/policy/movement" in record
         assert record["policy/movement"] == record[f"{auto}/policy/movement"]
     assert records[0][f"{auto}/optim/lr"] != numbers[fixed]
-    assert session.learners[auto].optimizer.is_auto
-    assert not session.learners[fixed].optimizer.is_auto
+    assert session.trained[auto].optimizer.is_auto
+    assert not session.trained[fixed].optimizer.is_auto
 
 
 def test_an_iteration_in_which_one_policy_steps_is_not_skipped(ready):

@@ -89,8 +89,8 @@ def team(model, make_session):
         session = make_session(recipe)
         for number, (_, policy) in enumerate(sorted(session.policies.items())):
             prepare(policy, number)
-        for learner in session.learners.values():
-            learner.scorer = FlatScorer(config=ForestConfig())
+        for each in session.trained.values():
+            each.scorer = FlatScorer(config=ForestConfig())
         return session, build.plan_of(recipe)
 
     return make
@@ -157,41 +157,41 @@ def of_turn(policy, turn):
 
 
 def enumerated(session, probabilities):
-    """Return learner -> parameter -> gradient of the expected return."""
+    """Return policy -> parameter -> gradient of the expected return."""
     expected = sum(
         logprob.exp() * (TEAM[outcome] + OWN * (outcome[0] == "bo"))
         for outcome, logprob in probabilities.items()
     )
     found = {}
-    for name, learner in session.learners.items():
-        named = dict(learner.policy.model.named_parameters())
+    for name, trained in session.trained.items():
+        named = dict(trained.policy.model.named_parameters())
         each = torch.autograd.grad(expected, list(named.values()), retain_graph=True)
         found[name] = dict(zip(named, each, strict=True))
     return found
 
 
 def by_pipeline(session, plan, groups, probabilities, gradients):
-    """Return learner -> parameter -> the expected gradient of minus the loss, scaled to returns."""
+    """Return policy -> parameter -> the expected gradient of minus the loss, scaled to returns."""
     chances = {outcome: float(logprob.detach().exp()) for outcome, logprob in probabilities.items()}
     found = {
         name: {n: torch.zeros_like(p) for n, p in each.policy.model.named_parameters()}
-        for name, each in session.learners.items()
+        for name, each in session.trained.items()
     }
     for (one, other), episodes in zip(PAIRS, groups, strict=True):
         credit = credit_of(session, plan, episodes)
         batches = batches_of(session, plan, episodes, credit, {}, 0)
         for name, batch in batches.items():
-            learner = session.learners[name]
+            trained = session.trained[name]
             units = len({(t.episode, t.role) for row in batch.samples for t in row.turns})
             scale = chances[one] * chances[other] * LENGTH * units / len(episodes)
-            own, _ = gradients.of(learner.policy, batch, plan.loss, scorer=learner.scorer)
+            own, _ = gradients.of(trained.policy, batch, plan.loss, scorer=trained.scorer)
             for parameter, gradient in own.items():
                 found[name][parameter] -= scale * gradient
     return found
 
 
 def bias(team, gradients, layout, scheme):
-    """Return the largest bias of any learner's gradient, and the size of the smallest gradient."""
+    """Return the largest bias of any policy's gradient, and the size of the smallest gradient."""
     session, plan = team(layout, scheme)
     groups = play(session)
     probabilities = log_probabilities(session, groups)
@@ -259,21 +259,21 @@ def with_kl(team):
     loss = make_loss(aggregation="constant", constant_length=LENGTH, kl="reward_k1", kl_weight=0.5)
     plan = replace(plan, loss=loss)
     session.save_start()
-    for learner in session.learners.values():
-        begin(session, plan, learner)
-    for amount, learner in zip((0.03, -0.02), session.learners.values(), strict=True):
-        shifted(learner.policy, amount)
+    for trained in session.trained.values():
+        begin(session, plan, trained)
+    for amount, trained in zip((0.03, -0.02), session.trained.values(), strict=True):
+        shifted(trained.policy, amount)
     return session, plan
 
 
 def test_the_reference_of_each_policy_is_its_own_start(with_kl):
     session, _ = with_kl
-    for name, learner in session.learners.items():
-        assert learner.reference is not None
-        start = learner.reference.digest()
-        learner.policy.load_weights(session.run.start(name))
-        assert learner.policy.digest() == start
-    first, second = session.learners.values()
+    for name, trained in session.trained.items():
+        assert trained.reference is not None
+        start = trained.reference.digest()
+        trained.policy.load_weights(session.run.start(name))
+        assert trained.policy.digest() == start
+    first, second = session.trained.values()
     assert first.reference.digest() != second.reference.digest()
 
 
@@ -281,23 +281,23 @@ def test_each_policy_pays_for_its_own_distance_to_its_own_reference(with_kl):
     session, plan = with_kl
     episodes = [one for group in play(session) for one in group]
     found = kl_in_reward(session, plan, episodes)
-    assert list(found) == list(session.learners)
+    assert list(found) == list(session.trained)
     for name, each in found.items():
-        learner = session.learners[name]
+        trained = session.trained[name]
         turns = [turn for one in episodes for turn in one.turns if turn.policy == name]
         assert set(each.penalties) == {turn.id for turn in turns}
         for turn in turns[:4]:
             with torch.no_grad():
-                distance = of_turn(learner.policy, turn) - of_turn(learner.reference, turn)
+                distance = of_turn(trained.policy, turn) - of_turn(trained.reference, turn)
             assert abs(distance) > 1e-4
             assert each.penalties[turn.id][""] == pytest.approx(0.5 * float(distance), abs=2e-5)
     credit = credit_of(session, plan, episodes, found)
     batches = batches_of(session, plan, episodes, credit, found, 0)
-    assert list(batches) == list(session.learners)
+    assert list(batches) == list(session.trained)
     for name, batch in batches.items():
         assert {row.policy for row in batch.samples} == {name}
-        learner = session.learners[name]
-        own = score_column(learner.policy.model, learner.scorer, batch.samples)
+        trained = session.trained[name]
+        own = score_column(trained.policy.model, trained.scorer, batch.samples)
         drawn = batch.columns["sampled"] != 0
         assert batch.columns["proximal"][drawn] == pytest.approx(own[drawn], abs=1e-6)
 

@@ -74,7 +74,7 @@ def test_the_sources_are_those_that_the_phases_use(make_session, make_recipe):
     """The checks above hold for the warm-up, for training and for validation."""
     recipe = make_recipe()
     session = make_session(recipe)
-    assert rows_for(session, session.learners["main"], "demonstrations").sources[0].tasks is (
+    assert rows_for(session, session.trained["main"], "demonstrations").sources[0].tasks is (
         session.warmup_tasks
     )
     assert session.warmup_tasks.env.config.solvable is False

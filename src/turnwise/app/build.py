@@ -1,4 +1,4 @@
-"""The parts of a run, made from its recipe: policies, learners, engine, envs, tasks, logs.
+"""The parts of a run, made from its recipe: policies, engine, envs, tasks, logs.
 
 Provides `assemble`, and its parts that other ways of using a run need: `make_policies`,
 `runner_of`, `plan_of` and `transcripts_of`.
@@ -55,7 +55,7 @@ from turnwise.runs import (
 )
 from turnwise.seeding import generator
 from turnwise.tasks import GeneratedTasks
-from turnwise.trainers import Learner, Plan, Progress, Session
+from turnwise.trainers import Plan, Progress, Session, TrainedPolicy
 from turnwise.types import Split, Task
 from turnwise.workflows import make_workflow
 
@@ -122,10 +122,10 @@ def assemble(
     tasks = GeneratedTasks(training, "train", recipe.seed)
     tokens = sequence_lengths(recipe, training, tasks, policies)
     engine = make_engine(policies, recipe.remote, recipe.engine, recipe.seed, tokens)
-    learners = learners_of(recipe, policies, tokens)
+    trained = trained_policies_of(recipe, policies, tokens)
     for name, policy in policies.items():
         progress.note(f"{name}: {_counted(policy)}, {policy.device}")
-        laid_out = f"forest {learners[name].scorer.reason}; " if name in learners else ""
+        laid_out = f"forest {trained[name].scorer.reason}; " if name in trained else ""
         progress.note(f"{laid_out}engine {engine.reason(name)}")
     _tell_problems(tasks, progress)
     for split in get_args(Split):  # an env that cannot be evaluated is refused now
@@ -137,7 +137,7 @@ def assemble(
         seed=recipe.seed,
         run=folder,
         policies=policies,
-        learners=learners,
+        trained=trained,
         agents=recipe.agents,
         engine=engine,
         runner=runner_of(recipe, training, policies, engine, recipe.seed, recipe.trainer.noise),
@@ -210,12 +210,12 @@ def sequence_lengths(
     return found
 
 
-def learners_of(
+def trained_policies_of(
     recipe: Recipe, policies: Mapping[str, Policy], tokens: Mapping[str, int]
-) -> dict[str, Learner]:
-    """Return policy name -> learner, for the policies that are trained."""
+) -> dict[str, TrainedPolicy]:
+    """Return policy name -> `TrainedPolicy`, for the policies that are trained."""
     return {
-        name: Learner(
+        name: TrainedPolicy(
             policy=policy,
             scorer=choose(policy.model, recipe.forest, recipe.seed, tokens[name]),
             agents={r: agent for r, agent in recipe.agents.items() if agent.policy == name},

@@ -157,7 +157,7 @@ def load_run(
     Args:
         run: the run folder.
         overrides: settings of the run's recipe to replace, as "section.key=value".
-        seed: draws tokens and the world's chance; None is the recipe's.
+        seed: seeds tokens and the randomness of the env; None is the recipe's.
         policies: role -> "RUN:POLICY" of another run, whose best checkpoint plays the role.
         group: the processes that load the run and share the episodes.
 
@@ -188,7 +188,7 @@ def load_models(recipe: Recipe, models: Mapping[str, str], *, seed: int | None =
         recipe: the recipe.
         models: role -> a model's or adapter's directory, a hub name, a run folder or "RUN:POLICY";
             a role without one is played by the recipe's own policy as it is before training.
-        seed: draws tokens and the world's chance; None is the recipe's.
+        seed: seeds tokens and the randomness of the env; None is the recipe's.
 
     Raises:
         ConfigError: if a role is unknown, or has no weights.

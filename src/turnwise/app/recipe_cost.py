@@ -69,8 +69,8 @@ def measure_recipe(recipe: Recipe, note: Callable[[str], None] | None = None) ->
             plan = plan_of(recipe)
             if plan.loss.needs_reference:
                 session.save_start()
-            for learner in session.learners.values():
-                begin(session, plan, learner)
+            for each in session.trained.values():
+                begin(session, plan, each)
             say("iteration 1 of 2, which warms caches")
             _iterate(session, plan, 0)
             say("iteration 2 of 2, which is measured")
@@ -100,7 +100,7 @@ def _iterate(session: Session, plan: Plan, iteration: int) -> tuple[float, bool]
     credit = credit_of(session, plan, episodes, kl)
     batches = batches_of(session, plan, episodes, credit, kl, iteration)
     for name, batch in batches.items():
-        update(session, plan, session.learners[name], iteration, batch)
+        update(session, plan, session.trained[name], iteration, batch)
     return rollout, bool(batches)
 
 

@@ -63,10 +63,10 @@ def make_base(
     if recipe.pretrain is None or not recipe.pretrains or folder.bases.is_dir():
         return True
     session = assemble(without_adapters(recipe))
-    for learner in session.learners.values():
-        if learner.policy.has_adapter:
+    for trained in session.trained.values():
+        if trained.policy.has_adapter:
             raise ModelError(
-                f"model = {learner.policy.config.model!r} is an adapter, whose base [pretrain] "
+                f"model = {trained.policy.config.model!r} is an adapter, whose base [pretrain] "
                 "would not change: leave [pretrain] out, or give a whole model"
             )
     with closing(session.metrics), ExitStack() as stack:
@@ -81,8 +81,8 @@ def make_base(
 def _save_bases(session: Session, folder: Run) -> None:
     """Keep the policies of a session as the bases of adapters."""
     with replaced_folder(folder.bases) as bases:
-        for name, learner in session.learners.items():
-            learner.policy.save(bases / name)
+        for name, trained in session.trained.items():
+            trained.policy.save(bases / name)
 
 
 @frozen()
@@ -130,7 +130,7 @@ def _explore(session: Session, *, counted: bool) -> None:
 
 
 def _warm_up(session: Session, recipe: Recipe, plan: Plan, back: Resumed | None) -> bool:
-    """Warm all learners up, where the recipe asks for it."""
+    """Warm up all trained policies, where the recipe asks for it."""
     if recipe.warmup is None or not recipe.has("warmup"):
         return True
     return warm_up(
@@ -164,15 +164,15 @@ STAGE_OF = {WARMUP: "warmup", TRAIN: "trainer"}
 
 def begin_adapters(session: Session) -> None:
     """Save the warm-up's adapters, merge them and begin fresh ones, where a policy asks for it."""
-    for name, learner in session.learners.items():
-        lora = learner.policy.config.lora
+    for name, trained in session.trained.items():
+        lora = trained.policy.config.lora
         if lora is None or not lora.merge_warmup:
             continue
         place = session.run.adapters / name / SFT
-        session.save_policy(learner, place)
+        session.save_policy(trained, place)
         drawn = generator(session.seed, "fresh adapter", name)
-        learner.policy.merge_adapter(place, int(drawn.integers(2**31)))
-        session.new_weights(learner)
+        trained.policy.merge_adapter(place, int(drawn.integers(2**31)))
+        session.new_weights(trained)
 
 
 def keep_adapters(session: Session) -> None:
@@ -180,11 +180,11 @@ def keep_adapters(session: Session) -> None:
     if not session.group.leads:
         return
     chosen = session.checkpoints.best() or session.checkpoints.latest().checkpoint
-    adapted = {n: each for n, each in session.learners.items() if each.policy.has_adapter}
+    adapted = {n: each for n, each in session.trained.items() if each.policy.has_adapter}
     if not adapted or chosen is None:
         return
     session.checkpoints.check(chosen)
-    for name, learner in adapted.items():
-        learner.policy.load_weights(policy_folder(chosen.path, name))
+    for name, trained in adapted.items():
+        trained.policy.load_weights(policy_folder(chosen.path, name))
         last = SFT if chosen.phase == WARMUP else GRPO
-        learner.policy.save(session.run.adapters / name / last)
+        trained.policy.save(session.run.adapters / name / last)

@@ -155,14 +155,14 @@ def first_gradients(session: Session, plan: Plan) -> dict[str, Any]:
     samples = samples_from_episodes(
         episodes, advantages, truncated_completions=plan.trainer.truncated_completions
     )
-    learner = session.learners["main"]
-    batch = batch_of(plan, learner, samples, credit)
-    held: Any = _NoOptimizer(learner.policy)
+    trained = session.trained["main"]
+    batch = batch_of(plan, trained, samples, credit)
+    held: Any = _NoOptimizer(trained.policy)
     held.zero()
-    metrics = optimise(learner.policy, held, learner.scorer, batch, plan.loss)
+    metrics = optimise(trained.policy, held, trained.scorer, batch, plan.loss)
     gradients = {
         name: parameter.grad.clone()
-        for name, parameter in learner.policy.model.named_parameters()
+        for name, parameter in trained.policy.model.named_parameters()
         if parameter.grad is not None
     }
     held.zero()
@@ -194,7 +194,7 @@ def main(settings: Mapping[str, Any]) -> None:
         if server.wait() == "gradients":
             torch.save(first_gradients(session, plan), settings["first"])
             server.answer(
-                scorer=session.learners["main"].scorer.reason, engine=session.engine.reason("main")
+                scorer=session.trained["main"].scorer.reason, engine=session.engine.reason("main")
             )
             server.wait()
         watcher.began = time.perf_counter()

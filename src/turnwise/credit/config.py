@@ -30,7 +30,8 @@ class CreditConfig(Settings):
 
     `scheme`: `reinforce` (Williams 1992), `reinforce++` (arXiv:2501.03262), `rloo`
     (arXiv:2402.14740), `grpo` (arXiv:2402.03300), `dr_grpo` (arXiv:2503.20783), `maxrl`
-    (arXiv:2602.02710) or `gigpo` (arXiv:2505.10978). docs/math.md 2 has the formulas.
+    (arXiv:2602.02710), `gigpo` (arXiv:2505.10978) or `gae` (arXiv:1506.02438). docs/math.md 2 has
+    the formulas.
     """
 
     scheme: Any

@@ -1,9 +1,9 @@
-"""Credit where invalid replies are worth less than every honest reply.
+"""Credit where invalid replies have a lower advantage than all valid ones.
 
-Provides `assign_below_worst`. A penalty in the return has two faults. It must exceed whatever an
-honest episode can lose, which is known only when play has shown it. And where it is that large it
-is nearly all of the returns' variance: all turns of the episode answer for one bad reply, and what
-distinguishes honest episodes disappears beside it.
+Provides `assign_below_worst`. A penalty in the return has two faults. It must exceed what any valid
+episode can lose, which is known only after play. And a penalty of that size is nearly all of the
+returns' variance: it changes the advantages of all turns of the episode for one reply, and the
+differences between valid episodes are small beside it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from turnwise.credit.units import trajectories, without_infrastructure_failures
 from turnwise.types import Episode, Turn, TurnId
 
 RARE = 0.01
-"""The share of readable replies whose least probable token is less probable than usual, and the
-share of that probability below which a token is an accident."""
+"""The quantile of the probabilities of valid replies' least probable tokens, and the share of that
+quantile below which a token of an invalid reply counts as improbable."""
 MARGIN = 0.05
-"""The margin of an invalid reply below the least advantage, as a share of their range."""
+"""The distance of an invalid reply's advantage to the least other one, as a share of the range."""
 
 
 def assign_below_worst(
@@ -34,15 +34,15 @@ def assign_below_worst(
     penalties: Penalties | None = None,
     team: Collection[str] = (),
 ) -> Credit:
-    """Return the advantages of a batch in which invalid replies are worth less than all others.
+    """Return the advantages of a batch in which invalid replies have the lowest one.
 
-    Episodes that an invalid reply ended are compared with nothing. The invalid reply has an
-    advantage below every other one of the batch, by `MARGIN` of their range, or of -1 where they do
-    not differ; the turns before it have 0. An invalid reply after which the episode goes on has the
-    same advantage, and the other turns have those of their episode's return.
+    Episodes that an invalid reply ended are compared with no other episode. The invalid reply has
+    an advantage below every other one of the batch, by `MARGIN` of their range, or of -1 where they
+    do not differ; the turns before it have 0. An invalid reply after which the episode goes on has
+    the same advantage, and the other turns have those of the scheme.
 
-    Where an invalid reply has a token that is far less probable than those of readable replies, the
-    tokens after it carry no advantage: they follow from what the policy hardly ever says.
+    Where an invalid reply has a token that is far less probable than those of valid replies, the
+    tokens after it carry no advantage: they follow a context that the policy hardly ever samples.
 
     Args:
         episodes: all episodes of one batch.
@@ -64,7 +64,7 @@ def assign_below_worst(
         for turn in trajectory.turns:
             if turn.error is not None:
                 advantages[turn.id] = {WHOLE: below}
-                if (end := _accident(turn, usual)) is not None:
+                if (end := _end_of_improbable(turn, usual)) is not None:
                     ends[turn.id] = end
                 failed += 1
             elif turn.id not in advantages:
@@ -79,9 +79,9 @@ def assign_below_worst(
 
 
 def _usual(episodes: Sequence[Episode]) -> dict[str, float]:
-    """Return, by policy, the log-probability of the least probable token of a readable reply.
+    """Return, by policy, the `RARE` quantile of the log-probabilities of least probable tokens.
 
-    It is so low in `RARE` of the replies only.
+    They are those of valid replies, one token of each.
     """
     least: dict[str, list[float]] = {}
     for turn in (turn for episode in episodes for turn in episode.turns):
@@ -90,10 +90,10 @@ def _usual(episodes: Sequence[Episode]) -> dict[str, float]:
     return {policy: float(np.quantile(values, RARE)) for policy, values in least.items()}
 
 
-def _accident(turn: Turn, usual: Mapping[str, float]) -> int | None:
-    """Return where the least probable token of a reply ends, if it is improbable even for that.
+def _end_of_improbable(turn: Turn, usual: Mapping[str, float]) -> int | None:
+    """Return the end of a reply's least probable token, if that is far less probable than usual.
 
-    None where nothing can be compared.
+    None if it is not, or if there are no log-probabilities to compare.
     """
     if not turn.logprobs or turn.policy not in usual:
         return None

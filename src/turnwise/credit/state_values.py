@@ -1,8 +1,8 @@
 """The values of states, as means over other episodes' returns-to-go.
 
-Provides `state_values`. No network is learned: the returns of the batch are averaged, as in GiGPO
-(arXiv 2505.10978). Values are computed from other episodes only (cross-fitting, Chernozhukov et al.
-2018, arXiv 1608.00060), so that they do not depend on the turn's own action.
+Provides `state_values`. No value network is trained: the returns of the batch are averaged, as in
+GiGPO (arXiv 2505.10978). Values are computed from other episodes only (cross-fitting, Chernozhukov
+et al. 2018, arXiv 1608.00060), so that they do not depend on the turn's own action.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from turnwise.credit.units import require_state_key
 from turnwise.types import EpisodeId, IntArray, Trajectory
 
 FOLDS = 16
-"""The number of parts of a batch; the values of each are computed from the others."""
+"""The number of folds of a batch; the values of each are computed from the others."""
 PRIOR = 6.0
-"""The number of visits that the value of the coarser comparison counts as."""
+"""The number of visits as which the mean of the next coarser level counts (shrinkage)."""
 PASSES = 100
-"""The most passes in which values are computed where episodes were left."""
+"""The maximum number of iterations to the fixed point of bootstrapped values."""
 EXTRAPOLATED = 10
-"""After so many passes the sum of all later changes is extrapolated."""
+"""After every so many iterations the sum of all later changes is extrapolated."""
 CLOSE = 1e-9
-"""Values that change by no more than this share of the largest are not computed again."""
+"""The iterations end when no value changes by more than this share of the largest."""
 LEVELS = 4
-"""The number of comparisons, from coarse to fine (`_keys`)."""
+"""The number of levels of means, from coarse to fine (`_keys`)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,16 +35,16 @@ class StateValues:
     """The values of the states of one trajectory.
 
     Attributes:
-        values: of the state of each turn, [turns].
-        visits: the turns in that state that other folds have, [turns].
-        others: the turns of the role that other folds have, [turns].
-        goes_on: the value of the state in which the episode was left; 0 where it ended.
+        values: V of the state of each turn, [turns].
+        visits: the number of visits of that state in other folds, [turns].
+        others: the number of turns of the role in other folds, [turns].
+        bootstrap: V of the state in which the episode was cut; 0 where it ended.
     """
 
     values: Floats
     visits: IntArray
     others: IntArray
-    goes_on: float
+    bootstrap: float
 
 
 def state_values(
@@ -52,17 +52,23 @@ def state_values(
 ) -> list[StateValues]:
     """Return the values of the states of each trajectory (docs/math.md 2).
 
-    The episodes of a role are dealt out to `FOLDS` folds, in their order. A value in one fold is a
-    mean of the returns-to-go of the others: over the visits of the state in the same visit of the
-    task, together with `PRIOR` visits that are worth the mean over the state in the whole batch,
-    which is made likewise with the mean over turns of the same number, and that with the mean over
-    all turns of the role. The return of an episode that was left goes on with the value of the
-    state in which it was left, which is computed from the same folds.
+    A value is a mean of returns-to-go on four levels, from coarse to fine: over all turns of the
+    role, over those of the same number, over the visits of the state in the batch, and over the
+    visits of the state in the same visit of the task. The mean of each level is shrunk towards that
+    of the coarser one, which counts as `PRIOR` visits.
+
+    The episodes of a role are divided into `FOLDS` folds, in their order, and the values of one
+    fold are computed from the episodes of the others (cross-fitting, arXiv:1608.00060). The return
+    of an episode that was cut is bootstrapped from the value of the state in which it was cut,
+    which is computed from the same folds.
 
     Args:
         played: trajectories with turns, in an order that does not depend on who played first.
-        rewards: the reward of each turn, each [turns].
+        rewards: the reward of each turn, one array [turns] for each trajectory.
         gamma: the discount.
+
+    Returns:
+        The values of each trajectory, in the order of `played`.
 
     Raises:
         TrainingError: if a turn has no state key.
@@ -75,7 +81,7 @@ def state_values(
     for fold in range(int(table.fold.max()) + 1):
         own = np.flatnonzero(table.fold == fold)
         means = _Means(table, np.flatnonzero((table.fold != fold) & table.acted))
-        values[own] = means.at(own, table.returns(means.going_on()))
+        values[own] = means.at(own, table.returns(means.bootstraps()))
         counts[:, own] = means.counts_at(own)
     found = []
     for trajectory, first in zip(played, table.starts, strict=True):
@@ -85,7 +91,7 @@ def state_values(
                 values=values[turns],
                 visits=counts[2, turns],
                 others=counts[0, turns],
-                goes_on=0.0 if trajectory.next_key is None else float(values[turns.stop]),
+                bootstrap=0.0 if trajectory.next_key is None else float(values[turns.stop]),
             )
         )
     return found
@@ -94,15 +100,15 @@ def state_values(
 class _Table:
     """The turns of a batch, trajectory by trajectory, as rows of columns.
 
-    An episode that was left has one more row, of the state in which it would have gone on.
+    An episode that was cut has one more row, for the state in which it was cut.
 
     Attributes:
-        codes: what rows of one mean have in common, as numbers, for each level [rows].
-        owner: the trajectory of each row.
-        fold: its fold.
-        acted: whether it is a turn.
+        codes: the key of each row on each level, as a number, [levels, rows].
+        owner: the trajectory of each row, [rows].
+        fold: the fold of each row, [rows].
+        acted: whether the row is a turn, [rows].
         starts: the first row of each trajectory, [trajectories].
-        ends: the rows of states in which episodes were left.
+        ends: the rows of the states in which episodes were cut, [cut episodes].
     """
 
     def __init__(
@@ -134,13 +140,13 @@ class _Table:
         self.ends = np.flatnonzero(~self.acted)
         self._to_go, self._discounts = np.array(to_go), np.array(discounts)
 
-    def returns(self, goes_on: Floats) -> Floats:
-        """Return the return-to-go of each row, if each trajectory goes on with [trajectories]."""
-        return self._to_go + self._discounts * goes_on[self.owner]
+    def returns(self, bootstrap: Floats) -> Floats:
+        """Return the returns-to-go, [rows], from the value at each cut, [trajectories]."""
+        return self._to_go + self._discounts * bootstrap[self.owner]
 
 
 class _Means:
-    """The means over some rows of a table."""
+    """The means over the rows `used` of a table, [rows used]."""
 
     def __init__(self, table: _Table, used: IntArray) -> None:
         self._table, self._used = table, used
@@ -151,12 +157,12 @@ class _Means:
         ]
 
     def counts_at(self, rows: IntArray) -> IntArray:
-        """Return how many of the rows used each mean at `rows` is over, [levels, rows]."""
+        """Return the number of used rows in each mean at `rows`, [levels, rows]."""
         pairs = zip(self._counts, self._table.codes, strict=True)
         return np.array([counts[codes[rows]] for counts, codes in pairs])
 
     def at(self, rows: IntArray, returns: Floats) -> Floats:
-        """Return the value of the states of some rows, [rows], from returns-to-go, [all rows]."""
+        """Return the values of the states of `rows`, [rows], from returns-to-go, [all rows]."""
         known = returns[self._used]
         value, prior = np.zeros(len(rows)), 0.0
         for used, codes, counts in zip(self._codes, self._table.codes, self._counts, strict=True):
@@ -166,32 +172,37 @@ class _Means:
             prior = PRIOR
         return value
 
-    def going_on(self) -> Floats:
-        """Return what each trajectory's return goes on with, [trajectories].
+    def bootstraps(self) -> Floats:
+        """Return the value that each trajectory's return is bootstrapped from, [trajectories].
 
-        Values depend on each other where episodes were left, so they are computed until they stay.
-        The slowest part of their change shrinks by a constant factor, by which it is extrapolated
+        It is 0 where an episode ended. The values of states in which episodes were cut depend on
+        each other, so they are iterated to a fixed point, at most `PASSES` times. The slowest
+        component of their change shrinks by a constant factor, by which it is extrapolated
         (Aitken's method).
         """
-        goes_on = np.zeros(len(self._table.starts))
+        bootstrap = np.zeros(len(self._table.starts))
         ends = self._table.ends
         left, before = self._table.owner[ends], np.zeros(len(ends))
         for number in range(1, PASSES + 1 if len(ends) else 1):
-            found = self.at(ends, self._table.returns(goes_on))
-            change = found - goes_on[left]
-            goes_on[left] = found
+            found = self.at(ends, self._table.returns(bootstrap))
+            change = found - bootstrap[left]
+            bootstrap[left] = found
             if np.abs(change).max() <= CLOSE * np.abs(found).max():
                 break
             if number % EXTRAPOLATED == 0:
                 factor = float(change @ before) / float(before @ before)
                 if 0 < factor < 1 - CLOSE:
-                    goes_on[left] += change * factor / (1 - factor)
+                    bootstrap[left] += change * factor / (1 - factor)
             before = change
-        return goes_on
+        return bootstrap
 
 
 def _keys(trajectory: Trajectory) -> list[tuple[Hashable, ...]]:
-    """Return what each row has in common with others of one mean, from coarse to fine."""
+    """Return the keys of each row, from the coarsest level to the finest.
+
+    Rows with equal keys have one mean. The last row of an episode that was cut is the state in
+    which it was cut.
+    """
     role, visit = trajectory.role, trajectory.turns[0].id.episode.visit_id
     states = [require_state_key(turn, "gae") for turn in trajectory.turns]
     states += [] if trajectory.next_key is None else [trajectory.next_key]

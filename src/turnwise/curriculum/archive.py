@@ -1,6 +1,7 @@
-"""States that episodes have reached, and the ways to them.
+"""States that episodes have reached, and the actions that lead to them.
 
-Provides `Archive`, which draws rarely visited and promising states more often, and `Known`.
+Provides `Archive`, which draws rarely visited states and states with large gains more often, and
+`Known`.
 """
 
 from __future__ import annotations
@@ -23,17 +24,22 @@ Cell = tuple[str, str]
 
 
 RANKED = 0.5
-"""The share of draws that go by rank, where some advantage is known."""
+"""The probability of a draw by rank, where some state has a positive gain."""
 KEPT = 0.5
-"""The share of its largest advantage that a state keeps when it is visited again."""
+"""The share of its former gain that a state keeps at least when it is visited again."""
 
 
 @dataclass(slots=True)
 class Known:
-    """A state: how one came there, and in how many episodes it was visited.
+    """A state that was reached.
 
-    `gain` is the largest advantage of late that a turn in it had, at least 0. `state` is the state
-    itself where it is kept.
+    Attributes:
+        task: its task.
+        opening: the actions that lead to it from the first state of the task.
+        visits: the number of episodes that visited it.
+        gain: after each iteration that visits it, the maximum of 0, half of the former gain and the
+            advantages of its turns in this state.
+        state: the env's state itself, where it is kept.
     """
 
     task: Task
@@ -46,12 +52,12 @@ class Known:
 class Archive:
     """States that episodes have reached. Those with equal observations count as one.
 
-    The way with the fewest steps is kept, of equal ones the latest. Half of the draws have a
-    probability proportional to 1 / sqrt(n), where n is the number of episodes that visited a state
-    (Ecoffet et al. 2021, arXiv:2004.12919). The other half is proportional to 1 / rank, where the
-    state with the largest `gain` has the rank 1: there some action was better than the state's
-    value (prioritised level replay, Jiang et al. 2021, arXiv:2010.03934). Where no gain is
-    known, all draws are of the first kind.
+    The shortest sequence of actions is kept; of equally short ones the latest. With probability 1/2
+    a state is drawn in proportion to 1 / sqrt(n), where n is the number of episodes that visited it
+    (Go-Explore, Ecoffet et al. 2021, arXiv:2004.12919), and with probability 1/2 in proportion to
+    1 / rank among the states with a positive gain, where the largest `gain` has rank 1 (prioritised
+    level replay, Jiang et al. 2021, arXiv:2010.03934). While no state has a positive gain, all
+    draws are of the first kind.
     """
 
     def __init__(self) -> None:
@@ -62,7 +68,7 @@ class Archive:
         return len(self._known)
 
     def visited(self, cell: Cell, task: Task, opening: Opening, state: Any = None) -> None:
-        """Count the visit of an episode of `task` that came to a state by `opening`."""
+        """Count the visit of an episode of `task` that reached a state by `opening`."""
         known = self._known.get(cell)
         if known is None:
             known = self._known[cell] = Known(task=task, opening=opening, state=state)
@@ -71,14 +77,14 @@ class Archive:
         known.visits += 1
 
     def gained(self, gains: Mapping[Cell, float]) -> None:
-        """Learn the largest advantage of an iteration's turns in each state that they were in."""
+        """Update the gains from the largest advantage of an iteration's turns in each state."""
         for cell, gain in gains.items():
             if cell in self._known:
                 known = self._known[cell]
                 known.gain = max(gain, KEPT * known.gain, 0.0)
 
     def copy(self) -> Archive:
-        """Return an archive that learns for itself."""
+        """Return a copy that changes independently of this archive."""
         other = Archive()
         other._known = {cell: replace(known) for cell, known in self._known.items()}
         return other
@@ -109,7 +115,7 @@ class Archive:
         return (1 - RANKED) * rare + RANKED * ranked / ranked.sum()
 
     def forget(self, most: int) -> None:
-        """Keep `most` states: the least probable go, of equally probable ones the oldest."""
+        """Keep `most` states: drop the least probable, of equally probable ones the oldest."""
         extra = len(self._known) - most
         if extra > 0:
             cells = list(self._known)
@@ -135,5 +141,6 @@ class Archive:
         task_of = functools.cache(task_of)
         for seat, seen, number, opening, visits, gain in value:
             task = task_of(number)
-            way = opening_from_json(opening, task.id)
-            self._known[seat, seen] = Known(task=task, opening=way, visits=visits, gain=gain)
+            self._known[seat, seen] = Known(
+                task=task, opening=opening_from_json(opening, task.id), visits=visits, gain=gain
+            )

@@ -1,10 +1,11 @@
 """The curriculum of restarts: episodes also begin in states that earlier episodes have reached.
 
-Where rewards are rare, play at random from the first state hardly ever meets one. Episodes that
-begin where few have been find them (Go-Explore, Ecoffet et al. 2021, arXiv:2004.12919), and a wide
-distribution of first states bounds how far a policy stays behind the best one (Kakade and Langford
-2002). Where some action was far better than the state's value, episodes begin more often
-(prioritised level replay, Jiang et al. 2021, arXiv:2010.03934).
+Where rewards are rare, random play from the first state hardly ever earns one. Episodes that begin
+in rarely visited states find them (Go-Explore, Ecoffet et al. 2021, arXiv:2004.12919). A wide
+distribution of first states also bounds the difference in return between the trained policy and the
+optimal one (Kakade and Langford 2002). Episodes begin more often in states where an action had a
+large advantage (prioritised level replay, Jiang et al. 2021, arXiv:2010.03934). docs/math.md 1
+defines the draws.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from turnwise.types import Episode, EpisodeId, Moves, Opening, Task, TaskVisit, 
 from turnwise.utils.hashes import short_hash
 
 EXPLORING = -1
-"""The iteration that games before training count as."""
+"""The iteration in the ids of episodes of random play before training."""
 EXPLORED_FROM = 2**41
-"""The number of the first task that is explored: no iteration draws it."""
+"""The number of the first task of random play before training: no iteration draws it."""
 PART = 16
-"""The most steps of a game that explores."""
+"""The maximum steps of one episode of random play before training."""
 
 
 class RestartsConfig(Settings):
@@ -47,9 +48,9 @@ class RestartsConfig(Settings):
     share: float = Field(default=0.75, ge=0, le=1)
     """The share of an iteration's visits that begin in an earlier state, where one is known."""
     states: int = Field(default=512, ge=1)
-    """The most states that are remembered; those that are drawn least are forgotten first."""
+    """The maximum number of states that are kept; the least probable ones are dropped."""
     explore: int = Field(default=0, ge=0)
-    """Env steps of random play without a model that look for states before the run begins."""
+    """Env steps of random play, without a model, that look for states before training begins."""
 
 
 class RestartsCurriculum:
@@ -95,9 +96,10 @@ class RestartsCurriculum:
         return known.task, known.opening
 
     def explore(self, draws: WorldDraws, goes_on: GoesOn) -> Mapping[str, Any]:
-        """Look for states by random play, half of the games from states that are found already.
+        """Look for states by random play; every second episode begins in a state found before.
 
-        Where `goes_on` ends it, nothing is found: another run shall find the same.
+        Where `goes_on` returns False, nothing is returned, so that what is found does not depend on
+        the time.
         """
         found, done, total = Archive(), 0, self._config.explore
         games = itertools.count()
@@ -105,20 +107,21 @@ class RestartsCurriculum:
             if done == total:
                 found.forget(self._config.states)
                 return {"known": found.as_json(), "steps": done}
-            done += max(1, self._wander(next(games), found, draws, min(total - done, PART)))
+            most = min(total - done, PART)
+            done += max(1, self._random_play(next(games), found, draws, most))
             if len(found) > 2 * self._config.states:
-                found.forget(self._config.states)  # not each time: who comes back has no visits
+                found.forget(self._config.states)  # rarely: a forgotten state loses its count
         return {}
 
     def begin(self, found: Mapping[str, Any]) -> None:
-        """Remember what was found, for random play; for visits, unless they know more already."""
+        """Keep what was found: for random play, and for visits if they have no states yet."""
         known = found.get("known", ())
         self._explored.restore(known, self._tasks.task)
         if not len(self._archive):
             self._archive = self._explored.copy()
 
     def learn(self, episodes: Sequence[Episode], advantages: Mapping[TurnId, float]) -> None:
-        """Remember the states that the episodes have reached, and what was gained there."""
+        """Keep the states that the episodes have reached, and their gains in this iteration."""
         gains: dict[Cell, float] = {}
         for turn in (turn for episode in episodes for turn in episode.turns if turn.seen):
             cell, gain = (turn.id.role, turn.seen), advantages.get(turn.id, 0.0)
@@ -132,25 +135,25 @@ class RestartsCurriculum:
         self._archive.forget(self._config.states)
 
     def state(self) -> Mapping[str, Any]:
-        """Return the states that are remembered, as JSON-able values."""
+        """Return the states that are kept, as JSON-able values."""
         return {"known": self._archive.as_json()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Remember the states that `state` returned."""
+        """Go back to the states that `state` returned."""
         self._archive.restore(state["known"], self._tasks.task)
 
     def _learn(self, episode: Episode) -> None:
         cap = self._tasks.env.turn_cap()
-        way = _Way(self._archive, episode.task, episode.opening, episode.id, cap)
+        path = _Path(self._archive, episode.task, episode.opening, episode.id, cap)
         for turn in sorted(episode.turns, key=lambda turn: turn.order):
             if turn.seen and turn.action is not None and turn.error is None:
-                way.at(turn.id.role, turn.seen)
-                way.goes(turn.id.role, turn.action)
+                path.at(turn.id.role, turn.seen)
+                path.extend(turn.id.role, turn.action)
 
-    def _wander(self, number: int, found: Archive, draws: WorldDraws, most: int) -> int:
+    def _random_play(self, number: int, found: Archive, draws: WorldDraws, most: int) -> int:
         """Play at random for `most` steps or to the end; return the number of steps.
 
-        A game that the env breaks ends there; training reports such games.
+        An exception of the env ends the episode; training reports such episodes.
         """
         rng = generator(self._tasks.seed, "explore", number)
         env, done = self._tasks.env, 0
@@ -158,18 +161,18 @@ class RestartsCurriculum:
         task = self._tasks.task(EXPLORED_FROM + number) if known is None else known.task
         played = EpisodeId(iteration=EXPLORING, visit=number, task=task.id, member=0)
         opening = () if known is None else known.opening
-        way = _Way(found, task, opening, played, env.turn_cap())
+        path = _Path(found, task, opening, played, env.turn_cap())
         try:
             state = env.reset(task) if known is None else known.state
             while done < most:
                 seat = env.acting(state)[0]
-                way.at(seat, short_hash(env.observe(state, seat).text), state)
+                path.at(seat, short_hash(env.observe(state, seat).text), state)
                 action = env.random_action(state, seat, rng)
                 done += 1
                 step = env.step(state, seat, action, draws(played, done - 1))
                 if step.terminated or step.truncated:
                     break
-                way.goes(seat, action)
+                path.extend(seat, action)
                 state = step.state
         except StuckEnvError:
             raise
@@ -178,8 +181,8 @@ class RestartsCurriculum:
         return done
 
 
-class _Way:
-    """The way of one episode, whose states it makes known."""
+class _Path:
+    """The actions of one episode, whose states are added to an archive."""
 
     def __init__(
         self, archive: Archive, task: Task, opening: Opening, episode: EpisodeId, cap: int
@@ -190,27 +193,27 @@ class _Way:
         self._seen: set[tuple[str, str]] = set()
 
     def at(self, seat: str, seen: str, state: Any = None) -> None:
-        """Note that a seat is about to act: a visit of that state, if not the first of a task.
+        """Count the visit of the state in which a seat is about to act.
 
-        States after the env's cap on turns are no beginnings.
+        The first state of a task does not count, nor do states after the env's cap on turns.
         """
         cell, done = (seat, seen), len(self._actions)
         if cell in self._seen or not (self._opening or done) or done >= self._left:
             return
         self._seen.add(cell)
         moves = Moves(episode=self._episode, actions=tuple(self._actions))
-        way = (*self._opening, moves) if done else self._opening
-        self._archive.visited(cell, self._task, way, state)
+        opening = (*self._opening, moves) if done else self._opening
+        self._archive.visited(cell, self._task, opening, state)
 
-    def goes(self, seat: str, action: str) -> None:
-        """Note a move that did not end the episode, or was its last one."""
+    def extend(self, seat: str, action: str) -> None:
+        """Append an action to the path."""
         self._actions.append((seat, action))
 
 
 def _failed_to_begin(episode: Episode) -> bool:
-    """Whether the env failed before the first turn: the moves to its beginning do not lead there.
+    """Whether the env failed before the first turn, so that the replay of the opening failed.
 
-    Failures of the engine say nothing about the env.
+    Failures of the engine do not count.
     """
     return not episode.turns and episode.error is not None and episode.error.kind == "env"
 

@@ -56,7 +56,10 @@ class UniformCurriculum:
         """
         count = self.per_iteration if count is None else count
         if first + count > self._stride:
-            raise ValueError(f"an iteration has at most {self._stride} visits, got {first + count}")
+            raise ValueError(
+                f"an iteration has at most {self._stride} visits, got {first + count}: lower "
+                "trainer.max_refills"
+            )
         numbers = range(first, first + count)
         return [
             TaskVisit(iteration=iteration, visit=n, task=self._draw(self._index(iteration, n)))

@@ -1,8 +1,8 @@
 """A learning rate that follows how far the updates move the policy.
 
 Provides `judge` and `Verdict`, in plain Python. An update that moves a policy too far is undone and
-computed again with a smaller rate; otherwise the rate is changed a little towards the wanted
-movement.
+repeated with a smaller rate. Otherwise the rate of the next update is changed a little, so that its
+movement comes closer to the wanted one.
 
 The KL divergence of two near policies grows with the square of the distance of their weights (its
 second derivative is the Fisher information), and the step of Adam is proportional to its rate
@@ -17,39 +17,49 @@ import math
 from dataclasses import dataclass
 
 TOO_FAR = 4.0
-"""How many times the wanted movement undoes an update: its rate was twice the wanted one or more.
-By Pinsker's inequality a movement of m nats changes the probability of any set of replies, such as
-those that cannot be read, by at most sqrt(m / 2)."""
+"""An update is undone if it moved the policy more than so many times as far as wanted: its rate was
+at least twice the right one. By Pinsker's inequality a movement of m nats changes the probability
+of any set of replies, such as the unreadable ones, by at most sqrt(m / 2)."""
 TOO_NEAR = 0.25
-"""The share of the wanted movement below which the first update is computed again, larger."""
+"""The first update is undone if it moved the policy less than so many times as far as wanted."""
 LARGEST_CHANGE = 10.0
-"""The largest factor by which the rate of an update changes that is computed again."""
+"""The largest factor between the rates of two attempts at one update."""
 DRIFT = 1.25
-"""The largest factor by which the rate changes after an update that stands."""
+"""The largest factor between the rates of two iterations."""
 LARGEST_RISE = 10.0
-"""The largest factor by which the rate exceeds the first one that stood. Where a policy is nearly
-certain, or nothing is left to learn, no rate moves it as far as wanted: noise would."""
+"""The largest factor by which the rate may exceed the first one that stood. Where a policy is
+nearly certain, or nothing is left to learn, no rate moves it as far as wanted, and larger rates
+follow noise."""
 LARGEST_LOSS = 0.1
-"""The largest fall of the share of readable replies that an update may cause."""
+"""The largest fall of the share of readable replies after which an update stands."""
 MOST_TRIES = 8
-"""Updates of one iteration that are undone before the run stops."""
+"""The largest number of updates of one iteration that are undone; then the run stops."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """Whether an update stands, and the factor by which the rate changes from here on."""
+    """Whether an update stands, and the factor by which its rate is multiplied afterwards.
+
+    An update that does not stand is undone, and repeated with the new rate.
+    """
 
     stands: bool
     factor: float
 
 
 def judge(share: float, *, first: bool, lost: float = 0.0) -> Verdict:
-    """Judge an update by how far it moved the policy.
+    """Judge an update by how far it moved the policy (docs/math.md 6).
+
+    The factor is 1 / sqrt(share), at most `DRIFT` or its inverse if the update stands, and
+    `LARGEST_CHANGE` or its inverse if not. After a loss of replies it is at most 1/2.
 
     Args:
-        share: the movement over the wanted one; it may be infinite or not a number.
-        first: whether no update stands yet, so that nothing is known of the right rate.
+        share: the movement divided by the wanted one; it may be infinite or not a number.
+        first: whether no rate is known yet, so that too small a movement is undone as well.
         lost: by how much the share of readable replies has fallen.
+
+    Returns:
+        The verdict.
 
     Example:
         >>> judge(1.0, first=False)

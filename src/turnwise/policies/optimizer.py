@@ -44,10 +44,13 @@ class PolicyOptimizer:
     Attributes:
         config: its settings.
         peak: the learning rate at the peak of the schedule.
-        found: the peak rate of the first update that `auto_rate` let stand; None before.
+        found: the peak rate of the first update that stood, with `lr = "auto"`, on the evidence of
+            enough replies (docs/math.md 6); None before it. The peak rate is at most ten times as
+            large.
         steps: how often `step` was called, skipped steps included; the schedule's clock.
         skipped: how many of them had non-finite gradients.
-        least_done: the share of the schedule that is over at least, where time ends the training.
+        least_done: the lower bound of the share of the schedule that is over, where time ends the
+            training.
     """
 
     def __init__(self, policy: Policy, config: AnyOptimizerConfig, total_steps: int) -> None:
@@ -86,10 +89,10 @@ class PolicyOptimizer:
         self.least_done, self._began = done, (self.steps, done)
 
     def wanted_movement(self, steps: int) -> float:
-        """Return how far the last steps, one update, are to move the policy in nats per decision.
+        """Return the wanted movement of an update of `steps` steps, in nats per decision.
 
-        That is for the peak of the schedule. The part of the training that an update is follows
-        from the number of steps, or from the time that updates have taken so far.
+        It holds at the peak of the schedule. The update's share of the training follows from the
+        total number of steps, or from the time of the updates so far if that gives a larger share.
         """
         assert isinstance(self.config, OptimizerConfig), "only such a rate follows the movement"
         began, done = self._began

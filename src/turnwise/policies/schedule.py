@@ -21,8 +21,8 @@ AUTO: Literal["auto"] = "auto"
 START = 1e-4
 """The rate at which "auto" begins."""
 MOVEMENT, LEAST_PEAK, MOST_PEAK = 5.0, 0.005, 0.1
-"""How far "auto" moves a policy by all updates together, and by one at the least and at the most,
-at the peak of the schedule, in nats per decision."""
+"""The movements that "auto" wants at the peak of the schedule, in nats per decision: the sum over
+all updates, and the bounds of that of one update."""
 
 
 class AdamWConfig(Settings):
@@ -56,17 +56,18 @@ class OptimizerConfig(AdamWConfig):
     """AdamW whose rate may follow how far the updates move the policy."""
 
     lr: Rate | Literal["auto"] = AUTO
-    """Peak learning rate; "auto" follows how far the updates move the policy (`auto_rate`)."""
+    """Peak learning rate; "auto" follows how far the updates move the policy (docs/math.md 6)."""
     lr_start: Rate | None = None
-    """The rate at which "auto" begins; it finds its own before the first update counts. None is
-    1e-4."""
+    """The first rate that "auto" tries. The first update is repeated with other rates until its
+    movement is near the wanted one (docs/math.md 6). None is 1e-4. `turnwise.train` sets 1e-6 for
+    pretrained models, and 3e-3 for nano models that are trained on rows."""
     movement: Rate | None = None
-    """How far "auto" lets an iteration's update move the policy: its KL divergence, in nats per
-    decision (docs/math.md 6), at the peak of the schedule. None is 5 divided by the number of
-    iterations, within 0.005 and 0.1."""
+    """The movement that "auto" wants of an iteration's update at the peak of the schedule: the KL
+    divergence of the policies before and after it, in nats per decision (docs/math.md 6). None is 5
+    divided by the number of iterations, within 0.005 and 0.1."""
 
     def wanted_movement(self, part: float) -> float:
-        """Return how far an update that is a `part` of the training is to move the policy."""
+        """Return the wanted movement of an update that is the share `part` of the training."""
         if self.movement is not None:
             return self.movement
         return min(max(MOVEMENT * part, LEAST_PEAK), MOST_PEAK)

@@ -272,7 +272,10 @@ class RolloutAgent:
         noise = self._draws.of_step(self._episode, self._counter.next_step())
         step = await step_env(self._env, state, self._seat, action, noise)
         if not isinstance(step, Step):
-            raise EnvError(f"{self._env.name}.step must return a Step, got {type(step).__name__}")
+            raise EnvError(
+                f"{self._env.name}.step must return a Step, got {type(step).__name__}: write "
+                "return tw.Step(state=..., rewards=..., terminated=..., truncated=...)"
+            )
         if step.terminated or step.truncated or not self._counter.is_cut(self._env, number):
             return step
         return replace(step, truncated=True)

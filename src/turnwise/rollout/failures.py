@@ -21,7 +21,10 @@ GOES_ON = (
 
 def no_seat(given: str, known: Iterable[str]) -> str:
     """Return the message for a seat that is none of `known`."""
-    return f"no seat {given!r}, known: {', '.join(known)}"
+    return (
+        f"the workflow asked for the seat {given!r}, expected one of {', '.join(known)}: take the "
+        "seats of `agents.acting(state)`"
+    )
 
 
 def check_question(messages: Sequence[Message], asked: int) -> None:

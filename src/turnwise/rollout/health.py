@@ -1,7 +1,7 @@
 """Whether episodes are still decided by actions of the policy: broken ones, and failed replies.
 
 A broken episode is data, counted and left out of its group; but where the env breaks them all,
-nothing is learnt, and the user wants to know after one iteration (`Health`). The same holds of
+nothing is learned, and the user wants to know after one iteration (`Health`). The same holds of
 replies that are not actions (`failed_replies`, `ReplyWatch`).
 """
 
@@ -164,8 +164,9 @@ def _last_failed(episode: Episode) -> bool:
 
 
 CURES = (
-    "lower optimizer.lr, lengthen the warm-up, rehearse it ([sft_mix]), or give "
-    "credit.rewards.invalid a larger negative weight (`turnwise docs why-is-it-not-learning`)"
+    'lower optimizer.movement (or optimizer.lr, where it is not "auto"), lengthen the warm-up, add '
+    "its rows to every update ([sft_mix]), or set credit.invalid_below_worst = true in place of "
+    "credit.rewards.invalid (`turnwise docs why-is-it-not-learning`)"
 )
 
 

@@ -1,8 +1,8 @@
-"""Each learner's part of an iteration: its rows, their weights, and what they are compared with.
+"""The batch of each trained policy: its rows, their weights, and what they are compared with.
 
-Provides `begin`, which prepares a learner for the loop, `kl_in_reward` and `batches_of`. All that a
-loss divides by, and every log-probability it compares with, is fixed here, before any learner takes
-a step.
+Provides `begin`, which prepares a trained policy for the loop, `kl_in_reward` and `batches_of`. All
+that a loss divides by, and every log-probability it compares with, is fixed here, before any policy
+takes a step.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from turnwise.parallel import ALONE, ProcessGroup
 from turnwise.policies import Policy
 from turnwise.rollout import samples_from_episodes
 from turnwise.trainers.action_floor import ActionFloor
-from turnwise.trainers.learner import Learner
 from turnwise.trainers.minibatches import parts_of
 from turnwise.trainers.penalties import RewardKl, reward_kl
 from turnwise.trainers.plan import Plan
 from turnwise.trainers.session import Session
 from turnwise.trainers.sft import rows_for
 from turnwise.trainers.sft_mix import SftMix
+from turnwise.trainers.trained_policy import TrainedPolicy
 from turnwise.trainers.update import Batch, make_batch, score_column
 from turnwise.types import Episode, TrainingSample
 
 
-def begin(session: Session, plan: Plan, learner: Learner) -> None:
-    """Give a learner the optimizer, the reference and the rehearsed rows of this loop."""
-    learner.begin(
+def begin(session: Session, plan: Plan, trained: TrainedPolicy) -> None:
+    """Give a trained policy the optimizer, the reference and the rows of the SFT mix."""
+    trained.begin(
         plan.optimizer,
         plan.trainer.iterations * plan.trainer.updates_per_batch,
-        lr=learner.policy.config.lr,
+        lr=trained.policy.config.lr,
     )
-    learner.reference = reference_policy(session, learner.policy, plan.loss)
-    learner.sft_mix = rehearsed_rows(session, plan, learner)
+    trained.reference = reference_policy(session, trained.policy, plan.loss)
+    trained.sft_mix = sft_mix_rows(session, plan, trained)
     share = None if plan.sft_mix is None else plan.sft_mix.action_floor
-    learner.floor = None if share is None else ActionFloor(share=share)
+    trained.floor = None if share is None else ActionFloor(share=share)
 
 
-def rehearsed_rows(session: Session, plan: Plan, learner: Learner) -> SftMix | None:
-    """Return the rows that a learner's updates rehearse, none of which the warm-up has shown."""
+def sft_mix_rows(session: Session, plan: Plan, trained: TrainedPolicy) -> SftMix | None:
+    """Return the rows of the SFT mix, none of which the warm-up has shown; None without one."""
     if plan.sft_mix is None:
         return None
     rows = rows_for(
         session,
-        learner,
+        trained,
         plan.sft_mix.data,
         first=plan.sft_mix_first,
         states=plan.sft_mix.states,
@@ -53,8 +53,8 @@ def rehearsed_rows(session: Session, plan: Plan, learner: Learner) -> SftMix | N
     return SftMix(
         rows=rows,
         spans=plan.sft_mix.spans,
-        renderer=learner.policy.renderer,
-        reply_format=learner.reply_format,
+        renderer=trained.policy.renderer,
+        reply_format=trained.reply_format,
         final=plan.sft_mix.final,
         iterations=plan.trainer.iterations,
     )
@@ -78,20 +78,20 @@ def batches_of(
     iteration: int,
     least_done: float = 0.0,
 ) -> dict[str, Batch]:
-    """Return the batch of every learner that has a signal, made before any of them steps.
+    """Return the batch of every trained policy that has a signal, made before any of them steps.
 
     At least the share `least_done` of the training is over, where time ends it.
     """
     batches: dict[str, Batch] = {}
-    for name, learner in session.learners.items():
+    for name, trained in session.trained.items():
         own = credit.of({t.id for e in episodes for t in e.turns if t.policy == name})
         if not own.has_signal:
             continue
         samples = samples_of(plan, episodes, own)
-        if learner.sft_mix is not None and plan.sft_mix is not None:
-            factor = 1.0 if learner.floor is None else learner.floor.factor
-            samples += learner.sft_mix.batch(iteration, plan.sft_mix.rows, least_done, factor)
-        batches[name] = batch_of(plan, learner, samples, own, kl.get(name), session.group)
+        if trained.sft_mix is not None and plan.sft_mix is not None:
+            factor = 1.0 if trained.floor is None else trained.floor.factor
+            samples += trained.sft_mix.batch(iteration, plan.sft_mix.rows, least_done, factor)
+        batches[name] = batch_of(plan, trained, samples, own, kl.get(name), session.group)
     return batches
 
 
@@ -109,19 +109,19 @@ def samples_of(plan: Plan, episodes: Sequence[Episode], credit: Credit) -> list[
 
 def batch_of(
     plan: Plan,
-    learner: Learner,
+    trained: TrainedPolicy,
     samples: Sequence[TrainingSample],
     credit: Credit,
     kl: RewardKl | None = None,
     group: ProcessGroup = ALONE,
 ) -> Batch:
     """Fix weights, proximal and reference log-probabilities before any step (docs/math.md 3)."""
-    model, scorer, proximal = learner.policy.model, learner.scorer, None
+    model, scorer, proximal = trained.policy.model, trained.scorer, None
     if kl is not None and kl.proximal is not None:
         proximal = kl.proximal_of(samples)
-    elif recomputes(plan, learner):
+    elif recomputes(plan, trained):
         proximal = score_column(model, scorer, samples, group)
-    in_loss = learner.reference if plan.loss.has_kl_loss else None
+    in_loss = trained.reference if plan.loss.has_kl_loss else None
     parts = parts_of(samples, credit)
     return make_batch(
         samples,
@@ -134,30 +134,30 @@ def batch_of(
     )
 
 
-def recomputes(plan: Plan, learner: Learner) -> bool:
+def recomputes(plan: Plan, trained: TrainedPolicy) -> bool:
     """Whether the trainer's log-probabilities at batch start replace the engine's (docs/math.md 3).
 
     They do below float32, and where the loss needs them (`LossConfig.needs_own_logprobs`).
     """
-    inexact = learner.low_precision or plan.loss.needs_own_logprobs
+    inexact = trained.low_precision or plan.loss.needs_own_logprobs
     rule = plan.trainer.old_logprobs
     return rule == "recompute" or (rule == "auto" and inexact)
 
 
 def kl_in_reward(session: Session, plan: Plan, episodes: Sequence[Episode]) -> dict[str, RewardKl]:
-    """Return the price of each learner's distance to its reference, where rewards hold it."""
+    """Return the KL penalty of each trained policy, where it is part of the reward."""
     if plan.loss.kl != "reward_k1":
         return {}
     assert plan.loss.kl_weight is not None, "LossConfig asks for it"
     found: dict[str, RewardKl] = {}
-    for name, learner in session.learners.items():
-        assert learner.reference is not None, "LossConfig asks for it"
+    for name, trained in session.trained.items():
+        assert trained.reference is not None, "LossConfig asks for it"
         found[name] = reward_kl(
             episodes,
             name,
-            reference=learner.reference.model,
-            policy=learner.policy.model if recomputes(plan, learner) else None,
-            scorer=learner.scorer,
+            reference=trained.reference.model,
+            policy=trained.policy.model if recomputes(plan, trained) else None,
+            scorer=trained.scorer,
             weight=plan.loss.kl_weight,
             group=session.group,
         )

@@ -1,4 +1,4 @@
-"""The options of the loops: the supervised warm-up, its rehearsal, and the policy gradient."""
+"""The options of the loops: the supervised warm-up, the SFT mix, and the policy gradient."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class SftConfig(Settings):
     stop_at_accuracy: Annotated[float, Field(gt=0, le=1)] | Literal["never"] = 0.98
     """Stop once this share of descriptions of unseen states is exact, in two rounds running."""
     cooldown: int = Field(default=0, ge=0)
-    """Steps that are still taken from there on, while the rate falls to 0 in a straight line; with
-    `steps` they are the most."""
+    """Optimizer steps after `stop_at_accuracy` is reached, or the phase's time is over, in which
+    the rate decreases linearly to 0. `steps` limits them, too."""
     optimizer: SftOptimizerConfig = SftOptimizerConfig()
     """The phase's own optimizer."""
 
@@ -94,10 +94,11 @@ class SftMixConfig(Settings):
     """Span -> weight in the last iteration, reached in a straight line from that in `spans`; a log
     barrier that fades lets the policy become certain. Spans that are not named keep theirs."""
     action_floor: float | None = Field(default=None, gt=0, lt=1)
-    """The share of its frequency in the first iteration below which an action lets the weight of
-    the span `action` grow, by half in each iteration, at most to twenty times what `spans` and
-    `final` say. The floor falls in a straight line to 0 at 80 % of the training. None is no
-    floor."""
+    """While some action is rarer than this share of its frequency in the first iteration, the
+    weight of the span `action` is multiplied by 1.5 in each iteration, up to 20 times the weight of
+    `spans` and `final`; otherwise the factor falls back to 1. Only actions with at least a tenth of
+    the first iteration's turns count. The share decreases linearly to 0 at 80 % of the training.
+    None is no floor."""
 
     @model_validator(mode="after")
     def _check(self) -> SftMixConfig:
@@ -123,18 +124,20 @@ class GrpoConfig(Settings):
     iterations: int = Field(default=100, ge=0)
     """Iterations of play and update."""
     minutes: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Training ends after the iteration in which the run, its warm-up included, has taken so long;
-    the warm-up has a quarter of it at most.
-    What changes over the iterations (`optimizer.schedule`, `sft_mix.final`) follows the time since
-    the first one where that is further, so that two such runs differ."""
+    """Training ends after `iterations`, or earlier, after the iteration in which the run has taken
+    so many minutes, its warm-up included. Where `turnwise.train` is given the minutes and not the
+    iterations, the time alone ends it. The warm-up takes a quarter of them at most, or half
+    while fewer than 90 % of its replies are right. What changes over the iterations
+    (`optimizer.schedule`, `sft_mix.final`) follows the time since the first iteration where that is
+    further, so that two such runs differ."""
     tasks_per_iteration: int = Field(default=16, ge=1)
     """Task visits, each one group, in an iteration."""
     group_size: int = Field(default=8, ge=1)
     """Episodes of one visit."""
     max_turns: int | None = Field(default=None, ge=1)
-    """The most turns of a training episode, all roles' together; None is the env's own limit. An
-    episode that is left there is no failure: `credit.scheme = "gae"` counts what the state is worth
-    in which it would have gone on, and other schemes nothing."""
+    """The most turns of a training episode, all roles' together; None is the env's own limit. A
+    longer episode is cut, and its return is bootstrapped from the value of the state in which it
+    was cut. Only `credit.scheme = "gae"` can do that; other schemes are refused."""
     noise: NoiseRule = "common"
     """Whether a group's episodes share the world's random draws (`common`, common random numbers)
     or not (`independent`)."""
@@ -166,7 +169,10 @@ class GrpoConfig(Settings):
     @model_validator(mode="after")
     def _check(self) -> GrpoConfig:
         if self.max_refills is not None and not self.dynamic_sampling:
-            raise ValueError("max_refills needs dynamic_sampling = true")
+            raise ValueError(
+                f"max_refills = {self.max_refills} needs dynamic_sampling = true, got false: set "
+                "it, or leave max_refills out"
+            )
         if self.minibatches > self.tasks_per_iteration:
             raise ValueError(
                 f"minibatches = {self.minibatches} exceeds tasks_per_iteration = "

@@ -4,11 +4,11 @@
      ^                                                                                       |
      +----------------------------- new weights, new version -------------------------------+
 
-A task is played `group_size` times, what answered the same question is compared, and what did
-better becomes more likely. `turnwise.credit` provides the schemes (grpo, rloo, gigpo, ...) and
-`turnwise.losses` the losses; this file is the loop. Each policy that is trained has a `Learner`:
-one batch is made for each of them before any of them takes a step. Called by name around the loop:
-refilling (dynamic sampling), rehearsal of the warm-up, validation, checkpoints, stopping.
+A task is played `group_size` times, the episodes of one task visit are compared, and the better
+ones become more likely. `turnwise.credit` provides the schemes (grpo, rloo, gigpo, ...) and
+`turnwise.losses` the losses; this file is the loop. There is a `TrainedPolicy` for each policy
+that is trained: one batch is made for each of them before any of them takes a step. Called by name
+around the loop: refilling (dynamic sampling), the SFT mix, validation, checkpoints, stopping.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from turnwise.tasks.openings import length_of
 from turnwise.trainers.batches import batches_of, begin, kl_in_reward
 from turnwise.trainers.failures import stop_if_broken, stop_if_unreadable
 from turnwise.trainers.findings import FindingsWatch
-from turnwise.trainers.learner import Learner, by_policy
 from turnwise.trainers.minibatches import minibatches
 from turnwise.trainers.movement import update_within_band
 from turnwise.trainers.penalties import RewardKl, all_penalties
 from turnwise.trainers.plan import Plan
 from turnwise.trainers.session import Resumed, Session
+from turnwise.trainers.trained_policy import TrainedPolicy, by_policy
 from turnwise.trainers.update import Batch, check_weights, optimise
 from turnwise.trainers.validation import Validation, save, validate_policy
 from turnwise.types import Episode, TaskVisit, TurnId
@@ -53,9 +53,8 @@ LEAST_SHARE = 0.1
 
 def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
     """Play and update for `iterations`; return False if the run was asked to stop before that."""
-    learners = session.learners
-    for learner in learners.values():
-        begin(session, plan, learner)
+    for trained in session.trained.values():
+        begin(session, plan, trained)
     iteration, done = begun(session, plan, resumed)
     watch = ReplyWatch()
     findings = FindingsWatch(session, plan, iteration, time_share(session, plan))
@@ -74,10 +73,12 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
         # dynamic sampling's metrics are of all that was played
         metrics = {**credit.metrics, **score_metrics(credit.groups, episodes), **metrics}
         steps = update_all(session, plan, episodes, credit, kl, iteration)
-        metrics |= by_policy(steps, learners)
+        metrics |= by_policy(steps, session.trained)
         metrics["time/update"] = time.perf_counter() - began - metrics["time/rollout"]
         metrics["train/skipped"] = float(not steps)
-        metrics |= by_policy({n: {"policy/ref_k1": each.mean} for n, each in kl.items()}, learners)
+        metrics |= by_policy(
+            {n: {"policy/ref_k1": each.mean} for n, each in kl.items()}, session.trained
+        )
         session.episodes.write(iteration, played, credit=credit)
         session.curriculum.learn(played, by_return(session, plan, played, credit))
         iteration += 1
@@ -104,13 +105,13 @@ def begun(session: Session, plan: Plan, resumed: Resumed | None) -> tuple[int, b
     if resumed is None:
         session.totals[BEFORE_TRAINING] = session.totals.get("seconds", 0.0)
     if resumed is not None:
-        for learner in session.learners.values():
-            resumed.restore(learner)
+        for trained in session.trained.values():
+            resumed.restore(trained)
         iteration, done = resumed.step, reached(plan, resumed.score)
     elif plan.validate_start or time_share(session, plan) >= 1:
         done = validate_start(session, plan)
-    for learner in session.learners.values():
-        learner.optimizer.begin(training_share(session, plan))
+    for trained in session.trained.values():
+        trained.optimizer.begin(training_share(session, plan))
     return iteration, done or time_share(session, plan) >= 1
 
 
@@ -246,21 +247,21 @@ def update_all(
     kl: Mapping[str, RewardKl],
     iteration: int,
 ) -> dict[str, dict[str, float]]:
-    """Update every learner that has a signal; return their metrics by policy name."""
+    """Update every trained policy that has a signal; return their metrics by policy name."""
     share, of_loop = training_share(session, plan), iteration / plan.trainer.iterations
-    for learner in session.learners.values():
-        learner.optimizer.least_done = share
+    for trained in session.trained.values():
+        trained.optimizer.least_done = share
     batches = batches_of(session, plan, episodes, credit, kl, iteration, share)
     failed = {turn.id for each in episodes for turn in each.turns if turn.error is not None}
     metrics = {
-        name: update(session, plan, session.learners[name], iteration, batch, failed)
+        name: update(session, plan, session.trained[name], iteration, batch, failed)
         for name, batch in batches.items()
     }
     for name in metrics:
-        learner = session.learners[name]
-        if learner.floor is not None:
-            factor = learner.floor.factor
-            rarest = learner.floor.learn(actions_of(episodes, name), max(of_loop, share))
+        trained = session.trained[name]
+        if trained.floor is not None:
+            factor = trained.floor.factor
+            rarest = trained.floor.learn(actions_of(episodes, name), max(of_loop, share))
             metrics[name] |= {"policy/rarest_action": rarest, "sft_mix/factor": factor}
     return metrics
 
@@ -273,7 +274,7 @@ def by_return(
     return {
         turn.id: max(found)
         for turn in (turn for episode in episodes for turn in episode.turns)
-        if turn.policy in session.learners
+        if turn.policy in session.trained
         and (found := [a for s, a in credit.advantages.get(turn.id, {}).items() if s in spans])
     }
 
@@ -287,7 +288,7 @@ def actions_of(episodes: Sequence[Episode], policy: str) -> list[str]:
 def update(
     session: Session,
     plan: Plan,
-    learner: Learner,
+    trained: TrainedPolicy,
     iteration: int,
     batch: Batch,
     failed: Collection[TurnId] = (),
@@ -296,14 +297,14 @@ def update(
 
     `failed` are the turns whose replies could not be read.
     """
-    take = partial(take_steps, session, plan, learner, iteration, batch)
-    if learner.optimizer.is_auto:
-        return update_within_band(session, learner, iteration, batch, failed, take)
+    take = partial(take_steps, session, plan, trained, iteration, batch)
+    if trained.optimizer.is_auto:
+        return update_within_band(session, trained, iteration, batch, failed, take)
     return take()
 
 
 def take_steps(
-    session: Session, plan: Plan, learner: Learner, iteration: int, batch: Batch
+    session: Session, plan: Plan, trained: TrainedPolicy, iteration: int, batch: Batch
 ) -> dict[str, float]:
     """Take a batch's optimizer steps; return the first one's metrics, and what differs later."""
     metrics: dict[str, float] = {}
@@ -312,11 +313,11 @@ def take_steps(
     for epoch in range(plan.trainer.epochs):
         order = generator(session.seed, "minibatches", iteration, epoch)
         for rows in minibatches(batch.parts, plan.trainer.minibatches, order):
-            with learner.policy.dropout(False):
+            with trained.policy.dropout(False):
                 last = optimise(
-                    learner.policy,
-                    learner.optimizer,
-                    learner.scorer,
+                    trained.policy,
+                    trained.optimizer,
+                    trained.scorer,
                     batch,
                     plan.loss,
                     rows=rows,
@@ -327,8 +328,8 @@ def take_steps(
             if not metrics:
                 metrics = dict(last)
                 if plan.trainer.mismatch == "stop":
-                    check_weights(metrics, learner.policy, low_precision=learner.low_precision)
-    session.new_weights(learner)
+                    check_weights(metrics, trained.policy, low_precision=trained.low_precision)
+    session.new_weights(trained)
     for key in ("policy/clip_fraction", "policy/ratio_max", "optim/grad_norm", "optim/lr"):
         if key in last:
             metrics[key] = last[key]

@@ -14,7 +14,7 @@ Part = tuple[int, str]
 
 
 def parts_of(samples: Sequence[TrainingSample], credit: Credit) -> list[Part | None]:
-    """Return the part that each row belongs to; None for rehearsed rows, which are in no group.
+    """Return the part that each row belongs to; None for rows of the SFT mix.
 
     Rows of one group are one part. Where the group is the whole batch, a visit is a part.
     """

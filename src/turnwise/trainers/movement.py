@@ -28,9 +28,9 @@ from turnwise.policies.auto_rate import (
     judge,
 )
 from turnwise.seeding import generator
-from turnwise.trainers.learner import Learner
 from turnwise.trainers.minibatches import Part
 from turnwise.trainers.session import Session
+from turnwise.trainers.trained_policy import TrainedPolicy
 from turnwise.trainers.update import Batch, row_offsets, score_column
 from turnwise.types import IntArray, TrainingSample, TurnId
 
@@ -40,29 +40,29 @@ a third as long as the update."""
 LEAST_ROWS = 64
 """The fewest rows on which it is measured, if there are so many."""
 LEAST_INFORMATIVE = 0.05
-"""The least share of replies with an advantage that is counted on."""
+"""The lower bound of the share of replies with an advantage in the wanted movement."""
 SURE = 2.0
-"""Standard errors by which the readable share must have fallen too far."""
+"""The standard errors that are subtracted from the estimated fall of the share of readable
+replies before it is compared with its limit."""
 WHOLE = 8.0
-"""How many times the recipe's movement all replies may move on the whole. The SFT mix sharpens what
-it teaches: in frozen-lake, whose rate was tuned by hand, replies moved 2 to 12 times as far as the
-answers in them, both counted per reply."""
+"""The movement of all sampled tokens may be so many times the wanted one of the tokens with an
+advantage. The SFT mix also moves the other tokens: in frozen-lake, whose rate was tuned by hand,
+all tokens of a reply moved 2 to 12 times as far as those of its answer."""
 FURTHEST = 0.3
-"""The movement beyond which an update is undone, unless more is wanted. Policies whose rates were
-tuned by hand moved by 0.24 at most. After 0.56 no sample tells what the policy does now: it said
-that replies were as readable as before, and 40 % of them were not."""
+"""An update with a larger movement is undone, unless a larger one is wanted. Policies whose rates
+were tuned by hand moved by 0.24 at most. After a movement of 0.56 importance sampling from the old
+replies failed: it estimated that as many replies were readable as before, and 40 % were not."""
 LEAST_REPLIES = 16
-"""The fewest replies with an advantage by whose movement a rate is raised."""
+"""The rate is not raised where fewer replies with an advantage were measured."""
 LEAST_MOVEMENT = 1e-5
-"""The smallest movement that is wanted: rounding moves a policy by less."""
+"""The lower bound of the wanted movement: rounding moves a policy by less."""
 LARGEST = 20.0
-"""The largest log-ratio of a token that is counted as it is: the exponential of more says no more
-than that the policy is destroyed."""
+"""The upper bound of a token's log-ratio, so that its exponential does not overflow."""
 
 
 def update_within_band(
     session: Session,
-    learner: Learner,
+    trained: TrainedPolicy,
     iteration: int,
     batch: Batch,
     failed: Collection[TurnId],
@@ -70,28 +70,29 @@ def update_within_band(
 ) -> dict[str, float]:
     """Take an iteration's optimizer steps so that they move the policy about as far as wanted.
 
-    That is what the recipe says, times the square of the schedule, times the root of the share of
-    replies that have an advantage: where few groups differ there is little to go by. Replies as a
-    whole may move `WHOLE` times as far. Where the schedule has come to 0 nothing is measured.
+    docs/math.md 6 defines the wanted movement. Where the schedule has come to 0 nothing is
+    measured.
 
     Args:
         session: the run.
-        learner: whose policy is updated; its optimizer's rate is changed.
+        trained: whose policy is updated; its optimizer's rate is changed.
         iteration: its number.
         batch: the rows of the update.
         failed: the turns whose replies could not be read.
         take: takes the steps, and returns their metrics.
 
     Returns:
-        The metrics of the steps that stand, the movement, and the number of undone updates.
+        The metrics of the steps that stand. Where the movement was measured, also
+        `policy/movement`, `policy/movement_wanted` and `policy/movement_whole` in nats per
+        decision, `policy/readable_lost`, `optim/undone` and `optim/lr_at_cap`.
 
     Raises:
-        TrainingError: if no rate was found at which the movement is in the band.
+        TrainingError: if the ninth attempt moves the policy too far or loses too many replies.
     """
-    optimizer = learner.optimizer
-    measured = _measured(session, learner, iteration, batch)
+    optimizer = trained.optimizer
+    measured = _measured(session, trained, iteration, batch)
     before, steps, highest_undone = optimizer.snapshot(), optimizer.steps, 0.0
-    told = math.sqrt(max(informative(batch), LEAST_INFORMATIVE))
+    signal = math.sqrt(max(informative(batch), LEAST_INFORMATIVE))
     moves: list[Moved] = []
     while True:
         metrics = take()
@@ -100,8 +101,8 @@ def update_within_band(
             return metrics
         peak_movement = optimizer.wanted_movement(optimizer.steps - steps)
         largest = max(peak_movement * highest**2, LEAST_MOVEMENT)
-        wanted = told * largest
-        moved = movement(learner.policy.model, learner.scorer, measured, failed, session.group)
+        wanted = signal * largest
+        moved = movement(trained.policy.model, trained.scorer, measured, failed, session.group)
         moves.append(moved)
         share = _share(moved, wanted, largest)
         peak, last = optimizer.peak, len(moves) > MOST_TRIES
@@ -111,29 +112,28 @@ def update_within_band(
         if verdict.stands:
             break
         if last:
-            raise TrainingError(_why_it_stops(learner, iteration, moves, wanted))
+            raise TrainingError(_why_it_stops(trained, iteration, moves, wanted, largest))
         optimizer.restore(before)
         optimizer.peak, highest_undone = peak * verdict.factor, max(highest_undone, peak)
-        session.new_weights(learner)
+        session.new_weights(trained)
     optimizer.found = optimizer.found or (peak if known else None)
     most = LARGEST_RISE * (optimizer.found or math.inf)
     optimizer.peak = min(peak * verdict.factor, most)
-    at_cap = {"optim/lr_at_cap": float(peak >= most)}
-    return metrics | _movement_metrics(moves, wanted) | at_cap
+    return metrics | _movement_metrics(moves, wanted, at_cap=peak >= most)
 
 
 def _share(moved: Moved, wanted: float, largest: float) -> float:
     """Return how many times as far as wanted a policy has moved.
 
-    That is the larger of what is trained and of all replies. It is more than `TOO_FAR` beyond
-    `FURTHEST`, or beyond what is wanted if that is more.
+    That is the larger of the ratio for the tokens with an advantage and that for all sampled
+    tokens. It is above `TOO_FAR` where the movement is above `FURTHEST` and above the wanted one.
     """
     share = max(moved.nats / wanted, moved.whole / (WHOLE * largest))
     most = max(FURTHEST, wanted)
     return max(share, TOO_FAR * moved.nats / most) if moved.nats > most else share
 
 
-def _movement_metrics(moves: Sequence[Moved], wanted: float) -> dict[str, float]:
+def _movement_metrics(moves: Sequence[Moved], wanted: float, *, at_cap: bool) -> dict[str, float]:
     """Return the metrics of an update that stands, after those that were undone."""
     return {
         "policy/movement": moves[-1].nats,
@@ -141,22 +141,23 @@ def _movement_metrics(moves: Sequence[Moved], wanted: float) -> dict[str, float]
         "policy/movement_whole": moves[-1].whole,
         "policy/readable_lost": moves[-1].lost,
         "optim/undone": float(len(moves) - 1),
+        "optim/lr_at_cap": float(at_cap),
     }
 
 
-def _measured(session: Session, learner: Learner, iteration: int, batch: Batch) -> Batch:
+def _measured(session: Session, trained: TrainedPolicy, iteration: int, batch: Batch) -> Batch:
     """Return the rows on which the movement is measured."""
     rows = batch.rows(_measured_rows(batch, session.seed, iteration))
-    return _scored(learner, rows, session.group) if learner.low_precision else rows
+    return _scored(trained, rows, session.group) if trained.low_precision else rows
 
 
 def _judged(
     moved: Moved, share: float, *, first: bool, skipped: bool, last: bool
 ) -> tuple[Verdict, bool]:
-    """Return the verdict on an update, and whether its rate is known to be right.
+    """Return the verdict on an update, and whether it is evidence for its rate.
 
-    Few replies do not raise a rate, nor does an update of which a step was skipped. What has not
-    moved far enough after the last attempt stands, unless replies became unreadable.
+    Few replies do not raise the rate, nor does an update of which a step was skipped. The last
+    attempt stands also if it moved the policy too little, unless replies became unreadable.
     """
     verdict = judge(share, first=first, lost=moved.surely_lost)
     few = moved.replies < LEAST_REPLIES
@@ -173,28 +174,28 @@ def _measured_rows(batch: Batch, seed: int, iteration: int) -> list[int]:
     for row, part in enumerate(batch.parts):
         if part is not None:
             rows.setdefault(part, []).append(row)
-    has = [any(row) for row in _told(batch)]
-    told = {part for part, own in rows.items() if any(has[row] for row in own)}
+    has = [any(row) for row in _has_advantage(batch)]
+    has_advantage = {part for part, own in rows.items() if any(has[row] for row in own)}
     parts = sorted(rows)
     order = [
         parts[place] for place in generator(seed, "measured", iteration).permutation(len(parts))
     ]
     enough = max(LEAST_ROWS, sum(map(len, rows.values())) // MEASURED)
     found: list[int] = []
-    for part in sorted(order, key=lambda each: each not in told):
+    for part in sorted(order, key=lambda each: each not in has_advantage):
         if len(found) < enough:
             found += rows[part]
     return sorted(found)
 
 
-def _scored(learner: Learner, batch: Batch, group: ProcessGroup) -> Batch:
+def _scored(trained: TrainedPolicy, batch: Batch, group: ProcessGroup) -> Batch:
     """Return a batch with the log-probabilities of its rows alone as those before the update.
 
     Below float32 they depend on which rows are scored together by more than a small update changes
     them.
     """
     column = batch.columns["proximal"].copy()
-    found = score_column(learner.policy.model, learner.scorer, batch.samples, group)
+    found = score_column(trained.policy.model, trained.scorer, batch.samples, group)
     begins = row_offsets(batch.samples)
     for sample, begin, place in zip(batch.samples, begins, batch.offsets, strict=True):
         size = len(sample.token_ids)
@@ -202,28 +203,37 @@ def _scored(learner: Learner, batch: Batch, group: ProcessGroup) -> Batch:
     return replace(batch, columns=batch.columns | {"proximal": column})
 
 
-def _why_it_stops(learner: Learner, iteration: int, moves: list[Moved], wanted: float) -> str:
-    """Return the sentence with which a run ends whose updates cannot be kept in the band."""
+def _why_it_stops(
+    trained: TrainedPolicy, iteration: int, moves: list[Moved], wanted: float, largest: float
+) -> str:
+    """Return the message of the error that ends a run whose updates all go too far."""
     last = moves[-1]
+    most = min(TOO_FAR * wanted, max(FURTHEST, wanted))
     did = (
-        f"moved it by {last.nats:.2g} nats per decision where {wanted:.2g} were wanted, and by "
-        f"{last.whole:.2g} in all that was drawn"
+        f"moved the policy by {last.nats:.2g} nats per decision, expected {wanted:.2g} and at most "
+        f"{most:.2g}, and by {last.whole:.2g} over all sampled tokens, expected at most "
+        f"{TOO_FAR * WHOLE * largest:.2g}"
     )
     if last.surely_lost > LARGEST_LOSS:
-        did = f"made {last.lost:.0%} more of its replies unreadable"
+        did = f"made {last.lost:.0%} more of its replies unreadable, expected {LARGEST_LOSS:.0%}"
     return (
-        f"policy {learner.name!r}: {len(moves)} updates of iteration {iteration} were undone, the "
-        f"last at a learning rate of {learner.optimizer.peak:.1e}, which {did}. Look for extreme "
-        "advantages in the last episodes, or set optimizer.lr to a number"
+        f"policy {trained.name!r}: {len(moves)} attempts at the update of iteration {iteration} "
+        f"failed. The last, at a learning rate of {trained.optimizer.peak:.1e}, {did}. Look for "
+        "extreme advantages in `episodes/`, lower optimizer.movement, or set optimizer.lr to a "
+        "number"
     )
 
 
 class Moved(NamedTuple):
     """How far an update has moved a policy, and by how much the share of readable replies fell.
 
-    `nats` is the KL divergence of what the policy gradient trains, and `whole` that of all that was
-    drawn, both per decision. `lost` is an estimate, with the standard error `error`. `replies` have
-    an advantage.
+    Attributes:
+        nats: KL(before, after) over the tokens with an advantage other than 0, in nats per
+            decision.
+        whole: the same over all sampled tokens.
+        lost: the estimated fall of the share of readable replies.
+        error: its standard error.
+        replies: the number of replies with an advantage other than 0.
     """
 
     nats: float
@@ -234,22 +244,22 @@ class Moved(NamedTuple):
 
     @property
     def surely_lost(self) -> float:
-        """The smallest fall of the share of readable replies that is likely."""
+        """The fall of the share of readable replies, less `SURE` standard errors."""
         return self.lost - SURE * self.error
 
 
 def informative(batch: Batch) -> float:
     """Return the share of the replies in a batch's rows that have an advantage other than 0."""
-    found = [each for row in _told(batch) for each in row]
+    found = [each for row in _has_advantage(batch) for each in row]
     return float(np.mean(found)) if found else 0.0
 
 
-def _told(batch: Batch) -> list[list[bool]]:
+def _has_advantage(batch: Batch) -> list[list[bool]]:
     """Return, for each row, which of its replies have an advantage other than 0."""
     found: list[list[bool]] = []
     for sample, place in zip(batch.samples, batch.offsets, strict=True):
-        drawn, told = _tokens(batch, sample, place)
-        has = np.bincount(sample.turn_index[told], minlength=len(sample.turns)) > 0
+        drawn, has_advantage = _tokens(batch, sample, place)
+        has = np.bincount(sample.turn_index[has_advantage], minlength=len(sample.turns)) > 0
         found.append(has[np.unique(sample.turn_index[drawn])].tolist())
     return found
 
@@ -263,11 +273,11 @@ def movement(
 ) -> Moved:
     """Return how far an update has moved a policy, measured on the rows of its batch.
 
-    The movement is KL(before, after), in nats per decision: of what the policy gradient trains,
-    which are the tokens with an advantage other than 0, and of all that was drawn. Each token adds
-    exp(r) - 1 - r, where r is the logarithm of its probability after the update over that before
-    it; the mean over draws of the policy before the update is its KL divergence (k3 of Schulman
-    2020, http://joschu.net/blog/kl-approx.html). The number of decisions in a reply is
+    The movement is KL(before, after), in nats per decision: of the tokens with an advantage other
+    than 0, and of all sampled tokens. Each token adds exp(r) - 1 - r, where r is the logarithm of
+    its probability after the update over that before it; the mean over draws of the policy before
+    the update is its KL divergence (k3 of Schulman 2020,
+    http://joschu.net/blog/kl-approx.html). The number of decisions in a reply is
     (sum s)^2 / sum s^2, where s is the surprisal of a token before the update: the number of tokens
     if all are as uncertain, and 1 if one of them is uncertain and the others follow from it.
 
@@ -280,19 +290,23 @@ def movement(
         batch: the rows, with the log-probabilities from before the update.
         failed: the turns whose replies could not be read.
         group: the processes that share the rows.
+
+    Returns:
+        The movement, the estimated fall of the share of readable replies, and the number of replies
+        with an advantage; all 0 where the rows have no sampled token.
     """
     after = score_column(model, scorer, batch.samples, group)
     begins = row_offsets(batch.samples)
     total, whole, moved, falls = np.zeros(2), np.zeros(2), 0, []
     for sample, begin, place in zip(batch.samples, begins, batch.offsets, strict=True):
         size = len(sample.token_ids)
-        drawn, told = _tokens(batch, sample, place)
+        drawn, has_advantage = _tokens(batch, sample, place)
         before = batch.columns["proximal"][place : place + size].astype(np.float64)
         ratio = np.minimum(after[begin : begin + size] - before, LARGEST)
         added = np.expm1(ratio) - ratio
-        total += added[told].sum(), _decisions(-before[told], sample.turn_index[told])
-        whole += added[drawn].sum(), _decisions(-before[drawn], sample.turn_index[drawn])
-        moved += len(np.unique(sample.turn_index[told]))
+        for sums, tokens in ((total, has_advantage), (whole, drawn)):
+            sums += added[tokens].sum(), _decisions(-before[tokens], sample.turn_index[tokens])
+        moved += len(np.unique(sample.turn_index[has_advantage]))
         turns = sample.turn_index[drawn]
         of_reply = np.bincount(turns, weights=ratio[drawn], minlength=len(sample.turns))
         falls += [
@@ -316,7 +330,7 @@ def _decisions(surprisal: NDArray[np.float64], reply: IntArray) -> float:
 def _tokens(
     batch: Batch, sample: TrainingSample, place: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which tokens of a row were drawn, and which of those have an advantage, [tokens]."""
+    """Return which tokens of a row were sampled, and which of those have an advantage, [tokens]."""
     where = slice(place, place + len(sample.token_ids))
     drawn = batch.columns["sampled"][where] != 0
     return drawn, drawn & (batch.columns["advantages"][where] != 0)

@@ -42,9 +42,9 @@ class RewardKl:
     mean: float
 
     def proximal_of(self, samples: Sequence[TrainingSample]) -> FloatArray:
-        """Return `proximal` as a column of `samples`: the same rows, and rehearsed ones after them.
+        """Return `proximal` as a column of `samples`: the same rows, then those of the SFT mix.
 
-        Rehearsed rows were not sampled, so that their value is never looked at.
+        Rows of the SFT mix were not sampled, so their values are never used.
         """
         assert self.proximal is not None, "ask only where it was computed"
         assert [row.turns for row in samples[: len(self.rows)]] == [row.turns for row in self.rows]

@@ -1,7 +1,7 @@
 """The parts of one run, put together, and how its state is saved and restored.
 
-Provides `Session`, `resume` and `Resumed`. A session holds one `Learner` for each policy that is
-trained; the loops decide what is done with them.
+Provides `Session`, `resume` and `Resumed`. A session holds a `TrainedPolicy` for each policy that
+is trained; the loops decide what is done with them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from turnwise.runs.checkpoints import Checkpoint, optimizer_file, policy_folder
 from turnwise.runs.metric_names import MEMORY, TRAIN
 from turnwise.tasks import GeneratedTasks
 from turnwise.tasks.openings import replayed
-from turnwise.trainers.learner import Learner
 from turnwise.trainers.progress import WARNING, Progress
+from turnwise.trainers.trained_policy import TrainedPolicy
 
 ENGINE = "engine.safetensors"
 """The file of a checkpoint that holds the state of each process's engine."""
@@ -45,7 +45,7 @@ class Session:
 
     Attributes:
         policies: policy name -> weights on this machine, those that are not trained included.
-        learners: policy name -> learner, for the policies that are trained.
+        trained: policy name -> `TrainedPolicy`, for the policies that are trained.
         agents: role -> agent.
         runner: plays training episodes.
         eval_runner: plays evaluation episodes over the same engine.
@@ -59,7 +59,7 @@ class Session:
     seed: int
     run: Run
     policies: Mapping[str, Policy]
-    learners: Mapping[str, Learner]
+    trained: Mapping[str, TrainedPolicy]
     agents: Mapping[str, AgentConfig]
     engine: SteppedEngine
     runner: Runner
@@ -163,8 +163,8 @@ class Session:
             return
 
         def write(folder: Path) -> None:
-            for name, learner in self.learners.items():
-                learner.save(policy_folder(folder, name), optimizer_file(folder, name))
+            for name, trained in self.trained.items():
+                trained.save(policy_folder(folder, name), optimizer_file(folder, name))
             every = {f"{rank}/{k}": v for rank, own in enumerate(states) for k, v in own.items()}
             (folder / ENGINE).write_bytes(save(every))  # whose errors say why
             if learned := self.curriculum.state():
@@ -173,25 +173,25 @@ class Session:
         meta = {
             "totals": self.totals,
             "metrics_offset": self.metrics.sync(),
-            "policy_versions": {name: each.policy.version for name, each in self.learners.items()},
-            "action_floors": {n: e.floor.state() for n, e in self.learners.items() if e.floor},
+            "policy_versions": {name: each.policy.version for name, each in self.trained.items()},
+            "action_floors": {n: e.floor.state() for n, e in self.trained.items() if e.floor},
             **(extra or {}),
         }
         self.checkpoints.save(phase, step, write, meta, score=score)
 
     def save_start(self) -> None:
         """Keep the weights that reinforcement learning begins with."""
-        for name, learner in self.learners.items():
-            self.save_policy(learner, self.run.start(name))
+        for name, trained in self.trained.items():
+            self.save_policy(trained, self.run.start(name))
 
-    def save_policy(self, learner: Learner, folder: Path) -> None:
+    def save_policy(self, trained: TrainedPolicy, folder: Path) -> None:
         """Write a policy to a folder; afterwards all processes can read it."""
-        self.group.from_first(lambda: learner.policy.save(folder))
+        self.group.from_first(lambda: trained.policy.save(folder))
 
-    def new_weights(self, learner: Learner) -> None:
+    def new_weights(self, trained: TrainedPolicy) -> None:
         """Give a policy's new weights a new version, and the engine the policy."""
-        learner.policy.version += 1
-        self.engine.update_weights(learner.name)
+        trained.policy.version += 1
+        self.engine.update_weights(trained.name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -207,12 +207,12 @@ class Resumed:
     folder: Path
     meta: Mapping[str, Any]
 
-    def restore(self, learner: Learner) -> None:
-        """Load the state of a learner that has begun the phase."""
-        learner.load_optimizer(optimizer_file(self.folder, learner.name))
+    def restore(self, trained: TrainedPolicy) -> None:
+        """Load the state of a trained policy that has begun the phase."""
+        trained.load_optimizer(optimizer_file(self.folder, trained.name))
         floors = self.meta["action_floors"]
-        if learner.floor is not None and learner.name in floors:
-            learner.floor.restore(floors[learner.name])
+        if trained.floor is not None and trained.name in floors:
+            trained.floor.restore(floors[trained.name])
 
 
 def resume(session: Session, *, based_on: str = "") -> Resumed | None:
@@ -231,12 +231,12 @@ def resume(session: Session, *, based_on: str = "") -> Resumed | None:
     session.totals.update(checkpoint.meta["totals"])
     versions = checkpoint.meta["policy_versions"]
     if checkpoint.phase == based_on:
-        for name, learner in session.learners.items():
-            learner.policy.version = versions.get(name, max(versions.values()))
+        for name, trained in session.trained.items():
+            trained.policy.version = versions.get(name, max(versions.values()))
         return None
-    for name, learner in session.learners.items():
-        learner.policy.version = versions[name]
-        learner.policy.load_weights(policy_folder(checkpoint.path, name))
+    for name, trained in session.trained.items():
+        trained.policy.version = versions[name]
+        trained.policy.load_weights(policy_folder(checkpoint.path, name))
         session.engine.update_weights(name)
     kept = checkpoint.path / ENGINE
     if kept.is_file():  # checkpoints of versions without drafts have none
@@ -285,7 +285,7 @@ def _go_back(session: Session, based_on: str) -> Checkpoint | None:
 
 def _check_team(session: Session, checkpoint: Checkpoint) -> None:
     """Refuse a checkpoint of another team: a recipe that was edited after it was written."""
-    saved, trained = sorted(checkpoint.meta["policy_versions"]), sorted(session.learners)
+    saved, trained = sorted(checkpoint.meta["policy_versions"]), sorted(session.trained)
     if saved != trained:
         raise RunError(
             f"checkpoint '{checkpoint.path}' holds the trained policies {', '.join(saved)}, but "
@@ -302,7 +302,7 @@ def check_equal_weights(session: Session) -> None:
     """
     if session.group.is_alone:
         return
-    own = {name: learner.policy.digest() for name, learner in session.learners.items()}
+    own = {name: trained.policy.digest() for name, trained in session.trained.items()}
     found = session.group.gather(own)
     for name in own:
         if len({each[name] for each in found}) > 1:

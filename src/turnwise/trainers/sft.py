@@ -21,13 +21,14 @@ from turnwise.losses import make_loss
 from turnwise.seeding import generator
 from turnwise.trainers.config import DEMONSTRATIONS, SftConfig
 from turnwise.trainers.demonstrations import Alternating, Demonstrations, FileRows, RowSource
-from turnwise.trainers.learner import Learner, by_policy
 from turnwise.trainers.session import Resumed, Session
+from turnwise.trainers.trained_policy import TrainedPolicy, by_policy
 from turnwise.trainers.update import make_batch, optimise
 
 PHASE = "warmup"
-PART = 0.25
-"""The share of a run's time after which its warm-up ends."""
+PART, MOST_PART, READABLE = 0.25, 0.5, 0.9
+"""The share of a run's time after which its warm-up ends; it goes on up to `MOST_PART` while fewer
+than `READABLE` of the replies are right, since reinforcement does not teach a format."""
 IMITATION = make_loss(aggregation="token")
 SHOWN = ("loss/ce", "optim/grad_norm", "optim/lr", "optim/skipped")
 """The metrics recorded of a round's last step; a skipped step has no norm."""
@@ -46,19 +47,19 @@ def warm_up(
 
     One round is `config.eval_every` optimizer steps, a record of metrics and a checkpoint, all
     under the name `phase`. Rows before number `first` were shown by an earlier phase. It ends
-    early where it has taken `PART` of the `minutes` of the whole run, its cooldown included; that
-    has fewer steps where there is no time for them.
+    early where it has taken `PART` of the `minutes` of the whole run, its cooldown included, and at
+    least `READABLE` of the replies are right, or else `MOST_PART`; the cooldown has fewer steps
+    where there is no time for them.
     """
-    learners = session.learners
-    for learner in learners.values():
-        learner.begin(config.optimizer, config.steps)
+    for trained in session.trained.values():
+        trained.begin(config.optimizer, config.steps)
     step, enough, last = 0, 0, config.steps
     if resumed is not None:
-        for learner in learners.values():
-            resumed.restore(learner)
+        for trained in session.trained.values():
+            resumed.restore(trained)
         step, enough = resumed.step, int(resumed.meta["stop_at_accuracy"])
         last = min(last, int(resumed.meta.get("last", last)))
-    rows = {name: rows_of(session, learner, config, first) for name, learner in learners.items()}
+    rows = {name: rows_of(session, each, config, first) for name, each in session.trained.items()}
     session.progress.begin("warm-up" if phase == PHASE else phase, done=step, total=config.steps)
     while step < last:
         if session.asked_to_stop():
@@ -67,21 +68,23 @@ def warm_up(
         found = imitate_round(session, rows, range(step, end), config.batch_size)
         step = end
         seen = {
-            name: perception(session, learner, config, step) for name, learner in learners.items()
+            name: perception(session, each, config, step) for name, each in session.trained.items()
         }
         least = min(seen.values(), key=lambda each: each.share)
         if enough < 2:
             wanted = config.stop_at_accuracy
             enough = enough + 1 if wanted != "never" and least.share >= wanted else 0
-            left = steps_left(session, step, began, minutes)
-            enough = 2 if left <= min(config.cooldown, step) else enough
+            left, most = (steps_left(session, step, began, minutes, p) for p in (PART, MOST_PART))
+            ending = min(config.cooldown, step)
+            if most <= ending or (left <= ending and least.share >= READABLE):
+                enough = 2
             if enough == 2 and step < last:
-                last = min(step + min(config.cooldown, max(1, left)), last)
-                for learner in learners.values():
-                    learner.optimizer.end_in(last - step)
+                last = min(step + min(config.cooldown, max(1, left or most)), last)
+                for trained in session.trained.values():
+                    trained.optimizer.end_in(last - step)
         shares = {name: {"warmup/perception": each.share} for name, each in seen.items()}
-        metrics = by_policy(found, learners)
-        session.record(phase, step, metrics | by_policy(shares, learners), began)
+        metrics = by_policy(found, session.trained)
+        session.record(phase, step, metrics | by_policy(shares, session.trained), began)
         shown = "warmup/perception" if least.described else "warmup/readable"
         session.progress.advance(step, {**metrics, shown: least.share})
         ends = {"last": last} if enough == 2 else {}
@@ -91,55 +94,57 @@ def warm_up(
     return True
 
 
-def rows_of(session: Session, learner: Learner, config: SftConfig, first: int) -> RowSource:
-    """Return the source of a learner's rows in a supervised phase, from row number `first` on."""
+def rows_of(session: Session, trained: TrainedPolicy, config: SftConfig, first: int) -> RowSource:
+    """Return the source of a policy's rows in a supervised phase, from row number `first` on."""
     states, outcomes = config.states, config.outcomes
-    return rows_for(session, learner, config.data, first=first, states=states, outcomes=outcomes)
+    return rows_for(session, trained, config.data, first=first, states=states, outcomes=outcomes)
 
 
-def steps_left(session: Session, step: int, began: float, minutes: float | None) -> int:
+def steps_left(
+    session: Session, step: int, began: float, minutes: float | None, part: float
+) -> int:
     """Return for how many more steps there is time, after `step` of them and a round since `began`.
 
-    All that the run did so far counts as time of the steps; `PART` of its minutes is for them.
+    All that the run did so far counts as time of the steps; `part` of its minutes is for them.
     """
     if minutes is None:
         return sys.maxsize
     seconds = session.totals.get("seconds", 0.0) + time.perf_counter() - began
-    left = (PART * 60 * minutes - seconds) / (seconds / step)
+    left = (part * 60 * minutes - seconds) / (seconds / step)
     return session.group.broadcast(max(0, math.floor(left)))
 
 
 def imitate_round(
     session: Session, rows: Mapping[str, RowSource], steps: range, count: int
 ) -> dict[str, dict[str, float]]:
-    """Take the steps of a round, in each of them one step of every learner.
+    """Take the steps of a round, in each of them one step of every trained policy.
 
     Returns:
         Policy name -> metrics of its last step, with all skipped steps of the round counted.
     """
     found: dict[str, dict[str, float]] = {}
-    skipped = dict.fromkeys(session.learners, 0.0)
+    skipped = dict.fromkeys(session.trained, 0.0)
     for step in steps:
-        for name, learner in session.learners.items():
-            found[name] = imitate(session, learner, rows[name], step, count)
+        for name, trained in session.trained.items():
+            found[name] = imitate(session, trained, rows[name], step, count)
             skipped[name] += found[name]["optim/skipped"]
-    for name, learner in session.learners.items():
-        session.new_weights(learner)
+    for name, trained in session.trained.items():
+        session.new_weights(trained)
         found[name] = {key: found[name][key] for key in SHOWN if key in found[name]}
         found[name]["optim/skipped"] = skipped[name]
     return found
 
 
 def imitate(
-    session: Session, learner: Learner, rows: RowSource, step: int, count: int
+    session: Session, trained: TrainedPolicy, rows: RowSource, step: int, count: int
 ) -> dict[str, float]:
-    """Take one supervised step of a learner on `count` rows; return its metrics."""
+    """Take one supervised step of a trained policy on `count` rows; return its metrics."""
     batch = make_batch(rows.batch(step, count), IMITATION)
-    with drawn_dropout(session.seed, learner, step, session.group.rank):
+    with drawn_dropout(session.seed, trained, step, session.group.rank):
         metrics = optimise(
-            learner.policy,
-            learner.optimizer,
-            learner.scorer,
+            trained.policy,
+            trained.optimizer,
+            trained.scorer,
             batch,
             IMITATION,
             group=session.group,
@@ -159,17 +164,17 @@ def _why_it_ends(phase: str, step: int, config: SftConfig, seen: Seen) -> str:
 
 
 @contextmanager
-def drawn_dropout(seed: int, learner: Learner, step: int, rank: int = 0) -> Iterator[None]:
+def drawn_dropout(seed: int, trained: TrainedPolicy, step: int, rank: int = 0) -> Iterator[None]:
     """Let dropout act inside the block, drawn by (seed, step) alone: a resumed run drops the same.
 
     Each process of a run draws for its own rows, so that it differs with their number.
 
     Dropout reads torch's global generator only, which is as before after the block.
     """
-    device = learner.policy.device
+    device = trained.policy.device
     with (
         torch.random.fork_rng([device] if device.type == "cuda" else []),
-        learner.policy.dropout(True),
+        trained.policy.dropout(True),
     ):
         place = (step, rank) if rank else (step,)
         torch.manual_seed(int(generator(seed, "dropout", *place).integers(2**63)))
@@ -178,18 +183,18 @@ def drawn_dropout(seed: int, learner: Learner, step: int, rank: int = 0) -> Iter
 
 def rows_for(
     session: Session,
-    learner: Learner,
+    trained: TrainedPolicy,
     data: str,
     *,
     first: int = 0,
     states: StatesRule | None = None,
     outcomes: bool = False,
 ) -> RowSource:
-    """Return the source of a learner's rows that `data` names, from row number `first` on.
+    """Return the source of a trained policy's rows that `data` names, from row number `first` on.
 
     Demonstrations of a policy with several roles come from its roles in turn.
     """
-    policy = learner.policy
+    policy = trained.policy
     if data != DEMONSTRATIONS:
         return FileRows(
             Path(data),
@@ -198,7 +203,7 @@ def rows_for(
             session.seed,
             context=policy.context,
             first=first,
-            roles={role: role in learner.agents for role in session.agents},
+            roles={role: role in trained.agents for role in session.agents},
         )
     by_role = [
         Demonstrations(
@@ -213,13 +218,13 @@ def rows_for(
             outcomes=outcomes,
             beginning=session.beginning,
         )
-        for agent in learner.agents.values()
+        for agent in trained.agents.values()
     ]
     return Alternating(sources=by_role, first=first)
 
 
-def perception(session: Session, learner: Learner, config: SftConfig, step: int) -> Seen:
-    """Return how exactly a learner describes states of the validation split.
+def perception(session: Session, trained: TrainedPolicy, config: SftConfig, step: int) -> Seen:
+    """Return how exactly a trained policy describes states of the validation split.
 
     Of several roles it is the one that describes them worst.
     """
@@ -229,13 +234,13 @@ def perception(session: Session, learner: Learner, config: SftConfig, step: int)
             session.runner.env,
             tasks,
             agent,
-            learner.policy.renderer,
+            trained.policy.renderer,
             session.engine,
             number=step,
             states=config.states or "first",
             group=session.group,
         )
-        for agent in learner.agents.values()
+        for agent in trained.agents.values()
     ]
     session.count_engine()
     session.engine.end_iteration()

@@ -44,7 +44,7 @@ class SftMix:
     _beginnings: set[Tokens] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
-        """Look whether there is anything to rehearse, and which actions begin with another one."""
+        """Check that some row has a span, and find actions that begin with another one."""
         for row in self.rows.batch(0, ACTIONS) if ACTION in self.spans else []:
             words = self._action(_reply(row)[1])
             self._beginnings.update(words[:end] for end in range(1, len(words)))
@@ -53,7 +53,7 @@ class SftMix:
         if spans and not any(self._weighed(row, spans).ce_weight.any() for row in examples):
             raise DataError(
                 f"sft_mix.spans = {dict(self.spans)}: none of {len(examples)} replies has such a "
-                "span; leave it out to rehearse whole replies"
+                "span; leave it out to imitate whole replies"
             )
 
     def batch(

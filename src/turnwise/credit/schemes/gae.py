@@ -20,11 +20,11 @@ from turnwise.credit.units import episode_units
 from turnwise.types import Trajectory, TurnId
 
 KNOWN = 1.0
-"""The number of other visits at which a state's value is trusted half."""
+"""The number of visits by other folds at which lambda is half way between 1 and `gae_lambda`."""
 
 
 class GaeConfig(VisitCreditConfig):
-    """Turns are compared with the mean return from their state, and with what the next is worth.
+    """Generalised advantage estimation with averaged returns as state values (arXiv:1506.02438).
 
     Example:
         >>> GaeConfig().gae_lambda
@@ -33,14 +33,16 @@ class GaeConfig(VisitCreditConfig):
 
     scheme: Literal["gae"] = "gae"
     std: Literal["none", "batch_returns", "batch_advantages"] = "batch_advantages"
-    """The standard deviation that advantages are divided by: that of all returns of the role in
-    the batch, or of all its advantages, as in PPO."""
+    """The divisor of advantages: `batch_advantages`, the standard deviation of all advantages of
+    the role in the batch, as in PPO; `batch_returns`, that of all its returns; or `none`. The
+    mean is not subtracted."""
     gamma: float = Field(default=0.95, ge=0, le=1)
     """Discount of the return-to-go."""
     gae_lambda: float = Field(default=0.3, ge=0, le=1)
-    """How much a turn's advantage counts on what followed in its own episode, rather than on the
-    value of the next state, where many episodes visited that; 1 where none did. Lower values have
-    less variance, and need state keys that say all that decides the future."""
+    """Lambda of the estimator (arXiv:1506.02438, eq. 16): 1 takes all later rewards of the episode,
+    0 the next reward and the value of the next state. It applies to states that many episodes
+    visited; lambda is 1 where no other episode visited the next state. Lower values have less
+    variance, and are biased where equal state keys do not determine the future."""
 
     @property
     def divides_by(self) -> Literal["none", "batch_returns", "batch_advantages"]:
@@ -56,10 +58,19 @@ def advantages_by_turn(
 ) -> dict[TurnId, float]:
     """Return each turn's advantage, before it is divided by a standard deviation.
 
-    `A_t = r_t + gamma ((1 - w) V(s_(t+1)) + w (A_(t+1) + V(s_(t+1)))) - V(s_t)`, where `w` is 1 -
-    (1 - lambda) n / (n + 1) and n the number of visits of `s_(t+1)` by episodes of other folds.
-    After the last turn there is no value, unless the trainer left the episode there
-    (`Trajectory.next_key`). An episode whose role has no other one in the batch has 0.
+    `A_t = r_t + gamma ((1 - w) V(s_(t+1)) + w (A_(t+1) + V(s_(t+1)))) - V(s_t)`, where `w` is
+    lambda for the next state, 1 - (1 - gae_lambda) n / (n + 1), and n the number of visits of
+    `s_(t+1)` by episodes of other folds. After the last turn V is 0. Where the trainer cut the
+    episode (`Trajectory.next_key`), it is bootstrapped from V of the state in which it was cut.
+
+    Args:
+        played: the trajectories of the batch, in any order.
+        weights: component -> weight in the reward.
+        payments: additions to and penalties on the rewards of turns.
+        config: `gamma` and `gae_lambda`.
+
+    Returns:
+        Turn -> advantage; 0 for all turns of a role with a single episode in the batch.
 
     Raises:
         TrainingError: if a turn has no state key.
@@ -70,7 +81,7 @@ def advantages_by_turn(
     states = state_values(played, rewards, config.gamma)
     for trajectory, earned, state in zip(played, rewards, states, strict=True):
         trusted = 1 - (1 - config.gae_lambda) * state.visits / (state.visits + KNOWN)
-        after = tail = state.goes_on
+        after = tail = state.bootstrap
         for place in range(len(earned) - 1, -1, -1):
             if place + 1 < len(earned):
                 own = trusted[place + 1]

@@ -45,11 +45,12 @@ class DrGrpoConfig(VisitCreditConfig):
 
 
 def mean_centred(returns: Floats, episodes: Sequence[EpisodeId], config: CreditConfig) -> Floats:
-    """Return `R - mean`.
+    """Return `R - mean`, [members], from the returns of one group, [members].
 
-    GRPO: group mean, group or batch std (Shao et al. 2024, arXiv 2402.03300). Dr. GRPO: group mean,
-    no std (Liu et al. 2025, arXiv 2503.20783). REINFORCE++: mean and std of the batch (Hu 2025,
-    arXiv 2501.03262).
+    Sources: GRPO (Shao et al. 2024, arXiv 2402.03300, section 4.1.2) and Dr. GRPO (Liu et al. 2025,
+    arXiv 2503.20783), where a group is a visit of a task; REINFORCE++ (Hu 2025, arXiv 2501.03262),
+    where it is the batch. The caller divides by a standard deviation. `episodes` and `config` are
+    not used.
 
     Example:
         >>> import numpy as np

@@ -31,7 +31,9 @@ class MaxrlConfig(VisitCreditConfig):
 
 
 def over_the_mean(returns: Floats, episodes: Sequence[EpisodeId], config: CreditConfig) -> Floats:
-    """Return `(R - mean) / mean` (Tajwar et al., arXiv 2602.02710).
+    """Return `(R - mean) / mean`, [members], from the returns of one group, [members].
+
+    Source: MaxRL, Tajwar et al. (arXiv 2602.02710). `episodes` and `config` are not used.
 
     Raises:
         TrainingError: if a return is negative: the mean stands for a probability of success.

@@ -37,7 +37,10 @@ class ReinforcePlusConfig(CreditConfig):
 
 
 def plain_return(returns: Floats, episodes: Sequence[EpisodeId], config: CreditConfig) -> Floats:
-    """Return `R`: nothing is compared, no baseline (Williams 1992)."""
+    """Return the returns of the batch, [members], as they are: there is no baseline.
+
+    Source: REINFORCE, Williams 1992. `episodes` and `config` are not used.
+    """
     return returns
 
 

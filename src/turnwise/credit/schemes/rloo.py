@@ -19,7 +19,10 @@ class RlooConfig(VisitCreditConfig):
 
 
 def leave_one_out(returns: Floats, episodes: Sequence[EpisodeId], config: CreditConfig) -> Floats:
-    """Return `R - mean of the others` (Ahmadian et al. 2024, arXiv 2402.14740).
+    """Return `R - mean of the others`, [members], from the returns of one group, [members].
+
+    Source: RLOO, Ahmadian et al. 2024 (arXiv 2402.14740). A group has two members or more.
+    `episodes` and `config` are not used.
 
     Example:
         >>> import numpy as np

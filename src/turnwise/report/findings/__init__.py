@@ -15,7 +15,7 @@ from turnwise.report.findings.learning import (
 )
 from turnwise.report.findings.prompts import hidden
 from turnwise.report.findings.replies import cut, endless, failing, some_capped, some_failed
-from turnwise.report.findings.rewards import pays_other
+from turnwise.report.findings.rewards import favours_other
 from turnwise.report.findings.scores import (
     below_random,
     broken,
@@ -49,7 +49,7 @@ def find_causes(facts: Facts) -> list[Finding]:
     found = (
         *first,
         non_finite(facts),
-        pays_other(facts),
+        favours_other(facts),
         *hidden(facts),
         ignores_state(facts),
         *entropy_gone(facts),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from turnwise.policies.presets import is_nano
+from turnwise.policies.schedule import OptimizerConfig
 from turnwise.report.series import Series, series
 from turnwise.runs import metric_names
 from turnwise.runs.episodes import episode_file, read_episodes, recorded_iterations
@@ -176,6 +177,13 @@ class Facts:
             now = self.at("sft_mix.spans.action", self.at("sft_mix.spans.answer", 0.0))
             return f"sft_mix.spans.action={max(0.5, 2 * now):g}"
         return f"loss.entropy_weight={max(0.01, 2 * self.at('loss.entropy_weight', 0.0)):g}"
+
+    @property
+    def movement(self) -> float:
+        """The movement that `optimizer.lr = "auto"` wants of an update at the peak rate."""
+        given = self.at("optimizer.movement")
+        iterations = max(self.at("trainer.iterations", 100), 1)
+        return OptimizerConfig(movement=given).wanted_movement(1 / iterations)
 
     @property
     def more_tasks(self) -> str:

@@ -13,6 +13,10 @@ MANY_FAILED = 0.1
 """Share of failed episodes that is a finding."""
 MANY_CAPPED = 0.1
 """Share of episodes cut at the turn limit from which the env is the first cause to check."""
+SOME_CAPPED = 0.02
+"""Share of episodes cut at the turn limit that is a finding at all."""
+FEWEST_TURNS = 10
+"""The least cap on turns that is suggested."""
 MOSTLY_FAILED = 0.5
 """Share of failed episodes from which hardly anything can be learned."""
 SHORT_WARM_UP = 100
@@ -37,10 +41,10 @@ def endless(facts: Facts) -> Finding | None:
         name="endless",
         sentence=(
             f"**{share:.0%} of the episodes were cut at the cap on turns lately "
-            f"({metric_names.CAPPED}): {env} does not end them.** Let step return terminated = "
-            "True where an episode is over, or truncated = True at a limit of its own. Do this "
-            "first: a long episode is more likely to fail, and rewards at the end of an episode "
-            "are never given."
+            f"({metric_names.CAPPED}): the policy does not bring them to an end, or {env} does not "
+            "end them.** See that step returns terminated = True where an episode is over. Replies "
+            "that are no action count as turns, too. A long episode is more likely to fail, and "
+            "rewards at the end of an episode that was cut are never given."
         ),
         setting=_shorter(facts),
     )
@@ -51,7 +55,7 @@ def some_capped(facts: Facts) -> Finding | None:
     if _does_not_end(facts):
         return None
     what = "episodes were cut at the cap on turns"
-    return _many(facts, "capped", metric_names.CAPPED, 0.0, what, "let the env end them")
+    return _many(facts, "capped", metric_names.CAPPED, SOME_CAPPED, what, "let the env end them")
 
 
 def failing(facts: Facts) -> Finding | None:
@@ -155,16 +159,17 @@ def _longer(facts: Facts, role: str) -> str:
 
 
 def _shorter(facts: Facts) -> str:
-    """Return a cap of half the mean turns of an episode."""
+    """Return a cap of half the mean turns of an episode, if episodes are long."""
     turns, episodes = facts.train(metric_names.TURNS), facts.train(metric_names.EPISODES)
     if not len(turns) or not len(episodes):
         return ""
-    return f"env.max_turns={max(1, round(turns.end() / episodes.end() / 2))}"
+    cap = round(turns.end() / episodes.end() / 2)
+    return f"env.max_turns={cap}" if cap >= FEWEST_TURNS else ""
 
 
 def _smaller_steps(facts: Facts) -> str:
     """Return a setting with far smaller updates: these have destroyed the policy."""
-    rate = facts.at("optimizer.lr", 1e-4)
+    rate = facts.at("optimizer.lr", "auto")
     if rate == "auto":
-        return f"optimizer.movement={facts.at('optimizer.movement', 0.05) / SMALLER:.2g}"
+        return f"optimizer.movement={facts.movement / SMALLER:.2g}"
     return f"optimizer.lr={rate / SMALLER:.2g}"

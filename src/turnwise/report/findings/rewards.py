@@ -1,4 +1,4 @@
-"""Findings about rewards that pay something else than the score."""
+"""Findings about rewards that favour something else than the score."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from turnwise.runs import metric_names
 from turnwise.types import Episode
 
 AGAINST = -0.1
-"""The correlation of return and score within groups below which the reward pays something else."""
+"""The correlation of return and score within groups below which they disagree."""
 LONGER = 1.2
-"""How many times the turns of the others the best-paid episodes take where dithering is paid."""
+"""The ratio of the turns of the episodes with the best return to those of the others, above which
+the reward favours longer episodes."""
 
 
-def pays_other(facts: Facts) -> Finding | None:
+def favours_other(facts: Facts) -> Finding | None:
     """Say that return and score disagree: within groups, or over the iterations."""
     returns = facts.train(metric_names.RETURN)
     if len(returns) < 3 or facts.solved:
@@ -41,25 +42,26 @@ def pays_other(facts: Facts) -> Finding | None:
         else f"the mean return rose from {returns.start():.3g} to {returns.end():.3g} "
         f"({metric_names.RETURN}), the score did not: {facts.score}"
     )
-    pays = "pays dithering" if long > short else "pays something else than the score"
+    longer = long > short
+    favours = "longer episodes" if longer else "something else than the score"
     return Finding(
-        name="pays-dithering" if long > short else "pays-other",
+        name="favours-longer" if longer else "favours-other",
         sentence=(
-            f"The reward {pays}. Return and score disagree: {why}. The best-paid episodes of a "
-            f"group take {long:.1f} turns, the others {short:.1f} ({metric_names.BEST_TURNS}, "
-            f"{metric_names.OTHER_TURNS})."
+            f"The reward favours {favours}. Return and score disagree: {why}. The episodes of a "
+            f"group with the best return take {long:.1f} turns, the others {short:.1f} "
+            f"({metric_names.BEST_TURNS}, {metric_names.OTHER_TURNS})."
         ),
-        setting=_cure(facts, dithering=long > short),
+        setting=_cure(facts, longer=longer),
     )
 
 
-def _cure(facts: Facts, *, dithering: bool) -> str:
+def _cure(facts: Facts, *, longer: bool) -> str:
     """Return a setting that ends the disagreement, if there is one."""
     worst = _worst_component(facts)
     if worst:
         return f"credit.rewards.{worst}=0.0"
     turns = [len(episode.turns) for episode in facts.episodes if not episode.broken]
-    if not dithering or not turns:
+    if not longer or not turns:
         return ""
     best = max(episode.score for episode in facts.episodes)
     good = [len(e.turns) for e in facts.episodes if e.score == best and not e.broken]

@@ -92,7 +92,7 @@ def non_finite(facts: Facts) -> Finding | None:
     count = int(facts.train(metric_names.SKIPPED).values.sum())
     if not count:
         return None
-    rate = facts.at("optimizer.lr", 1e-4)
+    rate = facts.at("optimizer.lr", "auto")
     return Finding(
         name="not-finite",
         sentence=(
@@ -100,7 +100,7 @@ def non_finite(facts: Facts) -> Finding | None:
             f"({metric_names.SKIPPED})."
         ),
         setting=(
-            f"optimizer.movement={facts.at('optimizer.movement', 0.05) / 4:.2g}"
+            f"optimizer.movement={facts.movement / 4:.2g}"
             if rate == "auto"
             else f"optimizer.lr={rate / 2:.2g}"
         ),

@@ -1,7 +1,7 @@
-"""A learner: one trained policy with its scorer, its agents and the state of its training.
+"""A trained policy with its scorer, its agents and the state of its training.
 
-Provides `Learner` and `by_policy`, which joins the metrics of several learners. A learner's
-optimizer belongs to one phase: `begin` makes a new one.
+Provides `TrainedPolicy` and `by_policy`, which joins the metrics of several policies. An optimizer
+belongs to one phase: `begin` makes a new one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from turnwise.trainers.sft_mix import SftMix
 
 
 @dataclass(kw_only=True)
-class Learner:
+class TrainedPolicy:
     """One policy that is trained, and all that its training needs.
 
     Attributes:
@@ -49,7 +49,7 @@ class Learner:
 
     @property
     def reply_format(self) -> ReplyFormat:
-        """The reply format of the policy's roles, which is one where spans are rehearsed."""
+        """The reply format of the policy's roles, which is one where the SFT mix has spans."""
         return next(agent.reply_format for agent in self.agents.values())
 
     @property
@@ -83,12 +83,12 @@ class Learner:
 
 
 def by_policy(
-    found: Mapping[str, Mapping[str, float]], learners: Collection[str]
+    found: Mapping[str, Mapping[str, float]], policies: Collection[str]
 ) -> dict[str, float]:
-    """Return the metrics of learners, by policy name, as those of one iteration.
+    """Return the metrics of trained policies, by policy name, as those of one iteration.
 
-    Where there is one learner they keep their names. Where there are several, each has the policy's
-    name in front, and the bare name holds the mean over the learners that have it.
+    Where there is one policy they keep their names. Where there are several, each has the policy's
+    name in front, and the bare name holds the mean over the policies that have it.
 
     Example:
         >>> by_policy({"main": {"loss/rl": 2.0}}, ["main"])
@@ -96,7 +96,7 @@ def by_policy(
         >>> by_policy({"a": {"loss/rl": 2.0}, "b": {"loss/rl": 4.0}}, ["a", "b"])
         {'loss/rl': 3.0, 'a/loss/rl': 2.0, 'b/loss/rl': 4.0}
     """
-    if len(learners) == 1:
+    if len(policies) == 1:
         return {name: value for metrics in found.values() for name, value in metrics.items()}
     names = dict.fromkeys(name for metrics in found.values() for name in metrics)
     values = {name: [each[name] for each in found.values() if name in each] for name in names}

@@ -1,4 +1,4 @@
-"""SftMix: the supervised rows that every update sees again, and what each of them weighs."""
+"""SftMix: the supervised rows of every update, and the weights of their tokens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from turnwise.credit import Credit
 from turnwise.errors import DataError
 from turnwise.losses import make_loss
 from turnwise.rollout import samples_from_episodes
-from turnwise.trainers.batches import rehearsed_rows
+from turnwise.trainers.batches import sft_mix_rows
 from turnwise.trainers.minibatches import minibatches, parts_of
 from turnwise.trainers.sft import rows_for
 from turnwise.trainers.update import make_batch
@@ -27,35 +27,35 @@ def by_visit(samples):
 
 
 @pytest.fixture
-def rehearsal(make_recipe, make_session):
-    """`sft_mix(*overrides)`: the session and the rows that its updates would rehearse."""
+def sft_mix(make_recipe, make_session):
+    """`sft_mix(*overrides)`: the session and the rows of the SFT mix of its updates."""
 
     def make(*overrides):
         recipe = make_recipe(*overrides)
         session = make_session(recipe)
-        return session, rehearsed_rows(session, build.plan_of(recipe), session.learners["main"])
+        return session, sft_mix_rows(session, build.plan_of(recipe), session.trained["main"])
 
     return make
 
 
-def test_a_recipe_without_the_section_rehearses_nothing(rehearsal):
-    assert rehearsal()[1] is None
+def test_a_recipe_without_the_section_has_no_rows(sft_mix):
+    assert sft_mix()[1] is None
 
 
-def test_rows_are_those_after_the_warm_up_s(rehearsal, make_recipe):
+def test_rows_are_those_after_the_warm_up_s(sft_mix, make_recipe):
     warmup = make_recipe().warmup
-    session, rows = rehearsal("sft_mix.rows=4")
-    shown = rows_for(session, session.learners["main"], "demonstrations")
+    session, rows = sft_mix("sft_mix.rows=4")
+    shown = rows_for(session, session.trained["main"], "demonstrations")
     last = warmup.steps - 1
     seen = [row.token_ids.tolist() for row in shown.batch(last, warmup.batch_size)]
     following = [row.token_ids.tolist() for row in shown.batch(last + 1, warmup.batch_size)]
-    rehearsed = [r.token_ids.tolist() for step in range(2) for r in rows.batch(step, 4)]
-    assert rehearsed[: len(following)] == following
-    assert not any(row in seen for row in rehearsed)
+    mixed = [r.token_ids.tolist() for step in range(2) for r in rows.batch(step, 4)]
+    assert mixed[: len(following)] == following
+    assert not any(row in seen for row in mixed)
 
 
-def test_each_span_has_its_weight_and_the_rest_has_none(rehearsal):
-    session, rows = rehearsal("sft_mix.rows=2", SPANS)
+def test_each_span_has_its_weight_and_the_rest_has_none(sft_mix):
+    session, rows = sft_mix("sft_mix.rows=2", SPANS)
     (row,) = rows.batch(0, 1)
     start = len(row.token_ids) - len(
         session.policies["main"].renderer.completion_ids(
@@ -72,9 +72,9 @@ def test_each_span_has_its_weight_and_the_rest_has_none(rehearsal):
     assert set(row.ce_weight[opens + 1 : closes].tolist()) == {0.5}
 
 
-def test_weights_go_in_a_straight_line_to_their_last_ones(rehearsal):
+def test_weights_go_in_a_straight_line_to_their_last_ones(sft_mix):
     """Over the iterations of the run: the first has `spans`, the last exactly `final`."""
-    _, rows = rehearsal(
+    _, rows = sft_mix(
         "sft_mix.rows=2", SPANS, "sft_mix.final={think=1.0,action=0.0}", "trainer.iterations=5"
     )
     found = [rows.spans_at(step) for step in range(5)]
@@ -85,36 +85,36 @@ def test_weights_go_in_a_straight_line_to_their_last_ones(rehearsal):
     assert weights == [{0.0, 5.0, 1.0, 0.5}, {0.0, 1.0}]
 
 
-def test_one_iteration_has_the_first_weights(rehearsal):
-    _, rows = rehearsal(SPANS, "sft_mix.final={think=1.0}", "trainer.iterations=1")
+def test_one_iteration_has_the_first_weights(sft_mix):
+    _, rows = sft_mix(SPANS, "sft_mix.final={think=1.0}", "trainer.iterations=1")
     assert rows.spans_at(0) == {"think": 5.0, "answer": 1.0, "action": 0.5}
 
 
-def test_without_spans_the_whole_reply_weighs_one(rehearsal):
-    session, rows = rehearsal("sft_mix.rows=2")
+def test_without_spans_the_whole_reply_weighs_one(sft_mix):
+    session, rows = sft_mix("sft_mix.rows=2")
     (row,) = rows.batch(3, 1)
     (plain,) = rows_for(
-        session, session.learners["main"], "demonstrations", first=rows.rows.first
+        session, session.trained["main"], "demonstrations", first=rows.rows.first
     ).batch(3, 1)
     assert row.ce_weight.tolist() == plain.ce_weight.tolist()
     assert set(row.ce_weight.tolist()) == {0.0, 1.0}
 
 
-def test_spans_that_no_reply_has_are_refused(rehearsal, tmp_path):
+def test_spans_that_no_reply_has_are_refused(sft_mix, tmp_path):
     path = tmp_path / "plain.jsonl"
     path.write_text(json.dumps({"prompt": "you r0c0", "completion": "DOWN"}) + "\n")
     with pytest.raises(DataError, match="none of 1 replies has such a span"):
-        rehearsal(f"sft_mix.data={path}", "sft_mix.spans={think=1.0}")
+        sft_mix(f"sft_mix.data={path}", "sft_mix.spans={think=1.0}")
 
 
-def test_a_token_that_decides_the_action_weighs_the_same_in_every_reply(rehearsal, tmp_path):
+def test_a_token_that_decides_the_action_weighs_the_same_in_every_reply(sft_mix, tmp_path):
     """A blank is a token of its own before "16" and none before "8"; "go" begins "go north"."""
     actions = ["1", "8", "16", "12", "go", "go north", "go north east", "stay", " 7"]
     path = tmp_path / "actions.jsonl"
     texts = [f"<answer> {action} </answer>" for action in actions]
     rows = [json.dumps({"prompt": "you r0c0", "completion": text}) for text in texts]
     path.write_text("\n".join(rows) + "\n")
-    _, rows = rehearsal(f"sft_mix.data={path}", "sft_mix.spans={answer=1.0,action=0.25}")
+    _, rows = sft_mix(f"sft_mix.data={path}", "sft_mix.spans={answer=1.0,action=0.25}")
     found = {}
     for row in rows.batch(0, 4 * len(actions)):
         start = len(row.token_ids) - int((row.ce_weight > 0).sum())
@@ -129,13 +129,13 @@ def test_a_token_that_decides_the_action_weighs_the_same_in_every_reply(rehearsa
         assert weights[0] == weights[-1] == 1.0
 
 
-def test_rows_without_a_span_weigh_nothing_and_stop_nobody(rehearsal, tmp_path):
+def test_rows_without_a_span_weigh_nothing_and_stop_nobody(sft_mix, tmp_path):
     """Batches are drawn: one that happens to have no such span is no mistake."""
     path = tmp_path / "mixed.jsonl"
     rows = [{"prompt": "you r0c0", "completion": "DOWN"}] * 3
     rows.append({"prompt": "you r0c0", "completion": "<think> edge </think>"})
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    _, rows = rehearsal(f"sft_mix.data={path}", "sft_mix.spans={think=1.0}")
+    _, rows = sft_mix(f"sft_mix.data={path}", "sft_mix.spans={think=1.0}")
     weighs = [rows.batch(step, 1)[0].ce_weight.any() for step in range(8)]
     assert sum(weighs) == 2  # the one in four, in each of two passes
 
@@ -143,9 +143,9 @@ def test_rows_without_a_span_weigh_nothing_and_stop_nobody(rehearsal, tmp_path):
 @pytest.mark.parametrize("aggregation", ["token", "turn", "episode", "constant"])
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_mini_batches_share_the_rows_out_and_change_no_weight(
-    rehearsal, make_episodes, aggregation, count
+    sft_mix, make_episodes, aggregation, count
 ):
-    _, rows = rehearsal("sft_mix.rows=5", SPANS)
+    _, rows = sft_mix("sft_mix.rows=5", SPANS)
     episodes, advantages = make_episodes(visits=4)
     played = samples_from_episodes(episodes, advantages)
     samples = [*played, *rows.batch(0, 5)]
@@ -164,7 +164,7 @@ def test_mini_batches_share_the_rows_out_and_change_no_weight(
     assert batch.columns["rl"][:tokens] / count == pytest.approx(without.columns["rl"])
 
 
-def test_what_is_rehearsed_is_learned_again(speaking, train):
+def test_what_the_sft_mix_shows_is_learned_again(speaking, train):
     """The loss of the rows falls, which without them it does not."""
     options = ("optimizer.lr=3e-3", "trainer.iterations=8", "evaluation.every=8")
     _, records = train(speaking("sft_mix.rows=16", *options))

@@ -1,4 +1,4 @@
-"""Learners of several policies: each one's metrics, and what a checkpoint keeps of it."""
+"""Several trained policies: each one's metrics, and what a checkpoint keeps of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from turnwise.app import build
 from turnwise.recipe.schema import load_recipe
 from turnwise.trainers import resume
 from turnwise.trainers.batches import begin
-from turnwise.trainers.learner import by_policy
+from turnwise.trainers.trained_policy import by_policy
 
 NAMES = ("scout", "digger")
 SIZE = "{hidden=32,layers=1,heads=2,kv_heads=1,head_dim=16,intermediate=32}"
@@ -43,44 +43,44 @@ def begun(make_session, tmp_path):
 
     def make():
         session = make_session(recipe, tmp_path / "run")
-        for learner in session.learners.values():
-            begin(session, build.plan_of(recipe), learner)
+        for trained in session.trained.values():
+            begin(session, build.plan_of(recipe), trained)
         return session
 
     return make
 
 
-def state(learner):
-    """Return what a checkpoint keeps of a learner."""
-    moments = learner.optimizer.state_dict()["adamw"]["state"]
+def state(trained):
+    """Return what a checkpoint keeps of a trained policy."""
+    moments = trained.optimizer.state_dict()["adamw"]["state"]
     sums = [float(each["exp_avg"].double().sum()) for each in moments.values()]
-    return learner.policy.digest(), learner.policy.version, learner.optimizer.steps, sums
+    return trained.policy.digest(), trained.policy.version, trained.optimizer.steps, sums
 
 
 def test_every_policy_comes_back_with_its_own_weights_optimizer_and_version(begun):
     session = begun()
-    for count, learner in enumerate(session.learners.values(), start=1):
+    for count, trained in enumerate(session.trained.values(), start=1):
         for _ in range(count):
-            for parameter in learner.policy.trainable_parameters():
+            for parameter in trained.policy.trainable_parameters():
                 parameter.grad = torch.full_like(parameter, float(count))
-            learner.optimizer.step()
-            session.new_weights(learner)
+            trained.optimizer.step()
+            session.new_weights(trained)
     session.save_start()
     session.save("train", 1)
-    expected = {name: state(learner) for name, learner in session.learners.items()}
+    expected = {name: state(trained) for name, trained in session.trained.items()}
     assert [kept[1:3] for kept in expected.values()] == [(1, 1), (2, 2)]
     assert expected["scout"][0] != expected["digger"][0]
 
     again = begun()
-    assert all(state(each) != expected[name] for name, each in again.learners.items())
+    assert all(state(each) != expected[name] for name, each in again.trained.items())
     back = resume(again)
     assert back is not None
-    for learner in again.learners.values():
-        back.restore(learner)
-    assert {name: state(learner) for name, learner in again.learners.items()} == expected
-    for name, learner in again.learners.items():
+    for trained in again.trained.values():
+        back.restore(trained)
+    assert {name: state(trained) for name, trained in again.trained.items()} == expected
+    for name, trained in again.trained.items():
         with torch.no_grad():
-            for parameter in learner.policy.trainable_parameters():
+            for parameter in trained.policy.trainable_parameters():
                 parameter.zero_()
-        learner.policy.load_weights(again.run.start(name))
-        assert learner.policy.digest() == expected[name][0]
+        trained.policy.load_weights(again.run.start(name))
+        assert trained.policy.digest() == expected[name][0]
