@@ -30,6 +30,13 @@ def test_history_is_what_the_agent_says(options, contents):
     ) + ["user"]
 
 
+@pytest.mark.parametrize("history", ["full", "observation"])
+def test_a_number_of_turns_that_another_history_ignores_is_refused(history):
+    with pytest.raises(ValueError, match="last_n = 3 needs history = 'last_n'"):
+        AgentConfig(history=history, last_n=3)
+    assert AgentConfig(history="last_n").kept_turns == 2
+
+
 def test_the_system_message_comes_first_whatever_the_history():
     for history in ("full", "last_n", "observation"):
         first, *_ = messages_for(AgentConfig(system="be brief", history=history), PAST, "now")

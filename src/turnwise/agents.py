@@ -19,6 +19,8 @@ from turnwise.formats import REPLY_FORMATS, ReplyFormat
 from turnwise.settings import Settings
 from turnwise.types import Media, Message, Prompt, Sampling
 
+LAST_N = 2
+"""The past turns that are kept where their number is not given."""
 HistoryRule = Literal["full", "last_n", "observation"]
 InvalidRule = Literal["end", "continue"]
 LEGAL = "legal actions: "
@@ -36,8 +38,8 @@ class AgentConfig(Settings):
     """The system message; empty for none."""
     history: HistoryRule = "observation"
     """The part of the past in the prompt: everything, the last `last_n` turns, or nothing."""
-    last_n: int = Field(default=2, ge=1)
-    """The number of past turns that `history = "last_n"` keeps."""
+    last_n: int | None = Field(default=None, ge=1)
+    """The number of past turns that `history = "last_n"` keeps; None is 2."""
     show_legal: bool = False
     """Whether each observation ends with the words that may be answered there."""
     reply: str = "tags"
@@ -65,13 +67,23 @@ class AgentConfig(Settings):
         return name
 
     @model_validator(mode="after")
-    def _check_limit(self) -> AgentConfig:
+    def _check_numbers(self) -> AgentConfig:
         if self.invalid_limit is not None and self.invalid_reply == "end":
             raise ConfigError(
                 f"invalid_limit = {self.invalid_limit} needs invalid_reply = 'continue': without "
                 "it the first invalid reply ends the episode; set it, or leave invalid_limit out"
             )
+        if self.last_n is not None and self.history != "last_n":
+            raise ConfigError(
+                f"last_n = {self.last_n} needs history = 'last_n', got {self.history!r}: set it, "
+                "or leave last_n out"
+            )
         return self
+
+    @property
+    def kept_turns(self) -> int:
+        """The number of past turns that `history = "last_n"` keeps."""
+        return LAST_N if self.last_n is None else self.last_n
 
     @property
     def reply_format(self) -> ReplyFormat:
@@ -147,7 +159,7 @@ def _remembered(config: AgentConfig, past: Sequence[Exchange]) -> Sequence[Excha
     """Return the exchanges that `config.history` leaves in the prompt."""
     if config.history == "observation":
         return ()
-    return past if config.history == "full" else past[-config.last_n :]
+    return past if config.history == "full" else past[-config.kept_turns :]
 
 
 def prompt_for(config: AgentConfig, past: Sequence[Exchange], observation: Observation) -> Prompt:

@@ -875,3 +875,17 @@ def test_the_time_alone_ends_a_run_where_it_alone_is_given(settings, iterations)
 def test_wrong_minutes_are_refused_as_such(minutes):
     with pytest.raises(ConfigError, match=r"trainer\.minutes"):
         recipe_of(Short, {"trainer.minutes": minutes})
+
+
+def test_options_that_another_choice_would_ignore_are_left_out_and_said(tmp_path):
+    path, said = tmp_path / "walk.toml", []
+    made = recipe_of(Walk, {"agents.player.history": "last_n", "agents.player.last_n": 5})
+    path.write_text(made.to_toml())
+    assert load_recipe(str(path)).agents["player"].kept_turns == 5
+    full = load_recipe(str(path), ["agents.player.history=full"], said.append)
+    assert full.agents["player"].last_n is None
+    whole = load_recipe(str(path), ["curriculum.share=0"], said.append)
+    assert (whole.curriculum.share, whole.curriculum.explore) == (0, 0)
+    assert all(key in " ".join(said) for key in ("agents.player.last_n", "curriculum.explore"))
+    with pytest.raises(ConfigError, match="explore = 10"):
+        load_recipe(str(path), ["curriculum.share=0", "curriculum.explore=10"])

@@ -319,7 +319,9 @@ def test_what_followed_a_role_s_turn_is_what_it_sees_next_and_all_rewards_until_
 
 @pytest.mark.parametrize("history", ["last_n", "full"])
 def test_the_result_of_a_tool_is_shown_as_the_message_that_it_is(history):
-    rows = source(Treasure(), agent=AgentConfig(history=history, last_n=9))
+    rows = source(
+        Treasure(), agent=AgentConfig(history=history, last_n=9 if history == "last_n" else None)
+    )
     texts = [text(rows, rows.row(index)) for index in range(40)]
     assert any("<|im_start|>tool\n" in imitated(rows, rows.row(index)) for index in range(40))
     ends = [said for said in texts if said.endswith(f"end{END}\n{ASKED}")]

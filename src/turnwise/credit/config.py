@@ -44,7 +44,7 @@ class CreditConfig(Settings):
     state_key: StateKeyRule = "env"
     """The key by which turns in equal states are found: the env's (`Env.state_key`), or what the
     agent is shown, where that says all that matters and the env's key says more, such as the
-    time."""
+    time. Schemes other than `gigpo` and `gae` use it for `rollout/state_dependence` alone."""
     least_advantage: float | None = Field(default=None, lt=0, allow_inf_nan=False)
     """Advantages of returns below this number are raised to it, after they are divided. A rare
     disaster is otherwise nearly all of the gradient. None is no bound."""

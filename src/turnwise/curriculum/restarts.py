@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from turnwise.curriculum.archive import Archive, Cell
 from turnwise.curriculum.base import GoesOn
@@ -51,6 +51,15 @@ class RestartsConfig(Settings):
     """The maximum number of states that are kept; the least probable ones are dropped."""
     explore: int = Field(default=0, ge=0)
     """Env steps of random play, without a model, that look for states before training begins."""
+
+    @model_validator(mode="after")
+    def _check(self) -> RestartsConfig:
+        if self.explore and not self.share:
+            raise ValueError(
+                f"explore = {self.explore} looks for states in which episodes begin, but with "
+                "share = 0 none begins there: raise share, or leave explore out"
+            )
+        return self
 
 
 class RestartsCurriculum:

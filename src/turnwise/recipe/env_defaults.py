@@ -312,7 +312,7 @@ class _Found:
         more = tokens_of_a_turn(self.shown)
         turns = [words + more for game in self.shown.games for words in game.words]
         alone = sum(turns) / max(len(turns), 1)
-        shown = {"observation": 1.0, "last_n": 1.0 + AgentConfig().last_n}
+        shown = {"observation": 1.0, "last_n": 1.0 + AgentConfig().kept_turns}
         return alone * shown.get(
             self.history.shown, 1.0
         )  # a whole past is one row for all its turns

@@ -332,7 +332,12 @@ def _play(fit: _Fit) -> None:
         options = own_options([config for config, _ in CURRICULA.values()])
         kind = fit.get("curriculum.kind") or "uniform"
         fit.drop(f"curriculum.kind = {kind!r}", *(f"curriculum.{option}" for option in options))
+    if fit.set_by_user("curriculum.share") and not fit.get("curriculum.share"):
+        fit.drop("curriculum.share = 0", "curriculum.explore")
     for role in fit.keys("agents"):
+        history = fit.get(f"agents.{role}.history") or "observation"
+        if fit.set_by_user(f"agents.{role}.history") and history != "last_n":
+            fit.drop(f"agents.{role}.history = {history!r}", f"agents.{role}.last_n")
         if fit.set_by_user(f"agents.{role}.invalid_reply"):
             rule = fit.get(f"agents.{role}.invalid_reply") or "end"
             if rule == "end":

@@ -37,7 +37,7 @@ def expected_tokens(lengths: Sequence[int], agent: AgentConfig, context: int) ->
     """
     if agent.history == "full":
         return context
-    turns = 1 + (agent.last_n if agent.history == "last_n" else 0)
+    turns = 1 + (agent.kept_turns if agent.history == "last_n" else 0)
     return min(context, turns * (max(lengths) + agent.max_tokens))
 
 

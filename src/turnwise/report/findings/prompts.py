@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from turnwise.agents import LAST_N
 from turnwise.envs.past_helps import LEAST, SURE, Transition, excess, past_excess
 from turnwise.formats import REPLY_COMPONENTS
 from turnwise.policies.presets import is_nano, nano_preset
@@ -75,7 +76,7 @@ def _past(facts: Facts, role: str, found: float, count: int) -> Finding:
 def _more_history(facts: Facts, role: str) -> str:
     """Return the setting that shows more of the past: all of it where the context holds it."""
     where = f"agents.{role}"
-    last = facts.at(f"{where}.last_n", 2)
+    last = facts.at(f"{where}.last_n", LAST_N)
     kept = last if facts.at(f"{where}.history", "observation") == "last_n" else 0
     longest = max(
         (
