@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import turnwise as tw
+from turnwise.envs import hidden_state as hidden_module
 from turnwise.envs import survey as survey_module
+from turnwise.envs import survey_groups as groups_module
 from turnwise.envs.survey import survey
 from turnwise.envs.survey_groups import GROUP, GROUP_TURNS, REPEATED, SECONDS, TURNS
 from turnwise.errors import BrokenEnvError, IllegalActionError, StuckEnvError
@@ -142,7 +144,8 @@ class Clock:
 @pytest.mark.parametrize("where", ["reset", "step"])
 def test_a_slow_env_is_surveyed_for_less_than_ten_seconds(monkeypatch, blocking, length, where):
     clock = Clock()
-    monkeypatch.setattr(survey_module, "time", clock)
+    for module in (survey_module, groups_module, hidden_module):
+        monkeypatch.setattr(module, "time", clock)
 
     class Slow(Line):
         def reset(self, task):
@@ -165,7 +168,8 @@ def test_a_slow_env_is_surveyed_for_less_than_ten_seconds(monkeypatch, blocking,
 
 def test_an_episode_that_ran_out_of_time_has_not_ended(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(survey_module, "time", clock)
+    for module in (survey_module, groups_module, hidden_module):
+        monkeypatch.setattr(module, "time", clock)
 
     class Slow(Line):
         length = 20
@@ -256,8 +260,8 @@ class Pair(Line):
 def test_each_seat_has_its_own_past_and_the_rewards_until_its_next_turn():
     env = Pair()
     rng = np.random.default_rng(0)
-    turns = list(survey_module._turns(env, tasks_of(env, 1)[0], rng, np.inf))
-    found = survey_module._transitions(turns, 3)
+    turns = list(groups_module._turns(env, tasks_of(env, 1)[0], rng, np.inf))
+    found = groups_module._transitions(turns, 3)
     assert len(found) == len(turns)
     for turn in found:
         seat = turn.observation.partition("\n")[0]
@@ -364,7 +368,8 @@ def test_games_that_break_in_the_same_place_repeat(error):
 
 def test_the_time_of_a_turn_is_that_of_the_groups(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(survey_module, "time", clock)
+    for module in (survey_module, groups_module, hidden_module):
+        monkeypatch.setattr(module, "time", clock)
 
     class Slow(Line):
         def step(self, state, role, action, noise):

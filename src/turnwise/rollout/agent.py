@@ -42,6 +42,10 @@ from turnwise.types import (
 from turnwise.utils.hashes import short_hash
 
 _FULL = Failure(kind="context", message="the context is full: the reply was cut or never begun")
+_NO_STEP = (
+    "{}.step must return a Step, got {}: write "
+    "return tw.Step(state=..., rewards=..., terminated=..., truncated=...)"
+)
 
 
 class EpisodeOver(Exception):
@@ -272,10 +276,7 @@ class RolloutAgent:
         noise = self._draws.of_step(self._episode, self._counter.next_step())
         step = await step_env(self._env, state, self._seat, action, noise)
         if not isinstance(step, Step):
-            raise EnvError(
-                f"{self._env.name}.step must return a Step, got {type(step).__name__}: write "
-                "return tw.Step(state=..., rewards=..., terminated=..., truncated=...)"
-            )
+            raise EnvError(_NO_STEP.format(self._env.name, type(step).__name__))
         if step.terminated or step.truncated or not self._counter.is_cut(self._env, number):
             return step
         return replace(step, truncated=True)

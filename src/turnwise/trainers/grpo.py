@@ -76,9 +76,8 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
         metrics |= by_policy(steps, session.trained)
         metrics["time/update"] = time.perf_counter() - began - metrics["time/rollout"]
         metrics["train/skipped"] = float(not steps)
-        metrics |= by_policy(
-            {n: {"policy/ref_k1": each.mean} for n, each in kl.items()}, session.trained
-        )
+        distances = {name: {"policy/ref_k1": each.mean} for name, each in kl.items()}
+        metrics |= by_policy(distances, session.trained)
         session.episodes.write(iteration, played, credit=credit)
         session.curriculum.learn(played, by_return(session, plan, played, credit))
         iteration += 1
