@@ -401,6 +401,25 @@ def test_states_that_look_alike_and_behave_differently_are_found(kind, shown, ke
         assert key or found.hidden_by_key == 0
 
 
+class Noted(Guess):
+    """Every observation holds all turns before it."""
+
+    name = "noted"
+
+    def step(self, state, role, action, noise):
+        found = super().step(state, role, action, noise)
+        said = f"{state.said} {action} {found.state.said}".strip()
+        return replace(found, state=replace(found.state, said=said))
+
+
+def test_observations_that_hold_the_past_are_found():
+    assert [groups(kind()).shows_past for kind in (Noted, Guess, Code, Grid)] == [True] + 3 * [
+        False
+    ]
+    assert not groups(Unique()).shows_past  # no observation is seen twice
+    assert groups(Noted()).hidden > 0.01
+
+
 def test_keys_that_tell_states_apart_are_finer():
     assert [groups(kind()).finer_keys for kind in (Secret, Clock, Maps)] == [True, True, True]
     assert [groups(kind()).finer_keys for kind in (Grid, Code)] == [False, False]

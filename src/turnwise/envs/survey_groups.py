@@ -48,8 +48,9 @@ class Groups:
     past tells more of what follows than the observation does (`past_helps.past_helps`).
     `hidden` is the share of pairs of states with equal observations that behave differently, and
     `hidden_by_key` that of states of one task with equal keys (`hidden_state.hidden_share`); None
-    is for too few pairs. `finer_keys` says whether equal observations had different keys.
-    `known` and `known_by_key` say how much of a state's value, estimated from `KNOWN_TURNS` turns,
+    is for too few pairs. `shows_past` says whether equal observations came after equal turns of the
+    seat, so that the observation holds all of its past. `finer_keys` says whether equal
+    observations had different keys. `known` and `known_by_key` say how much of a state's value, estimated from `KNOWN_TURNS` turns,
     comes from other games in that state (the mean of n / (n + `PRIOR`)), by the observation and by
     the key. `repeats` says whether the same actions with the same noise led to the same
     observations. A turn took `seconds`.
@@ -57,7 +58,8 @@ class Groups:
     Example:
         >>> Groups(
         ...     length=4.0, recurring=0.5, past_helps=None, hidden=0.0, hidden_by_key=0.0,
-        ...     finer_keys=False, known=1.0, known_by_key=1.0, repeats=True, seconds=1e-4,
+        ...     shows_past=False, finer_keys=False, known=1.0, known_by_key=1.0, repeats=True,
+        ...     seconds=1e-4,
         ... ).length
         4.0
     """
@@ -67,6 +69,7 @@ class Groups:
     past_helps: bool | None
     hidden: float | None
     hidden_by_key: float | None
+    shows_past: bool
     finer_keys: bool
     known: float
     known_by_key: float
@@ -110,6 +113,7 @@ def play_groups(env: Env[Any], tasks: Sequence[Task], seed: int) -> Groups:
         past_helps=past_helps(turns, seed),
         hidden=hidden_share(env, seen, seed) if compares else None,
         hidden_by_key=hidden_share(env, keyed, seed, within_tasks=True) if compares else None,
+        shows_past=_shows_past(turns),
         finer_keys=len(set(zip(shown, keys, strict=True))) > len(set(shown)),
         known=_known(seen),
         known_by_key=_known(keyed),
@@ -129,6 +133,17 @@ def _visit(turn: _Turn, game: int, task: int, label: Hashable, *, first: bool) -
         first=first,
         state=turn.state,
     )
+
+
+def _shows_past(turns: Sequence[Transition]) -> bool:
+    """Whether turns of equal observation have equal pasts, in enough turns to tell."""
+    pasts: dict[str, set[Hashable]] = {}
+    games: dict[str, set[int]] = {}
+    for turn in turns:
+        pasts.setdefault(turn.observation, set()).add(turn.past)
+        games.setdefault(turn.observation, set()).add(turn.game)
+    alike = [turn for turn in turns if turn.past and len(games[turn.observation]) > 1]
+    return len(alike) >= ENOUGH and all(len(pasts[turn.observation]) == 1 for turn in alike)
 
 
 def _known(visits: Sequence[Visit]) -> float:

@@ -86,7 +86,7 @@ class EnvCredit:
         shared = f"{groups.recurring:.0%} of later states recur in a group of {GROUP}"
         because("credit.scheme", TURNS, f"turns are compared: {shared}")
         hidden = groups.hidden if self.keyed_by_observation else groups.hidden_by_key
-        finer = self.keyed_by_observation or groups.finer_keys
+        finer = self.keyed_by_observation or groups.finer_keys or groups.shows_past
         decides = hidden is not None and hidden < HIDDEN and finer
         says = "says" if decides else "may not say"
         reason = f"the key of a state {says} all that decides what follows"

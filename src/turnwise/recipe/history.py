@@ -48,7 +48,7 @@ def choose_history(
 ) -> History:
     """Return how much of the past the prompts show.
 
-    All of it, unless states with equal observations behave alike: what hides nothing needs no past.
+    All of it, unless states with equal observations behave alike, or observations hold the past.
 
     Args:
         found: the survey of the env.
@@ -59,6 +59,8 @@ def choose_history(
     groups = found.groups
     if groups.hidden == 0 and not tools:
         return History(shown="observation", reason="states with equal observations behave alike")
+    if groups.shows_past and not tools:
+        return History(shown="observation", reason="each observation holds the turns before it")
     why = "states with equal observations behave differently"
     why = why if groups.hidden else "observations may hide what decides"
     why = "results of calls are in the past" if tools else why
