@@ -50,10 +50,10 @@ class Groups:
     `hidden_by_key` that of states of one task with equal keys (`hidden_state.hidden_share`); None
     is for too few pairs. `shows_past` says whether equal observations came after equal turns of the
     seat, so that the observation holds all of its past. `finer_keys` says whether equal
-    observations had different keys. `known` and `known_by_key` say how much of a state's value, estimated from `KNOWN_TURNS` turns,
-    comes from other games in that state (the mean of n / (n + `PRIOR`)), by the observation and by
-    the key. `repeats` says whether the same actions with the same noise led to the same
-    observations. A turn took `seconds`.
+    observations had different keys. `known` and `known_by_key` say how much of a state's value,
+    estimated from `KNOWN_TURNS` turns, comes from other games in that state (the mean of
+    n / (n + `PRIOR`)), by the observation and by the key. `repeats` says whether the same actions
+    with the same noise led to the same observations. A turn took `seconds`.
 
     Example:
         >>> Groups(
