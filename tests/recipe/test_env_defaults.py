@@ -799,15 +799,15 @@ class Wordy(Blind):
 
 def test_a_nano_model_has_room_for_the_whole_past_of_games_of_many_words():
     class Capped(Wordy):
-        max_turns = 12
+        max_turns = 8
 
-    assert history_of(Wordy) == "last_n"  # 30 turns are too many for 2,048 tokens
+    assert history_of(Wordy) == "last_n"  # 30 turns are too many for 1,024 tokens
     recipe = recipe_of(Capped)
     nano = recipe.policies["main"].nano
     assert nano is not None
     assert recipe.agents["player"].history == "full"
     assert nano.context % 128 == 0
-    assert 12 * 60 < nano.context <= 2048
+    assert 8 * 60 < nano.context <= 1024
     small = PolicyConfig(nano=NanoConfig(context=256))
     assert history_of(Capped, model=small) != "full"
     assert (
@@ -817,7 +817,7 @@ def test_a_nano_model_has_room_for_the_whole_past_of_games_of_many_words():
 
 def test_long_rows_are_fewer_in_a_step_of_the_warm_up():
     class Capped(Wordy):
-        max_turns = 12
+        max_turns = 8
 
     short, long = recipe_of(Walk), recipe_of(Capped)
     assert short.warmup is not None and long.warmup is not None

@@ -19,7 +19,7 @@ ROOM, SLACK, REPLY = 2, 1.1, 64
 """For the whole past, a nano model's context must hold a game of `ROOM` times the turns of the
 longest random one, as far as the cap on turns allows, since a trained model plays longer games. It
 has a tenth more for words that are several tokens, and `REPLY` tokens for the last reply."""
-WIDE, STEP = 2048, 128
+WIDE, STEP = 1024, 128
 """The most tokens that the context of a nano model is enlarged to, and what it is a multiple of."""
 
 
