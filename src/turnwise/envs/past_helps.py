@@ -32,7 +32,6 @@ class Transition:
 
     `followed` is what came of it: the rewards, and the next observation or the end; None where the
     game was cut off. `past` are the observations and actions of the turns before, oldest first.
-    `key` is the env's key of the state.
     """
 
     game: int
@@ -40,7 +39,6 @@ class Transition:
     action: str
     followed: tuple[Hashable, Hashable] | None
     past: tuple[tuple[str, str], ...]
-    key: str = ""
 
 
 def past_helps(turns: Sequence[Transition], seed: int) -> bool | None:

@@ -238,7 +238,6 @@ def _transitions(turns: Sequence[_Turn], game: int) -> list[Transition]:
                     action=turn.action,
                     followed=_followed(turns[place:after], None if after is None else turns[after]),
                     past=tuple(past),
-                    key=turn.key,
                 )
             )
             past.append((turn.observation, turn.action))
