@@ -741,6 +741,16 @@ def test_an_env_of_one_turn_compares_episodes_and_shows_no_outcomes(kind):
     assert recipe.trainer.tasks_per_iteration == 16  # 128 episodes
 
 
+@pytest.mark.parametrize(("kind", "least"), [(Once, 0.9), (Free, 0.9), (Walk, 0.986)])
+def test_a_warm_up_with_little_time_is_to_make_games_readable(kind, least):
+    """Nine games of ten are to have no reply that cannot be read."""
+    reasons, recipe = reasons_of(kind, {"trainer.minutes": 5.0})
+    assert recipe.warmup is not None
+    assert recipe.warmup.required_accuracy == pytest.approx(least, abs=0.002)
+    assert "turns in the mean" in reasons["warmup.required_accuracy"]
+    assert "warmup.required_accuracy" not in reasons_of(kind)[0]
+
+
 @pytest.mark.parametrize(("group_size", "tasks"), [(8, 16), (4, 32), (16, 8), (64, 2)])
 def test_an_iteration_has_about_as_many_turns_whatever_the_groups(group_size, tasks):
     """Parts of 8 turns: 128 episodes have 1024, in groups of 4 unless another size is given."""

@@ -218,14 +218,23 @@ def test_the_time_left_for_a_warm_up_counts_its_cooldown(seconds, steps, expecte
 
 
 @pytest.mark.parametrize(
-    ("shares", "rounds"),
-    [([0.95] * 9, 2), ([0.5, 0.95, 0.5], 2), ([0.5, 0.5, 0.95], 3), ([0.5] * 9, 4)],
+    ("shares", "required", "rounds"),
+    [
+        ([0.95] * 9, None, 2),
+        ([0.5, 0.95, 0.5], None, 2),
+        ([0.5, 0.5, 0.95], None, 3),
+        ([0.5] * 9, None, 4),
+        ([0.5] * 9, 0.5, 2),
+        ([0.95] * 9, 0.99, 4),
+        ([0.95, 0.95, 0.99], 0.99, 3),
+    ],
 )
 def test_a_warm_up_takes_half_of_the_time_while_replies_cannot_be_read(
-    make_recipe, make_session, monkeypatch, shares, rounds
+    make_recipe, make_session, monkeypatch, shares, required, rounds
 ):
     """A quarter of eight minutes is two rounds, and half is four."""
-    settings = ("warmup.steps=20", "warmup.eval_every=2", "warmup.cooldown=0")
+    settings = ["warmup.steps=20", "warmup.eval_every=2", "warmup.cooldown=0"]
+    settings += [] if required is None else [f"warmup.required_accuracy={required}"]
     recipe = make_recipe(*LONG, *settings, "warmup.stop_at_accuracy='never'")
     session, found = make_session(recipe), iter(shares)
     monkeypatch.setattr(sft, "perception", lambda *args: Seen(share=next(found), described=False))

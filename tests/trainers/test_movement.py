@@ -174,7 +174,32 @@ def test_the_readable_share_that_is_lost_is_estimated_from_its_exact_value(
     )
     decisions = (said.sum(1) ** 2 / (said**2).sum(1)).mean()
     assert 1 < decisions < 2
-    assert found.nats == pytest.approx(divergence / decisions, rel=0.2)
+    of_all = movement.movement(model, FLAT, batch)
+    assert of_all.nats == pytest.approx(divergence / decisions, rel=0.2)
+
+
+def test_replies_that_cannot_be_read_move_nothing(tiny_policy):
+    """One reply that the update makes impossible would count more than all others."""
+    rng, prompt = np.random.default_rng(0), (1, 2, 3)
+    vocab = tiny_policy.model.config.vocab_size
+    turns = [turn_of(prompt, tuple(rng.integers(vocab, size=2).tolist()), m) for m in range(20)]
+    samples = samples_from_episodes(
+        [episode_of(t) for t in turns], {t.id: {"": 1.0} for t in turns}
+    )
+    column = score_column(tiny_policy.model, FLAT, samples)
+    spoilt = column.copy()
+    spoilt[3:5] = -0.01  # as if the first reply had been all but certain
+    model = moved_by(tiny_policy.model, 0.03)
+    readable = make_batch(samples[1:], make_loss(), proximal=column[len(samples[0].token_ids) :])
+    expected = movement.movement(model, FLAT, readable)
+    batch = make_batch(samples, make_loss(), proximal=spoilt)
+    assert movement.movement(model, FLAT, batch).nats > 2 * expected.nats
+    found = movement.movement(model, FLAT, batch, {turns[0].id})
+    assert found.nats == pytest.approx(expected.nats, rel=1e-4)
+    assert found.whole == pytest.approx(expected.whole, rel=1e-4)
+    assert found.replies == 19
+    failed = movement.movement(model, FLAT, batch, {turn.id for turn in turns})
+    assert (failed.nats, failed.whole, failed.replies) == (0.0, 0.0, 0)
 
 
 def test_a_reply_has_as_many_decisions_as_it_has_uncertain_tokens():
@@ -423,7 +448,29 @@ def test_all_replies_together_may_not_move_much_further(first_batch, reports):
     assert trained.optimizer.peak == pytest.approx(START)
     reports(moved_so(wanted, 0.0, 0.0, whole=4.1 * most), moved_so(wanted, 0.0, 0.0))
     assert update(session, plan, trained, 1, batch)["optim/undone"] == 1
-    assert trained.optimizer.peak == pytest.approx(START / 4.1**0.5)
+    assert trained.optimizer.peak == pytest.approx(START / 2)  # and not START / 4.1**0.5
+
+
+@pytest.mark.parametrize(("share", "tries"), [(4.1, 1), (30.0, 1), (1e4, 2)])
+def test_the_next_iteration_begins_with_half_of_the_rate_at_least(
+    first_batch, reports, share, tries
+):
+    """A batch that needs a much smaller rate does not leave it to those that follow."""
+    session, plan, batch, *_ = first_batch(AUTO, "trainer.mismatch=ignore")
+    trained = session.trained["main"]
+    wanted = peak_movement(plan) * movement.informative(batch) ** 0.5
+    reports(moved_so(wanted, 0.0, 0.0))
+    update(session, plan, trained, 0, batch)
+    assert trained.optimizer.peak == pytest.approx(START)
+    far = (moved_so(share * wanted, 0.0, 0.0),) * tries
+    reports(*far, moved_so(wanted, 0.0, 0.0))
+    metrics = update(session, plan, trained, 1, batch)
+    assert metrics["optim/undone"] == tries
+    assert metrics["optim/lr"] < START / 2
+    assert trained.optimizer.peak == pytest.approx(START / 2)
+    reports(moved_so(3 * wanted, 0.0, 0.0))
+    update(session, plan, trained, 2, batch)
+    assert trained.optimizer.peak == pytest.approx(START / 2 / auto_rate.DRIFT)
 
 
 def test_few_replies_never_raise_a_rate_and_lower_it_like_many(first_batch, reports):

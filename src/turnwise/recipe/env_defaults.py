@@ -29,6 +29,9 @@ SURVEYED = 100
 ALL_READABLE = 1.0
 """Share of readable replies at which the warm-up may end. A game fails by one reply: at 0.98 one in
 thirteen games of four turns does, and the policy begins below the random play that it imitates."""
+READABLE_GAMES = 0.9
+"""The share of random games without a reply that cannot be read, below which a warm-up may take up
+to half of the time."""
 WARM_TOKENS, FEWEST_ROWS, MOST_ROWS = 2048, 2, 32
 """About the most tokens of a step of the warm-up, and the bounds of its number of rows."""
 WARM_STEPS, WARM_RATE, WARM_RISE, WARM_COOLDOWN = 600, 4e-3, 20, 100
@@ -263,11 +266,17 @@ class _Found:
 
     def _end_of_warmup(self, *, tells: bool) -> Data:
         """Return when a warm-up on states without descriptions ends."""
+        end: Data = {"cooldown": WARM_COOLDOWN}
+        if self.draft.trainer.minutes is not None:
+            least = round(READABLE_GAMES ** (1 / max(self.shown.groups.length, 1.0)), 4)
+            reason = f"a random episode has {self.shown.groups.length:.3g} turns in the mean"
+            key = "required_accuracy"
+            end[key] = self.because(f"warmup.{key}", least, reason)
         if tells:
             reason = "readable replies do not tell how well the model knows what follows"
-            end = self.because("warmup.stop_at_accuracy", "never", reason)
-            return {"stop_at_accuracy": end, "cooldown": WARM_COOLDOWN}
-        return {"stop_at_accuracy": ALL_READABLE, "cooldown": WARM_COOLDOWN}
+            stop = self.because("warmup.stop_at_accuracy", "never", reason)
+            return end | {"stop_at_accuracy": stop}
+        return end | {"stop_at_accuracy": ALL_READABLE}
 
     def _sft_mix(self, *, described: bool) -> Data:
         """Return the SFT mix: descriptions and format always, uniform actions less and less."""

@@ -47,6 +47,9 @@ class SftConfig(Settings):
     sampled at the training temperature."""
     stop_at_accuracy: Annotated[float, Field(gt=0, le=1)] | Literal["never"] = 0.98
     """Stop once this share of descriptions of unseen states is exact, in two rounds running."""
+    required_accuracy: float = Field(default=0.9, gt=0, le=1)
+    """Where `trainer.minutes` limit the run, the phase takes a quarter of them, or up to half while
+    a smaller share of descriptions (or of readable replies) than this is right."""
     cooldown: int = Field(default=0, ge=0)
     """Optimizer steps after `stop_at_accuracy` is reached, or the phase's time is over, in which
     the rate decreases linearly to 0. `steps` limits them, too."""
@@ -127,7 +130,7 @@ class GrpoConfig(Settings):
     """Training ends after `iterations`, or earlier, after the iteration in which the run has taken
     so many minutes, its warm-up included. Where `turnwise.train` is given the minutes and not the
     iterations, the time alone ends it. The warm-up takes a quarter of them at most, or half
-    while fewer than 90 % of its replies are right. What changes over the iterations
+    while fewer replies are right than `warmup.required_accuracy`. What changes over the iterations
     (`optimizer.schedule`, `sft_mix.final`) follows the time since the first iteration where that is
     further, so that two such runs differ."""
     tasks_per_iteration: int = Field(default=16, ge=1)

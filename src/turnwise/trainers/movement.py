@@ -20,6 +20,7 @@ from turnwise.forest import Scorer
 from turnwise.forest.score import Model
 from turnwise.parallel import ALONE, ProcessGroup
 from turnwise.policies.auto_rate import (
+    LARGEST_FALL,
     LARGEST_LOSS,
     LARGEST_RISE,
     MOST_TRIES,
@@ -92,6 +93,7 @@ def update_within_band(
     optimizer = trained.optimizer
     measured = _measured(session, trained, iteration, batch)
     before, steps, highest_undone = optimizer.snapshot(), optimizer.steps, 0.0
+    lowest = optimizer.peak * LARGEST_FALL if optimizer.found else 0.0
     signal = math.sqrt(max(informative(batch), LEAST_INFORMATIVE))
     moves: list[Moved] = []
     while True:
@@ -118,7 +120,7 @@ def update_within_band(
         session.new_weights(trained)
     optimizer.found = optimizer.found or (peak if known else None)
     most = LARGEST_RISE * (optimizer.found or math.inf)
-    optimizer.peak = min(peak * verdict.factor, most)
+    optimizer.peak = min(max(peak * verdict.factor, lowest), most)
     return metrics | _movement_metrics(moves, wanted, at_cap=peak >= most)
 
 
@@ -228,12 +230,12 @@ class Moved(NamedTuple):
     """How far an update has moved a policy, and by how much the share of readable replies fell.
 
     Attributes:
-        nats: KL(before, after) over the tokens with an advantage other than 0, in nats per
-            decision.
-        whole: the same over all sampled tokens.
+        nats: KL(before, after) over the tokens of readable replies with an advantage other than 0,
+            in nats per decision.
+        whole: the same over all sampled tokens of readable replies.
         lost: the estimated fall of the share of readable replies.
         error: its standard error.
-        replies: the number of replies with an advantage other than 0.
+        replies: the number of readable replies with an advantage other than 0.
     """
 
     nats: float
@@ -281,6 +283,9 @@ def movement(
     (sum s)^2 / sum s^2, where s is the surprisal of a token before the update: the number of tokens
     if all are as uncertain, and 1 if one of them is uncertain and the others follow from it.
 
+    Replies that could not be read are left out. They have tokens that the policy hardly ever draws,
+    and an update is to make them impossible: one such reply may add more than all others.
+
     The mean of the probability ratio over readable replies, where others count 0, is the policy's
     probability of a readable reply after the update (importance sampling). Nothing is sampled.
 
@@ -292,8 +297,8 @@ def movement(
         group: the processes that share the rows.
 
     Returns:
-        The movement, the estimated fall of the share of readable replies, and the number of replies
-        with an advantage; all 0 where the rows have no sampled token.
+        The movement, the estimated fall of the share of readable replies, and the number of
+        readable replies with an advantage; all 0 where the rows have no sampled token.
     """
     after = score_column(model, scorer, batch.samples, group)
     begins = row_offsets(batch.samples)
@@ -304,9 +309,12 @@ def movement(
         before = batch.columns["proximal"][place : place + size].astype(np.float64)
         ratio = np.minimum(after[begin : begin + size] - before, LARGEST)
         added = np.expm1(ratio) - ratio
-        for sums, tokens in ((total, has_advantage), (whole, drawn)):
+        unread = [number for number, turn in enumerate(sample.turns) if turn in failed]
+        readable = np.isin(sample.turn_index, unread, invert=True)
+        for sums, chosen in ((total, has_advantage), (whole, drawn)):
+            tokens = chosen & readable
             sums += added[tokens].sum(), _decisions(-before[tokens], sample.turn_index[tokens])
-        moved += len(np.unique(sample.turn_index[has_advantage]))
+        moved += len(np.unique(sample.turn_index[has_advantage & readable]))
         turns = sample.turn_index[drawn]
         of_reply = np.bincount(turns, weights=ratio[drawn], minlength=len(sample.turns))
         falls += [

@@ -26,9 +26,9 @@ from turnwise.trainers.trained_policy import TrainedPolicy, by_policy
 from turnwise.trainers.update import make_batch, optimise
 
 PHASE = "warmup"
-PART, MOST_PART, READABLE = 0.25, 0.5, 0.9
-"""The share of a run's time after which its warm-up ends; it goes on up to `MOST_PART` while fewer
-than `READABLE` of the replies are right, since reinforcement does not teach a format."""
+PART, MOST_PART = 0.25, 0.5
+"""The share of a run's time after which its warm-up ends; it goes on up to `MOST_PART` while too
+few replies are right, since reinforcement does not teach a format."""
 IMITATION = make_loss(aggregation="token")
 SHOWN = ("loss/ce", "optim/grad_norm", "optim/lr", "optim/skipped")
 """The metrics recorded of a round's last step; a skipped step has no norm."""
@@ -47,9 +47,9 @@ def warm_up(
 
     One round is `config.eval_every` optimizer steps, a record of metrics and a checkpoint, all
     under the name `phase`. Rows before number `first` were shown by an earlier phase. It ends
-    early where it has taken `PART` of the `minutes` of the whole run, its cooldown included, and at
-    least `READABLE` of the replies are right, or else `MOST_PART`; the cooldown has fewer steps
-    where there is no time for them.
+    early where it has taken `PART` of the `minutes` of the whole run, its cooldown included, and
+    `config.required_accuracy` is reached, or else `MOST_PART`; the cooldown has fewer steps where
+    there is no time for them.
     """
     for trained in session.trained.values():
         trained.begin(config.optimizer, config.steps)
@@ -76,7 +76,7 @@ def warm_up(
             enough = enough + 1 if wanted != "never" and least.share >= wanted else 0
             left, most = (steps_left(session, step, began, minutes, p) for p in (PART, MOST_PART))
             ending = min(config.cooldown, step)
-            if most <= ending or (left <= ending and least.share >= READABLE):
+            if most <= ending or (left <= ending and least.share >= config.required_accuracy):
                 enough = 2
             if enough == 2 and step < last:
                 last = min(step + min(config.cooldown, max(1, left or most)), last)
