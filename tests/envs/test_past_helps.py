@@ -9,6 +9,9 @@ import pytest
 
 import turnwise as tw
 from turnwise.credit.state_values import PRIOR as CREDIT_PRIOR
+from turnwise.envs import survey_groups
+from turnwise.envs.guard import guarded
+from turnwise.envs.hidden_state import Visit, hidden_share, rounded
 from turnwise.envs.past_helps import Transition, past_helps
 from turnwise.envs.survey import survey
 from turnwise.envs.survey_groups import PRIOR
@@ -312,6 +315,15 @@ class Secret(Base):
         return f"{state.at} {state.secret}"
 
 
+class Told(Secret):
+    """The key holds all that decides, the number of the turn as well."""
+
+    name = "told"
+
+    def state_key(self, state, role):
+        return f"{state.at} {state.secret} {state.turns}"
+
+
 class Turned(Secret):
     """The hidden number decides where one comes to."""
 
@@ -383,12 +395,13 @@ class Refusing(Base):
         (Guess, True, True),  # the fourth try is the last, which is not seen
         (Code, True, True),
         (Bandit, False, False),
-        (OtherBandit, True, False),
+        (OtherBandit, True, True),
         (Secret, True, True),
+        (Told, True, False),
         (Turned, True, True),
-        (Maps, True, False),
+        (Maps, True, True),
         (OneTurn, False, False),
-        (TwoHands, True, False),
+        (TwoHands, True, True),
         (Refusing, True, True),
     ],
 )
@@ -459,3 +472,154 @@ def test_values_are_known_where_states_recur():
     assert groups(Unique()).known < 0.1  # first states alone recur
     assert groups(Clock()).known_by_key < groups(Clock()).known
     assert PRIOR == CREDIT_PRIOR
+
+
+class Doors(Base):
+    """A door is chosen and shown once; it decides all rewards. Other readings never recur."""
+
+    name = "doors"
+
+    def step(self, state, role, action, noise):
+        turns, door = state.turns + 1, state.at
+        if state.turns == 0:
+            door = self.words.index(action)
+        right = turns > 2 and action == self.words[door]
+        said = f"door {door}" if turns == 1 else f"reading {noise.random()}"
+        after = replace(state, at=door, turns=turns, said=said)
+        return self.ended(after, right, over=turns == 8)
+
+    def text(self, state):
+        return state.said or "choose"
+
+
+class Session(Base):
+    """A simulator that holds one game: only the state that it is in can be stepped."""
+
+    name = "session"
+
+    def reset(self, task):
+        self.now = World(task.data["secret"])
+        return self.now
+
+    def step(self, state, role, action, noise):
+        if state is not self.now:
+            raise RuntimeError("this state is over")
+        self.now = replace(state, at=int(noise.integers(3)), turns=state.turns + 1)
+        right = action == self.words[state.secret]
+        return self.ended(self.now, right, over=self.now.turns == 5)
+
+
+class AtOnce(Base):
+    """Two seats choose at once, and neither sees what the other has chosen; then both are shown."""
+
+    name = "at-once"
+    words = ("rock", "paper", "scissors")
+    seats = {"first": "player", "second": "player"}  # noqa: RUF012
+
+    def acting(self, state):
+        return ("second",) if "," in state.said else ("first", "second")
+
+    def text(self, state):
+        return f"round {state.turns} {state.at}"
+
+    def step(self, state, role, action, noise):
+        if role == "first":
+            return self.ended(replace(state, said=f"{action},"), False, over=False)
+        one, other = (self.words.index(word) for word in (state.said[:-1], action))
+        after = replace(state, said="", at=3 * one + other, turns=state.turns + 1)
+        return self.ended(after, (one - other) % 3 == 1, over=after.turns == 8)
+
+
+class Paid(Base):
+    """Three seats are paid sums of 0 in one order or another, which nothing shows or needs."""
+
+    name = "paid"
+    seats = {"one": "player", "two": "player", "three": "player"}  # noqa: RUF012
+
+    def acting(self, state):
+        return (("one", "two", "three")[state.turns % 3],)
+
+    def text(self, state):
+        return f"turn {state.turns}"
+
+    def step(self, state, role, action, noise):
+        pays = ((0.1, 0.2, -0.3), (0.1, -0.1, 0.0))[state.secret % 2]
+        after = replace(state, turns=state.turns + 1)
+        over = after.turns == 9
+        rewards = {"right": pays[state.turns % 3]}
+        return tw.Step(state=after, rewards=rewards, terminated=over, truncated=False)
+
+
+def test_a_few_states_that_recur_do_not_tell_of_the_others():
+    found = groups(Doors())
+    assert found.recurring > 0
+    assert found.hidden is None
+    assert not found.shows_past
+
+
+def test_states_that_cannot_be_stepped_again_are_not_alike():
+    assert groups(guarded(Session(), timeout=60)).hidden is None
+
+
+def test_seats_that_move_at_once_hide_nothing():
+    found = groups(AtOnce())
+    assert (found.hidden, found.hidden_by_key) == (0, 0)
+    assert (found.length, found.seats, found.own_length) == (16, 2, 8)
+
+
+def test_sums_of_rewards_in_another_order_are_equal():
+    """Until a seat acts again, the sum of all pays is 0 in one and 5e-17 in the other."""
+    assert rounded({"a": 0.1 + 0.2 - 0.3}) == rounded({"a": 0.1 - 0.1}) == ()
+    assert rounded({"b": -1.0, "a": 2.0}) == (("a", 2.0), ("b", -1.0))
+    visits = [
+        Visit(
+            game=game,
+            task=game,
+            label=turns,
+            seat="one",
+            action="a",
+            first=not turns,
+            state=World(game, turns=turns),
+        )
+        for game in range(120)
+        for turns in (0, 3)
+    ]
+    assert hidden_share(Paid(), visits, 0) == 0
+
+
+class OwnReward(Grid):
+    """What a step pays depends on how often the env was stepped."""
+
+    name = "own-reward"
+    count = 0
+
+    def step(self, state, role, action, noise):
+        self.count += 1
+        found = super().step(state, role, action, noise)
+        return replace(found, rewards={"right": float(self.count)})
+
+
+def test_an_env_repeats_only_if_rewards_do_and_something_was_compared(monkeypatch):
+    assert groups(Grid()).repeats
+    assert not groups(OwnReward()).repeats
+    monkeypatch.setattr(survey_groups, "REPEATING", -1.0)
+    assert not groups(Grid()).repeats
+
+
+class Endless(Grid):
+    """It ends with 1 % of its steps; the cap is 1,000 turns."""
+
+    name = "endless"
+    max_turns = 1000
+    chance = 0.01
+
+    def step(self, state, role, action, noise):
+        after = replace(state, turns=state.turns + 1)
+        return self.ended(after, False, over=noise.random() < self.chance)
+
+
+def test_the_length_of_games_that_were_left_is_estimated():
+    assert 60 < groups(Endless()).length < 160  # and not the mean of at most 100 turns, about 63
+    env = Endless()
+    env.chance = 0.0
+    assert groups(env).length == 1000

@@ -24,6 +24,7 @@ from turnwise.engines.loop import SteppedEngine
 from turnwise.engines.table import make_engine
 from turnwise.envs import first_turn
 from turnwise.envs.base import Env
+from turnwise.errors import EnvError, StuckEnvError
 from turnwise.evaluation import exact_of
 from turnwise.evaluation.perception import WALK
 from turnwise.forest.choose import choose
@@ -39,7 +40,14 @@ from turnwise.policies import (
 from turnwise.recipe.schema import Recipe
 from turnwise.recipe.sections import open_sandbox
 from turnwise.render.text import TextRenderer
-from turnwise.rollout import Runner, check_context, expected_tokens, first_prompt_lengths
+from turnwise.rollout import (
+    Runner,
+    check_actions,
+    check_context,
+    expected_tokens,
+    first_states,
+    prompt_lengths,
+)
 from turnwise.rollout.agent import RendererLike
 from turnwise.rollout.random_play import random_conversation, random_game
 from turnwise.rollout.runner import NoiseRule
@@ -197,12 +205,15 @@ def sequence_lengths(
 
     Raises:
         ModelError: if an agent's first prompts leave no room for a reply.
+        ConfigError: if an agent cannot say a legal action in its reply format.
     """
     renderers, found = renderers_of(recipe, policies), dict.fromkeys(policies, 0)
     for agent in recipe.agents.values():
         here = policies.get(agent.policy)
         context = here.context if here else sys.maxsize  # a server knows its own limit
-        lengths = first_prompt_lengths(env, tasks.take(8), agent, renderers[agent.policy])
+        firsts = first_states(env, tasks.take(8), agent.role)
+        check_actions(firsts, agent, env.name)
+        lengths = prompt_lengths(firsts, agent, renderers[agent.policy])
         check_context(env, lengths, agent, context)
         if here:
             tokens = expected_tokens(lengths, agent, context)
@@ -324,30 +335,47 @@ def transcripts_of(recipe: Recipe, tasks: int = 16) -> list[str]:
 
 
 def _transcripts_of(recipe: Recipe, agent: AgentConfig, tasks: int) -> list[str]:
-    """Return texts as one agent reads and writes them."""
+    """Return texts as one agent reads and writes them.
+
+    Raises:
+        EnvError: if the env breaks in the random play of every task, or the role never has a turn.
+    """
     env = recipe.env.make("evaluation")
     source = GeneratedTasks(env, "train", recipe.seed)
     transcripts: list[str] = []
+    errors: list[EnvError] = []
     for index in range(tasks):
         rng = generator(recipe.seed, "transcript", index)
-        state, seat = first_turn(env, source.task(index), agent.role, rng)
-        seen = env.observe(state, seat)
-        shown = observation_text(agent, seen)
-        transcripts += [m.content for m in messages_for(agent, (), shown)]
-        transcripts += words_of_tools(env, source.task(index), agent, rng) if seen.tools else []
-        any_text = [
-            env.random_action(state, seat, rng) for _ in range(4 * (not seen.legal_actions))
-        ]
-        transcripts += [
-            demonstration(agent, seen.description, action)
-            for action in (*seen.legal_actions, *any_text)
-        ]
-        if shows_play(recipe):
-            game = random_game(env, source.task(index), agent, _AsWritten(), rng)
-            transcripts += [text for one in game.past for text in (one.observation, one.reply)]
-            if recipe.warmup is not None and recipe.warmup.outcomes:
-                transcripts += [outcome_text(rewards, None) for rewards in game.rewards]
+        try:
+            transcripts += _transcript_of(recipe, env, source.task(index), agent, rng)
+        except StuckEnvError:
+            raise
+        except EnvError as error:
+            errors.append(error)
+    if len(errors) == tasks:
+        raise errors[0]
     return transcripts
+
+
+def _transcript_of(
+    recipe: Recipe, env: Env[Any], task: Task, agent: AgentConfig, rng: np.random.Generator
+) -> list[str]:
+    """Return what one agent reads and writes in the random play of a task."""
+    state, seat = first_turn(env, task, agent.role, rng)
+    seen = env.observe(state, seat)
+    texts = [m.content for m in messages_for(agent, (), observation_text(agent, seen))]
+    texts += words_of_tools(env, task, agent, rng) if seen.tools else []
+    any_text = [env.random_action(state, seat, rng) for _ in range(4 * (not seen.legal_actions))]
+    for action in (*seen.legal_actions, *any_text):
+        texts.append(demonstration(agent, seen.description, action))
+    if shows_play(recipe):
+        game = random_game(env, task, agent, _AsWritten(), rng)
+        if game.error is not None:
+            raise game.error
+        texts += [text for one in game.past for text in (one.observation, one.reply)]
+        if recipe.warmup is not None and recipe.warmup.outcomes:
+            texts += [outcome_text(rewards, None) for rewards in game.rewards]
+    return texts
 
 
 def shows_play(recipe: Recipe) -> bool:

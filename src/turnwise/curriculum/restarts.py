@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 from turnwise.curriculum.archive import Archive, Cell
 from turnwise.curriculum.base import GoesOn
 from turnwise.curriculum.uniform import UniformCurriculum
-from turnwise.errors import BrokenEnvError, IllegalActionError, StuckEnvError
+from turnwise.errors import EnvError, IllegalActionError, StuckEnvError
 from turnwise.seeding import generator
 from turnwise.settings import Settings
 from turnwise.tasks import GeneratedTasks
@@ -185,7 +185,7 @@ class RestartsCurriculum:
                 state = step.state
         except StuckEnvError:
             raise
-        except (BrokenEnvError, IllegalActionError):
+        except (EnvError, IllegalActionError):
             pass
         return done
 

@@ -18,7 +18,7 @@ import numpy as np
 from turnwise.envs.base import Baseline, Env, score_span
 from turnwise.envs.measures import Measure, mean_measures
 from turnwise.envs.standard_errors import standard_error
-from turnwise.errors import BrokenEnvError, IllegalActionError, StuckEnvError, unknown_name
+from turnwise.errors import EnvError, IllegalActionError, StuckEnvError, unknown_name
 from turnwise.seeding import generator, world_generator
 from turnwise.types import Task
 from turnwise.utils.rewards import mix_rewards
@@ -139,7 +139,7 @@ def _play(
         return _End(score=score, measures=env.measures(state))
     except StuckEnvError:
         raise
-    except BrokenEnvError:
+    except EnvError:
         return _End(broken=True)
     except IllegalActionError:  # ends the episode, as a policy's refused reply does
         return _End(score=earned)

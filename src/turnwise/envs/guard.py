@@ -20,7 +20,7 @@ import numpy as np
 
 from turnwise.envs.base import Baseline, BatchRewards, Env, Exact, Observation, Step
 from turnwise.envs.checks.declarations import ATTRIBUTES, place_of_method, properties_of
-from turnwise.envs.measures import expected_measures, expected_score, is_finite
+from turnwise.envs.measures import LARGEST_REWARD, expected_measures, expected_score, is_reward
 from turnwise.envs.timeout import Alarm, Overrun
 from turnwise.envs.user_calls import CURE, call_env, overran, place_of, still_inside
 from turnwise.errors import BrokenEnvError, ConfigError, SlowEnvError, StuckEnvError
@@ -146,8 +146,9 @@ class GuardedEnv(Env[Any]):
                 known = ", ".join(self.components) or "none"
                 what = f"rewards only of its declared components ({known})"
                 self._wrong("step", {name: value}, what)
-            if not is_finite(value):
-                self._wrong("step", {name: value}, "rewards that are finite floats")
+            if not is_reward(value):
+                what = f"rewards that are finite floats, of at most {LARGEST_REWARD:g} in size"
+                self._wrong("step", {name: value}, what)
         return step
 
     def score(self, state: Any) -> float:

@@ -8,7 +8,7 @@ not tell the state. An agent whose observations hide the state may need its past
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from turnwise.envs.base import Env
-from turnwise.errors import BrokenEnvError, IllegalActionError, StuckEnvError
+from turnwise.errors import EnvError, IllegalActionError, StuckEnvError
 from turnwise.seeding import generator
 
 PAIRS, SECONDS = 1000, 1.0
@@ -24,6 +24,9 @@ PAIRS, SECONDS = 1000, 1.0
 ENOUGH = 100
 """The fewest pairs of which a share is told. If none of 100 pairs differs, the share of all pairs
 is below 3 %, at 95 % confidence."""
+LEAST = 0.2
+"""The smallest share of the states after the first of a game that must look like another one: a few
+states that recur do not tell how the others behave."""
 OTHERS = 32
 """The most turns of other seats that are played until a seat acts again."""
 
@@ -62,7 +65,7 @@ def hidden_share(
 
     Returns:
         None where fewer than `ENOUGH` pairs could be compared, or where games have several turns
-        and hardly any but their first states look alike.
+        and less than `LEAST` of the states after the first look like another one.
 
     Raises:
         StuckEnvError: if calls of a guarded env repeatedly do not return.
@@ -70,8 +73,9 @@ def hidden_share(
     until = time.perf_counter() + SECONDS
     compared = differ = 0
     alike = _alike(visits, within_tasks)
-    later = sum(not visit.first for found in alike for visit in found)
-    if later < ENOUGH and not all(visit.first for visit in visits):
+    later = sum(not visit.first for visit in visits)
+    recurring = sum(not visit.first for found in alike for visit in found)
+    if later and recurring < max(ENOUGH, LEAST * later):
         return None
     pairs = _pairs(alike, within_tasks, generator(seed, "hidden state"))
     for number, (one, other) in enumerate(pairs):
@@ -116,7 +120,7 @@ def _what_follows(
 ) -> Hashable | None:
     """Return the rewards until the seat acts again, and what it then observes or the end.
 
-    None is for a cut. An error of the env is a result, too.
+    None is for a cut, and for an error of the env. A refused action is a result, too.
     """
     noise = generator(seed, "hidden state", number, "noise")
     choices = generator(seed, "hidden state", number, "choices")
@@ -126,7 +130,7 @@ def _what_follows(
             step = env.step(state, seat, action, noise)
             for name, value in step.rewards.items():
                 rewards[name] = rewards.get(name, 0.0) + value
-            given = tuple(sorted((n, round(value, 6)) for n, value in rewards.items() if value))
+            given = rounded(rewards)
             if step.terminated:
                 return given, None
             if step.truncated:
@@ -139,6 +143,14 @@ def _what_follows(
             action = env.random_action(state, seat, choices)
     except StuckEnvError:
         raise
-    except (BrokenEnvError, IllegalActionError) as error:
-        return type(error).__name__
+    except IllegalActionError:
+        return "refused"
+    except EnvError:
+        return None
     return None
+
+
+def rounded(rewards: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+    """Return the rewards other than 0, to six decimals: sums in another order may differ."""
+    found = ((name, round(value, 6)) for name, value in rewards.items())
+    return tuple(sorted((name, value) for name, value in found if value))

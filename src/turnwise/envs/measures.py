@@ -110,6 +110,20 @@ def mean_measures(
     return found
 
 
+LARGEST_REWARD = 1e30
+"""The largest size of a reward: returns and their squares are finite numbers."""
+
+
+def is_reward(value: Any) -> bool:
+    """Whether a value is a finite number of at most `LARGEST_REWARD` in size.
+
+    Example:
+        >>> is_reward(-2), is_reward(1e31), is_reward(float("nan"))
+        (True, False, False)
+    """
+    return is_finite(value) and abs(value) <= LARGEST_REWARD
+
+
 def is_finite(value: Any) -> bool:
     """Whether a value is a number that a float can hold.
 

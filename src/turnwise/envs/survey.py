@@ -18,7 +18,7 @@ import numpy as np
 
 from turnwise.envs.base import Env, Observation
 from turnwise.envs.survey_groups import SECONDS, TURNS, Groups, play_groups
-from turnwise.errors import BrokenEnvError, IllegalActionError, StuckEnvError
+from turnwise.errors import EnvError, IllegalActionError, StuckEnvError
 from turnwise.seeding import generator
 from turnwise.types import Task
 
@@ -183,7 +183,7 @@ def _play(
                 break
     except StuckEnvError:
         raise
-    except (BrokenEnvError, IllegalActionError):
+    except (EnvError, IllegalActionError):
         pass
     return Game(words=tuple(words), reply=tuple(reply))
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from turnwise.agents import AgentConfig, Exchange, prompt_for
 from turnwise.engines import Request, SteppedEngine, run
 from turnwise.envs import Env, Observation
+from turnwise.errors import EnvError, StuckEnvError
 from turnwise.parallel import ALONE, ProcessGroup, share_of_episodes
 from turnwise.rollout.agent import RendererLike, action_of
 from turnwise.rollout.random_play import random_conversation, random_game
@@ -50,7 +51,8 @@ def perception_accuracy(
 ) -> Seen:
     """Return the share of states, one of each of `tasks`, that are described exactly.
 
-    Where an env describes nothing, the share of replies that are an answer.
+    Where an env describes nothing, the share of replies that are an answer. States on whose way the
+    env breaks are left out.
 
     Args:
         env: the world.
@@ -62,11 +64,21 @@ def perception_accuracy(
         states: `first` walks a few random steps from the start, or, with several seats, takes the
             role's first turn; `play` draws one turn of a random game.
         group: the processes that share the states.
-    """
 
-    async def sees(place: int, task: Task) -> tuple[bool, bool]:
-        state, seat, past = _situation(env, task, agent, renderer, place, states)
-        observation = env.observe(state, seat)
+    Raises:
+        EnvError: if the env broke on the way to all of them.
+    """
+    errors: list[EnvError] = []
+
+    async def sees(place: int, task: Task) -> tuple[bool, bool] | None:
+        try:
+            state, seat, past = _situation(env, task, agent, renderer, place, states)
+            observation = env.observe(state, seat)
+        except StuckEnvError:
+            raise
+        except EnvError as error:
+            errors.append(error)
+            return None
         prompt = prompt_for(agent, past, observation)
         request = Request(
             id=TurnId(
@@ -84,12 +96,14 @@ def perception_accuracy(
         text = renderer.decode(completion.token_ids)
         return _is_right(text, observation, agent, renderer), bool(observation.description)
 
-    async def everything() -> list[tuple[bool, bool]]:
+    async def everything() -> list[tuple[bool, bool] | None]:
         own = share_of_episodes(len(tasks), 1, group.rank, group.size)
         return await asyncio.gather(*(sees(i, tasks[i]) for i in own))
 
     shares = group.together(lambda: run(everything(), engine))
-    found = [one for share in shares for one in share]
+    found = [one for share in shares for one in share if one is not None]
+    if not found:
+        raise errors[0] if errors else EnvError(f"{env.name}: every random game broke")
     right, described = zip(*found, strict=True)
     return Seen(share=sum(right) / len(right), described=any(described))
 

@@ -20,8 +20,8 @@ KEYS_DECIDE, KEYS_HIDE = 0.3, 0.9
 says all that decides the future, and where it does not."""
 HIDDEN = 0.01
 """The share of pairs of states with equal keys that may behave differently."""
-SHORT, DISCOUNT, LONGEST_DISCOUNT = 8, 0.95, 0.99
-"""Up to `SHORT` turns a return is not discounted by more than `DISCOUNT` a turn."""
+DISCOUNT, LONGEST_DISCOUNT = 0.95, 0.99
+"""The bounds of the discount factor, which is per turn of a seat."""
 SEGMENT, KNOWN_SEGMENT, UNKNOWN_SEGMENT = 16, 8, 32
 """The turns after which a training episode is cut where games are long: many short episodes from
 many states tell more than few long ones, and are sampled side by side. The value of the state in
@@ -80,9 +80,7 @@ class EnvCredit:
         if groups.length <= 1:
             because("credit.scheme", "grpo", "an episode has one turn")
             return {"scheme": "grpo", "std": "batch_returns"}
-        gamma = DISCOUNT
-        if groups.length > SHORT:
-            gamma = min(max(1 - 2 / groups.length, DISCOUNT), LONGEST_DISCOUNT)
+        gamma = min(max(1 - 2 / groups.own_length, DISCOUNT), LONGEST_DISCOUNT)
         shared = f"{groups.recurring:.0%} of later states recur in a group of {GROUP}"
         because("credit.scheme", TURNS, f"turns are compared: {shared}")
         hidden = groups.hidden if self.keyed_by_observation else groups.hidden_by_key

@@ -17,9 +17,16 @@ from turnwise.envs import ToolEnv
 from turnwise.envs.survey import Survey, survey
 from turnwise.policies import is_nano, nano_preset
 from turnwise.recipe.env_credit import TURNS, TURNS_STD, EnvCredit
-from turnwise.recipe.history import TURN_TOKENS, History, choose_history, tokens_of_a_turn
+from turnwise.recipe.history import (
+    TURN_TOKENS,
+    History,
+    choose_history,
+    lists_actions,
+    tokens_of_a_turn,
+)
 from turnwise.recipe.reasons import dotted_keys
 from turnwise.recipe.schema import Recipe, make_recipe
+from turnwise.rollout.random_play import MOST_TURNS
 from turnwise.tasks import GeneratedTasks
 
 Data = dict[str, Any]
@@ -261,14 +268,14 @@ class _Found:
         """Return the rows of a step of the warm-up: fewer where they are long, for more steps."""
         tokens = self._tokens_of_a_turn()
         if self.history.shown == "full":
-            tokens *= self.shown.groups.length  # a row is a whole game
+            tokens *= min(self.shown.groups.own_length, MOST_TURNS)  # a row is a whole game
         return int(min(max(WARM_TOKENS / tokens, FEWEST_ROWS), MOST_ROWS))
 
     def _end_of_warmup(self, *, tells: bool) -> Data:
         """Return when a warm-up on states without descriptions ends."""
         end: Data = {"cooldown": WARM_COOLDOWN}
         if self.draft.trainer.minutes is not None:
-            least = round(READABLE_GAMES ** (1 / max(self.shown.groups.length, 1.0)), 4)
+            least = round(READABLE_GAMES ** (1 / max(self.shown.groups.own_length, 1.0)), 4)
             reason = f"a random episode has {self.shown.groups.length:.3g} turns in the mean"
             key = "required_accuracy"
             end[key] = self.because(f"warmup.{key}", least, reason)
@@ -341,7 +348,7 @@ class _Found:
     def _seen_by(self, role: str) -> Data:
         """Return what a role's prompts show, and what becomes of a reply that cannot be read."""
         shown: Data = {"role": role, "history": self.history.shown}
-        shown |= {"show_legal": True} if self.shown.varies and not self.tools else {}
+        shown |= {"show_legal": True} if lists_actions(self.shown) and not self.tools else {}
         computed = self.draft.evaluation.exact or self.draft.evaluation.validation == "exact"
         if self.is_long and not computed:
             reason = "games are long: one reply that cannot be read does not end them"
@@ -365,7 +372,7 @@ class _Found:
         if self.shown.free:
             what = "your answer"
         elif self.shown.varies or len(first.legal_actions) > FEW_WORDS:
-            what = "one of the legal actions" + (" listed" if self.shown.varies else "")
+            what = "one of the legal actions" + (" listed" if lists_actions(self.shown) else "")
         else:
             what = "one of these actions: " + ", ".join(first.legal_actions)
             example = first.legal_actions[0]

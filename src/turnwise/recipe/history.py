@@ -13,8 +13,9 @@ from turnwise.envs.survey import Survey
 
 TURN_TOKENS = 16
 """Tokens of a turn that are neither the observation's nor the reply's words: template and tags."""
-LINE = 3
-"""Words of the line of legal actions besides them."""
+LINE, MOST_LISTED = 3, 300
+"""Words of the line of legal actions besides them, and the words of the actions of a mean state
+above which observations have no such line."""
 ROOM, SLACK, REPLY = 2, 1.1, 64
 """For the whole past, a nano model's context must hold a game of `ROOM` times the turns of the
 longest random one, as far as the cap on turns allows, since a trained model plays longer games. It
@@ -40,7 +41,12 @@ def tokens_of_a_turn(found: Survey) -> int:
 
     They are those of the template, and the line of legal actions where these change.
     """
-    return TURN_TOKENS + (math.ceil(found.legal_words) + LINE if found.varies else 0)
+    return TURN_TOKENS + (math.ceil(found.legal_words) + LINE if lists_actions(found) else 0)
+
+
+def lists_actions(found: Survey) -> bool:
+    """Return whether observations list the legal actions: they differ, and are not too many."""
+    return found.varies and found.legal_words <= MOST_LISTED
 
 
 def choose_history(

@@ -1,9 +1,11 @@
 """One task becomes an episode: the runner between env, agent and engine."""
 
 from turnwise.rollout.context_check import (
+    check_actions,
     check_context,
     expected_tokens,
-    first_prompt_lengths,
+    first_states,
+    prompt_lengths,
 )
 from turnwise.rollout.health import FailedReplies, Health, ReplyWatch, failed_replies
 from turnwise.rollout.metrics import rollout_metrics
@@ -16,10 +18,12 @@ __all__ = [
     "Health",
     "ReplyWatch",
     "Runner",
+    "check_actions",
     "check_context",
     "expected_tokens",
     "failed_replies",
-    "first_prompt_lengths",
+    "first_states",
+    "prompt_lengths",
     "rollout_metrics",
     "samples_from_episodes",
     "state_dependence",

@@ -1,6 +1,6 @@
-"""The lengths of an env's first prompts, known before anything is trained.
+"""Checks of an env's first states before anything is trained: lengths of prompts, and actions.
 
-Provides `first_prompt_lengths`, `check_context` and `expected_tokens`.
+Provides `first_states`, `prompt_lengths`, `check_context`, `check_actions` and `expected_tokens`.
 """
 
 from __future__ import annotations
@@ -8,25 +8,72 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from turnwise.agents import AgentConfig, prompt_for
-from turnwise.envs import Env, first_turn
-from turnwise.errors import ModelError
+from turnwise.agents import AgentConfig, demonstration, prompt_for
+from turnwise.envs import Env, Observation, first_turn
+from turnwise.errors import ConfigError, EnvError, ModelError, StuckEnvError
 from turnwise.rollout.agent import RendererLike
 from turnwise.seeding import generator
 from turnwise.types import Task
 
+MOST_CHECKED = 200
+"""The most actions of a state whose replies are checked."""
 
-def first_prompt_lengths(
-    env: Env[Any], tasks: Sequence[Task], agent: AgentConfig, renderer: RendererLike
+
+def first_states(env: Env[Any], tasks: Sequence[Task], role: str) -> list[Observation]:
+    """Return what a role observes in its first turn of each of `tasks`.
+
+    Tasks in which it has no turn, or the env breaks, are left out.
+
+    Raises:
+        EnvError: if none is left.
+    """
+    found: list[Observation] = []
+    errors: list[EnvError] = []
+    for task in tasks:
+        try:
+            state, seat = first_turn(env, task, role, generator(task.seed, "first turn"))
+            found.append(env.observe(state, seat))
+        except StuckEnvError:
+            raise
+        except EnvError as error:
+            errors.append(error)
+    if not found:
+        raise errors[0]
+    return found
+
+
+def prompt_lengths(
+    firsts: Sequence[Observation], agent: AgentConfig, renderer: RendererLike
 ) -> list[int]:
-    """Return the number of tokens of the agent's first prompt in each of `tasks`."""
-    firsts = [
-        first_turn(env, task, agent.role, generator(task.seed, "first turn")) for task in tasks
-    ]
-    return [
-        len(renderer.prompt_ids(prompt_for(agent, (), env.observe(state, seat))))
-        for state, seat in firsts
-    ]
+    """Return the number of tokens of the agent's first prompt for each observation."""
+    return [len(renderer.prompt_ids(prompt_for(agent, (), seen))) for seen in firsts]
+
+
+def check_actions(firsts: Sequence[Observation], agent: AgentConfig, name: str) -> None:
+    """Raise if a reply with a legal action is not read as that action.
+
+    Args:
+        firsts: observations of the env.
+        agent: replies to them.
+        name: the name of the env.
+
+    Raises:
+        ConfigError: with the action and what is read in its place.
+    """
+    for seen in firsts:
+        for action in seen.legal_actions[:MOST_CHECKED]:
+            if seen.tools:
+                continue
+            reply = demonstration(agent, seen.description, action)
+            read = agent.reply_format.parse(reply, seen.legal_actions)
+            if read != action:
+                what = f"read as {read!r}" if isinstance(read, str) else "not an answer"
+                raise ConfigError(
+                    f"env {name!r}: the reply {reply!r:.120} with the legal action {action!r:.60} "
+                    f"is {what}: name actions without {', '.join(agent.reply_format.markers)}, "
+                    "without blanks at their ends, and so that they differ in more than upper and "
+                    "lower case"
+                )
 
 
 def expected_tokens(lengths: Sequence[int], agent: AgentConfig, context: int) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 
 from turnwise.agents import AgentConfig, Exchange, demonstration, observation_text
 from turnwise.envs import Env, Observation, first_turn, random_walk
-from turnwise.errors import IllegalActionError
+from turnwise.errors import EnvError, IllegalActionError, StuckEnvError
 from turnwise.types import Task
 
 MOST_TURNS = 100
@@ -82,7 +82,8 @@ class RandomGame:
 
     `states[k]` is the state of its turn k, `past[:k]` are the exchanges before it, and `rewards[k]`
     are the reward components between that turn and the next one of the seat, or the end. `ended`
-    says whether the env ended the game after the last turn.
+    says whether the env ended the game after the last turn, and `error` is the env's error if it
+    broke then.
     """
 
     seat: str
@@ -90,6 +91,7 @@ class RandomGame:
     past: tuple[Exchange, ...]
     rewards: tuple[Mapping[str, float], ...]
     ended: bool
+    error: EnvError | None = None
 
 
 def random_game(
@@ -105,9 +107,10 @@ def random_game(
     """Play `task` with uniformly random actions of all seats; return the turns of one of them.
 
     It is the seat of `agent.role` that acts first. The game ends where the env ends it, after
-    `most` actions or the env's cap on turns, or where the env refuses an action. A game that ends
-    before the seat's first turn is played again, as in `envs.first_turn`. `begins` is a state in
-    which a seat of `agent.role` acts first, in place of the task's first one.
+    `most` actions or the env's cap on turns, or where the env refuses an action or breaks after the
+    seat's first turn. A game that ends before the seat's first turn is played again, as in
+    `envs.first_turn`. `begins` is a state in which a seat of `agent.role` acts first, in place of
+    the task's first one.
     """
     if begins is None:
         state, mine = first_turn(env, task, agent.role, rng)
@@ -116,7 +119,7 @@ def random_game(
     states: list[Any] = []
     past: list[Exchange] = []
     rewards: list[dict[str, float]] = []
-    ended = False
+    ended, error = False, None
     for _ in range(min(most, env.turn_cap())):
         seat = env.acting(state)[0]
         action = env.random_action(state, seat, rng)
@@ -126,6 +129,11 @@ def random_game(
             rewards.append({})
         try:
             step = env.step(state, seat, action, rng)
+        except StuckEnvError:
+            raise
+        except EnvError as broken:
+            error = broken
+            break
         except IllegalActionError:
             break
         if rewards:
@@ -135,7 +143,12 @@ def random_game(
             break
         state = step.state
     return RandomGame(
-        seat=mine, states=tuple(states), past=tuple(past), rewards=tuple(rewards), ended=ended
+        seat=mine,
+        states=tuple(states),
+        past=tuple(past),
+        rewards=tuple(rewards),
+        ended=ended,
+        error=error,
     )
 
 
@@ -153,14 +166,16 @@ def what_follows(
     """Take an action of a seat, let the others act uniformly at random until its next turn.
 
     `rng` draws their actions, and the env's randomness. The result is None where the env refuses an
-    action, or where the seat has no turn again within `MOST_TURNS` actions.
+    action or breaks, or where the seat has no turn again within `MOST_TURNS` actions.
     """
     rewards: dict[str, float] = {}
     acts = seat
     for _ in range(MOST_TURNS):
         try:
             step = env.step(state, acts, action, rng)
-        except IllegalActionError:
+        except StuckEnvError:
+            raise
+        except (EnvError, IllegalActionError):
             return None
         _add(rewards, step.rewards)
         if step.terminated or step.truncated:

@@ -24,7 +24,7 @@ from turnwise.agents import (
     prompt_for,
 )
 from turnwise.envs import Env, Observation, first_turn
-from turnwise.errors import DataError
+from turnwise.errors import DataError, EnvError, StuckEnvError
 from turnwise.evaluation.perception import WALK, StatesRule
 from turnwise.render import Renderer
 from turnwise.rollout.random_play import (
@@ -41,6 +41,8 @@ from turnwise.types import Message, Prompt, TrainingSample
 
 EXAMPLES = 32
 """Demonstrations that are looked at before any is learned from."""
+ATTEMPTS, FURTHER = 8, 1_000_003
+"""The games that are tried for one row, and how far their numbers lie apart."""
 LONG_GAME, MOST_OF_A_GAME = 6, 16
 """Turns of a mean random game that are worth one row of it, and the most rows of one game: long
 games cost more to play than rows cost to learn."""
@@ -92,8 +94,32 @@ class Demonstrations:
     beginning: Beginning | None = None
 
     def row(self, index: int) -> TrainingSample:
-        """Return row number `index`."""
-        return self._row_of_game(index) if self.states == "play" else self._first_row(index)
+        """Return row number `index`.
+
+        Another row takes its place where the env breaks, or where it does not fit into the context.
+
+        Raises:
+            EnvError: if the env broke in all attempts.
+            DataError: if no row fitted.
+        """
+        made = self._row_of_game if self.states == "play" else self._first_row
+        error: Exception | None = None
+        for attempt in range(ATTEMPTS):
+            try:
+                row = made(index + attempt * FURTHER)
+                if self._fits(row.token_ids):
+                    return row
+                error = DataError(
+                    f"a demonstration has {len(row.token_ids)} tokens, but policy {self.policy!r} "
+                    f"has a context of {self.context}: take a longer context, or shorten what env "
+                    f"{self.env.name!r} shows"
+                )
+            except StuckEnvError:
+                raise
+            except EnvError as broken:
+                error = broken
+        assert error is not None, "there is an attempt"
+        raise error
 
     def _row_of_game(self, index: int) -> TrainingSample:
         """Return a row of a random game; neighbouring rows may share one."""
@@ -201,7 +227,15 @@ class Demonstrations:
         """The number of rows taken from one game."""
         if self._whole_games:
             return 1
-        length = np.mean([len(self._game(number).states) for number in range(EXAMPLES)])
+        lengths: list[int] = []
+        for number in range(EXAMPLES):
+            try:
+                lengths.append(len(self._game(number).states))
+            except StuckEnvError:
+                raise
+            except EnvError:
+                continue
+        length = np.mean(lengths) if lengths else 0
         return int(np.clip(length // LONG_GAME, 1, MOST_OF_A_GAME))
 
     def _first_row(self, index: int) -> TrainingSample:

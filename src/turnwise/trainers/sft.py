@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -64,9 +65,13 @@ def warm_up(
     while step < last:
         if session.asked_to_stop():
             return False
-        began, end = time.perf_counter(), min(step + config.eval_every, last)
-        found = imitate_round(session, rows, range(step, end), config.batch_size)
-        step = end
+        began = time.perf_counter()
+        end = min((step // config.eval_every + 1) * config.eval_every, last)
+        over = partial(_is_over, session, began, minutes)
+        step, found = imitate_round(session, rows, range(step, end), config.batch_size, over)
+        if step < end and session.asked_to_stop():  # before the round has been measured
+            session.save(phase, step, extra=_ending(enough, last))
+            return False
         seen = {
             name: perception(session, each, config, step) for name, each in session.trained.items()
         }
@@ -79,7 +84,7 @@ def warm_up(
             if most <= ending or (left <= ending and least.share >= config.required_accuracy):
                 enough = 2
             if enough == 2 and step < last:
-                last = min(step + min(config.cooldown, max(1, left or most)), last)
+                last = min(step + min(config.cooldown, max(1, most)), last)
                 for trained in session.trained.values():
                     trained.optimizer.end_in(last - step)
         shares = {name: {"warmup/perception": each.share} for name, each in seen.items()}
@@ -87,8 +92,7 @@ def warm_up(
         session.record(phase, step, metrics | by_policy(shares, session.trained), began)
         shown = "warmup/perception" if least.described else "warmup/readable"
         session.progress.advance(step, {**metrics, shown: least.share})
-        ends = {"last": last} if enough == 2 else {}
-        session.save(phase, step, extra={"stop_at_accuracy": enough, **ends})
+        session.save(phase, step, extra=_ending(enough, last))
         if step == last < config.steps:
             session.progress.note(_why_it_ends(phase, step, config, least))
     return True
@@ -114,25 +118,48 @@ def steps_left(
     return session.group.broadcast(max(0, math.floor(left)))
 
 
+def _ending(enough: int, last: int) -> dict[str, int]:
+    """Return what a checkpoint says of the phase's end, whose last step is known at 2."""
+    return {"stop_at_accuracy": enough, **({"last": last} if enough == 2 else {})}
+
+
+def _is_over(session: Session, began: float, minutes: float | None) -> bool:
+    """Return whether a round since `began` ends early: the time is over, or the run is to stop."""
+    seconds = session.totals.get("seconds", 0.0) + time.perf_counter() - began
+    late = minutes is not None and seconds >= MOST_PART * 60 * minutes
+    return session.group.broadcast(late or bool(session.stop.requested))
+
+
 def imitate_round(
-    session: Session, rows: Mapping[str, RowSource], steps: range, count: int
-) -> dict[str, dict[str, float]]:
+    session: Session,
+    rows: Mapping[str, RowSource],
+    steps: range,
+    count: int,
+    over: Callable[[], bool],
+) -> tuple[int, dict[str, dict[str, float]]]:
     """Take the steps of a round, in each of them one step of every trained policy.
 
+    It ends early where `over` says so after a step.
+
     Returns:
-        Policy name -> metrics of its last step, with all skipped steps of the round counted.
+        The number of steps of the phase so far, and policy name -> metrics of its last step, with
+        all skipped steps of the round counted.
     """
+    done = steps.start
     found: dict[str, dict[str, float]] = {}
     skipped = dict.fromkeys(session.trained, 0.0)
     for step in steps:
         for name, trained in session.trained.items():
             found[name] = imitate(session, trained, rows[name], step, count)
             skipped[name] += found[name]["optim/skipped"]
+        done = step + 1
+        if over():
+            break
     for name, trained in session.trained.items():
         session.new_weights(trained)
         found[name] = {key: found[name][key] for key in SHOWN if key in found[name]}
         found[name]["optim/skipped"] = skipped[name]
-    return found
+    return done, found
 
 
 def imitate(

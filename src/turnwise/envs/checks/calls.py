@@ -9,14 +9,14 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from turnwise.envs.base import Env, Observation, Step
 from turnwise.envs.checks.declarations import fail
 from turnwise.envs.checks.snapshots import Snapshot
-from turnwise.envs.measures import expected_measures, expected_score, is_finite
+from turnwise.envs.measures import LARGEST_REWARD, expected_measures, expected_score, is_reward
 from turnwise.envs.user_calls import CURE, call_env
 from turnwise.errors import BrokenEnvError, EnvError, IllegalActionError, SlowEnvError
 from turnwise.seeding import generator
@@ -27,6 +27,7 @@ AFTER_END = "raise EnvError, of turnwise.errors, when a state that has ended is 
 KEPT = 300
 """The largest number of states, rewards and infos that are compared at the end of an episode."""
 Place = tuple[str, str, int]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,8 +36,8 @@ class View:
 
     texts: tuple[Observation, ...]
     keys: tuple[str, ...]
-    score: float
-    measures: Mapping[str, float]
+    score: float | None
+    measures: Mapping[str, float] | None
 
 
 class Calls:
@@ -52,6 +53,7 @@ class Calls:
         self._deep = env.branching in ("pure", "none")  # others keep a world with every state
         self._measured: tuple[str, ...] | None = None
         self.refusals = False  # whether step may refuse actions of random_action
+        self.unscored = False  # whether score and measures may raise, as before an episode's end
 
     def __call__(self, method: str, *args: Any) -> Any:
         """Return the result of a method."""
@@ -91,11 +93,22 @@ class Calls:
         self._unchanged("observe", before, state)
         keys = tuple(self._key(state, role, text) for role, text in zip(roles, texts, strict=True))
         self._unchanged("state_key", before, state)
-        score = self._score(state)
+        score = self._judged(self._score, state)
         self._unchanged("score", before, state)
-        measures = self._measures(state)
+        measures = self._judged(self._measures, state)
         self._unchanged("measures", before, state)
         return View(texts=texts, keys=keys, score=score, measures=measures)
+
+    def _judged(self, judge: Callable[[Any], T], state: Any) -> T | None:
+        """Return what a method says of a state; None where it raises and may."""
+        try:
+            return judge(state)
+        except SlowEnvError:
+            raise
+        except BrokenEnvError:
+            if self.unscored:
+                return None
+            raise
 
     def acting(self, state: Any) -> str:
         """Return the seat that acts next in `state`, checked."""
@@ -273,8 +286,9 @@ class Calls:
                 declared = ", ".join(names) or "none"
                 what = f"reward {component!r} is not a declared component ({declared})"
                 fail(env, what, "declare it in components, with its level", "step")
-            if not is_finite(value):
-                fail(env, f"reward {component!r} is {value!r:.80}", "return a finite float", "step")
+            if not is_reward(value):
+                cure = f"return a finite float of at most {LARGEST_REWARD:g} in size"
+                fail(env, f"reward {component!r} is {value!r:.80}", cure, "step")
 
     def check_end(self, state: Any, role: str, action: str) -> None:
         """Check that a state past its end refuses a step or ends again."""

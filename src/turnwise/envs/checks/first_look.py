@@ -38,7 +38,7 @@ class _BriefCalls(Calls):
     def __init__(self, env: Env[Any], seed: int, timeout: float) -> None:
         super().__init__(env, seed, timeout)
         self._until = time.monotonic() + SECONDS
-        self.refusals = True
+        self.refusals = self.unscored = True
 
     def made(self, method: str, call: Callable[..., Any], *args: Any) -> Any:
         """Return `call(*args)`, or raise `_Enough` after the time limit."""

@@ -8,6 +8,7 @@ passes. `branching_trial.open_world` measures which method is correct for an env
 from __future__ import annotations
 
 import copy
+import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -78,7 +79,11 @@ def go(env: Live, action: Any, count: int, noise: np.random.Generator) -> Outcom
             expected = "(observation, reward, terminated, truncated, info)"
             raise _no_gymnasium(env, "step", done, expected)
         observation, reward, terminated, truncated, _ = done
-        gain, cost = gain + max(0.0, float(reward)), cost + min(0.0, float(reward))
+        paid = float(reward)
+        if not math.isfinite(paid):  # which max and min would turn into 0
+            name = type(env.unwrapped).__name__
+            raise EnvError(f"{name}.step returned the reward {paid}: return a finite number")
+        gain, cost = gain + max(0.0, paid), cost + min(0.0, paid)
         steps += 1
     return Outcome(
         observation=_own(observation),
