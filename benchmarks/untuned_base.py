@@ -18,8 +18,8 @@ import torch
 from untuned import BATTERY
 
 import turnwise as tw
-from turnwise.app import build
 from turnwise.app.train import _env_wanted
+from turnwise.app.transcripts import transcripts_of
 from turnwise.policies import NanoConfig, make_nano
 from turnwise.policies.presets import nano_preset
 from turnwise.recipe.from_python import policy_section
@@ -85,7 +85,7 @@ def main() -> None:
     sizes = nano_preset("nano").model_dump() | {"init_std": 0.09, "context": 1024}
     args.base.mkdir(parents=True)  # a name that is a directory is a pretrained model
     recipes = {name: recipe_of(name, args.base) for name in names}
-    texts = [text for recipe in recipes.values() for text in build.transcripts_of(recipe)]
+    texts = [text for recipe in recipes.values() for text in transcripts_of(recipe)]
     texts += [recipe.agents["player"].system for recipe in recipes.values()]
     make_nano(args.base, texts, ["reward", "end"], NanoConfig(**sizes), seed=0)
     model = AutoModelForCausalLM.from_pretrained(args.base).train()

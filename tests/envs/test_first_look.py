@@ -93,6 +93,19 @@ class ScoreOfSeven(Right):
         return 7
 
 
+class MutatesUnscored(Right):
+    """Its score raises before the end, so that the first look has to go on without it."""
+
+    def step(self, state, role, action, noise):
+        state.k += 1
+        return tw.Step(state=state, rewards={}, terminated=state.k > 9, truncated=False)
+
+    def score(self, state):
+        if state.k <= 9:
+            raise ValueError("the episode is not over")
+        return 1.0
+
+
 class Nameless(tw.Env):
     components = {}  # noqa: RUF012
     reset, observe, step, score = Right.reset, Right.observe, Right.step, Right.score
@@ -105,6 +118,7 @@ class Arguments(Right):
 
 WRONG = {
     Mutates: "Mutates: step changes the state that it is given, in place",
+    MutatesUnscored: "MutatesUnscored: step changes the state that it is given, in place",
     SelfState: "SelfState: stepping one state twice with equal noise gives different results",
     WrongLevel: "WrongLevel: component 'r' has level 'step': use one of process, agent, team",
     ListOfComponents: r"ListOfComponents: components = \['r'\]: give a dict",

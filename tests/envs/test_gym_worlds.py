@@ -553,6 +553,22 @@ def test_the_old_gyms_tuples_are_refused(kind, words):
         named(kind)
 
 
+class Unpaid(Walk):
+    pays = np.nan
+
+    def step(self, action):
+        observation, _, terminated, truncated, info = super().step(action)
+        return observation, self.pays, terminated, truncated, info
+
+
+@pytest.mark.parametrize("pays", [np.nan, np.inf, -np.inf])
+def test_a_reward_that_is_not_finite_is_refused_and_not_taken_for_0(pays, monkeypatch):
+    monkeypatch.setattr(Unpaid, "pays", pays)
+    with pytest.raises(EnvError, match=r"step returned the reward -?(nan|inf): return a finite"):
+        game = named(Unpaid)
+        game.step(game.reset(task(0)), "player", "1", generator(0))
+
+
 class Short(Walk):
     """Raises beyond its limit, which is never reached."""
 

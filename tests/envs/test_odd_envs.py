@@ -44,6 +44,10 @@ class Endless(Pair):
     reward = 10**400
 
 
+class Huge(Pair):
+    reward = 1e308  # finite, and the sum of two is not
+
+
 class Wordless:
     def __repr__(self):
         raise ValueError("no words")
@@ -70,11 +74,12 @@ class Crowd(Pair):
         return (("one-7", "two")[len(state) % 2],)
 
 
-def test_a_reward_that_no_float_holds_is_refused():
-    with pytest.raises(EnvError, match="return a finite float"):
-        check_env(Endless())
-    with pytest.raises(BrokenEnvError, match="expected rewards that are finite floats"):
-        guarded(Endless(), 5).step("", "one", "A", RNG)
+@pytest.mark.parametrize("kind", [Endless, Huge])
+def test_a_reward_that_no_float_holds_or_whose_sums_are_infinite_is_refused(kind):
+    with pytest.raises(EnvError, match="return a finite float of at most 1e[+]30 in size"):
+        check_env(kind())
+    with pytest.raises(BrokenEnvError, match="expected rewards that are finite floats, of at most"):
+        guarded(kind(), 5).step("", "one", "A", RNG)
 
 
 def test_a_value_that_cannot_be_shown_is_refused_all_the_same():

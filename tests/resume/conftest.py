@@ -102,6 +102,7 @@ def differences():
 
 
 def read_traces(run):
+    """Return what two runs share. Checkpoints have no serial: a stop in a round makes one more."""
     folder = Run.open(run)
     found = {"metrics": comparable(read_metrics(folder.metrics))}
     for path in sorted(folder.episodes.iterdir()):
@@ -116,12 +117,14 @@ def read_traces(run):
             files = {name: entry["blake2b"] for name, entry in manifest.pop("files").items()}
             names = sorted(folder.name for folder in (path / "policies").iterdir())
             own = {name: weights(path / "policies" / name) for name in names}
-            found[f"checkpoints/{path.name}"] = manifest | {"weights": own}
+            place = f"checkpoints/{path.name.split('-', 1)[1]}"
+            found[place] = manifest | {"weights": own}
             for name in names:
                 state = optimizer(path / "optimizers" / f"{name}.pt")
-                found[f"checkpoints/{path.name}/{name} optimizer"] = state
+                found[f"{place}/{name} optimizer"] = state
                 assert f"optimizers/{name}.pt" in files
-    found["best"] = json.loads((folder.checkpoints / "best.json").read_text())
+    best = json.loads((folder.checkpoints / "best.json").read_text())
+    found["best"] = best | {"checkpoint": best["checkpoint"].split("-", 1)[1]}
     for path in sorted(run.glob("start/*")):
         found[f"start/{path.name}"] = weights(path)
     for path in sorted(run.glob("adapters/*/*")):

@@ -25,7 +25,7 @@ def test_the_unbroken_run_undoes_updates_and_finds_its_rate(unbroken_auto):
     assert len(records) == 4
     assert records[0]["optim/undone"] >= 1
     assert len({record["optim/lr"] for record in records}) == 4
-    state = unbroken_auto["checkpoints/000008-train-4/main optimizer"]
+    state = unbroken_auto["checkpoints/train-4/main optimizer"]
     assert state["found"] is not None
     assert state["steps"] == 8
 

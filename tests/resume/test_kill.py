@@ -42,7 +42,7 @@ def test_the_unbroken_run_has_something_to_lose(unbroken):
     trained = [record for record in unbroken["metrics"] if record["phase"] == "train"]
     assert len(trained) == 6
     assert all(record["train/skipped"] == 0 for record in trained)
-    assert unbroken["start/main"] != unbroken["checkpoints/000010-train-6"]["weights"]["main"]
+    assert unbroken["start/main"] != unbroken["checkpoints/train-6"]["weights"]["main"]
 
 
 def test_a_killed_run_ends_with_the_same_numbers(turnwise, unbroken, traces, differences, tmp_path):

@@ -210,7 +210,7 @@ fcntl.fcntl(read, 10, 9)
     (
         "system below Python",
         "value",
-        "ctypes.CDLL(None).system(b'touch /tmp/x')\nresult = SEEN('/tmp/x')",
+        "ctypes.CDLL(None).system(b'touch /tmp/hostile-x')\nresult = SEEN('/tmp/hostile-x')",
     ),
     ("become root", "value", "result = 'nothing' if CALL(105, 0) == -1 else 'root'"),
     (

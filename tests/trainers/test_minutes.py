@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+from functools import wraps
 from types import SimpleNamespace
 
 import pytest
@@ -40,6 +42,7 @@ def clock(monkeypatch):
     def slow(module, name, seconds):
         real = getattr(module, name)
 
+        @wraps(real)
         def call(*args, **kwargs):
             clock.now += seconds
             return real(*args, **kwargs)
@@ -242,3 +245,40 @@ def test_a_warm_up_takes_half_of_the_time_while_replies_cannot_be_read(
     session.metrics.sync()
     records = [r for r in read_metrics(session.run.metrics) if r["phase"] == "warmup"]
     assert len(records) == rounds
+
+
+def test_a_round_ends_early_where_half_of_the_time_is_over(
+    make_recipe, make_session, monkeypatch, clock
+):
+    """Half of eight minutes are 4 steps of a minute each, of a round of 20; one cools down."""
+    settings = ("warmup.steps=20", "warmup.eval_every=20", "warmup.batch_size=2")
+    recipe = make_recipe(*LONG, *settings, "warmup.cooldown=5")
+    session, real = make_session(recipe), sft.imitate
+
+    def imitate(*args):
+        clock.now += 60
+        return real(*args)
+
+    monkeypatch.setattr(sft, "imitate", imitate)
+    monkeypatch.setattr(sft, "imitate_round", inspect.unwrap(sft.imitate_round))
+    monkeypatch.setattr(sft, "perception", lambda *args: Seen(share=0.5, described=False))
+    assert warm_up(session, recipe.warmup, None, minutes=8.0)
+    session.metrics.sync()
+    records = [r for r in read_metrics(session.run.metrics) if r["phase"] == "warmup"]
+    assert [r["step"] for r in records] == [4, 5]
+
+
+@pytest.mark.parametrize(("quarter", "most", "steps"), [(3, 30, 10), (1, 30, 10), (0, 4, 4)])
+def test_the_cooldown_is_cut_by_half_of_the_time_alone(
+    make_recipe, make_session, monkeypatch, quarter, most, steps
+):
+    settings = ("warmup.steps=60", "warmup.eval_every=20", "warmup.batch_size=2")
+    recipe = make_recipe(*LONG, *settings, "warmup.cooldown=10")
+    session = make_session(recipe)
+    left = {0.25: quarter, 0.5: most}
+    monkeypatch.setattr(sft, "steps_left", lambda s, step, began, minutes, part: left[part])
+    monkeypatch.setattr(sft, "perception", lambda *args: Seen(share=1.0, described=False))
+    assert warm_up(session, recipe.warmup, None, minutes=800.0)
+    session.metrics.sync()
+    records = [r for r in read_metrics(session.run.metrics) if r["phase"] == "warmup"]
+    assert [r["step"] for r in records] == [20, 20 + steps]

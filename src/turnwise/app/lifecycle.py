@@ -214,7 +214,7 @@ def init_model(recipe: Recipe, size: str, directory: Path) -> int:
     from turnwise.policies import nano_preset
 
     preset = nano_preset(size)  # a size that is none is named before torch is imported
-    from turnwise.app.build import transcripts_of
+    from turnwise.app.transcripts import transcripts_of
     from turnwise.policies import PolicyConfig, load_policy, make_nano
 
     words = recipe.env.make("evaluation").vocabulary()

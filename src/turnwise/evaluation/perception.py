@@ -18,7 +18,7 @@ from turnwise.parallel import ALONE, ProcessGroup, share_of_episodes
 from turnwise.rollout.agent import RendererLike, action_of
 from turnwise.rollout.random_play import random_conversation, random_game
 from turnwise.seeding import generator
-from turnwise.types import EpisodeId, Task, TurnId
+from turnwise.types import EpisodeId, Prompt, Task, TurnId
 
 StatesRule: TypeAlias = Literal["first", "play"]
 """Which states: where tasks begin, or every turn of games of uniformly random actions."""
@@ -80,19 +80,8 @@ def perception_accuracy(
             errors.append(error)
             return None
         prompt = prompt_for(agent, past, observation)
-        request = Request(
-            id=TurnId(
-                episode=EpisodeId(iteration=number, visit=place, task=task.id, member=0),
-                role=agent.role,
-                turn=0,
-            ),
-            stream="warmup",
-            policy=agent.policy,
-            prompt_ids=renderer.prompt_ids(prompt),
-            media=prompt.media_key,
-            sampling=agent.sampling(),
-        )
-        completion = await engine.generate(request)
+        episode = EpisodeId(iteration=number, visit=place, task=task.id, member=0)
+        completion = await engine.generate(_request(episode, prompt, agent, renderer))
         text = renderer.decode(completion.token_ids)
         return _is_right(text, observation, agent, renderer), bool(observation.description)
 
@@ -106,6 +95,19 @@ def perception_accuracy(
         raise errors[0] if errors else EnvError(f"{env.name}: every random game broke")
     right, described = zip(*found, strict=True)
     return Seen(share=sum(right) / len(right), described=any(described))
+
+
+def _request(
+    episode: EpisodeId, prompt: Prompt, agent: AgentConfig, renderer: RendererLike
+) -> Request:
+    return Request(
+        id=TurnId(episode=episode, role=agent.role, turn=0),
+        stream="warmup",
+        policy=agent.policy,
+        prompt_ids=renderer.prompt_ids(prompt),
+        media=prompt.media_key,
+        sampling=agent.sampling(),
+    )
 
 
 def _situation(

@@ -71,8 +71,7 @@ def update_within_band(
 ) -> dict[str, float]:
     """Take an iteration's optimizer steps so that they move the policy about as far as wanted.
 
-    docs/math.md 6 defines the wanted movement. Where the schedule has come to 0 nothing is
-    measured.
+    docs/math.md 6 defines the wanted movement. Nothing is measured where the schedule is at 0.
 
     Args:
         session: the run.
@@ -108,8 +107,8 @@ def update_within_band(
         moves.append(moved)
         share = _share(moved, wanted, largest)
         peak, last = optimizer.peak, len(moves) > MOST_TRIES
-        first, skipped = optimizer.found is None, metrics["optim/skipped"] > 0
-        first = first and optimizer.peak >= highest_undone  # else a larger one went too far
+        first = optimizer.found is None and peak >= highest_undone  # else a larger one went too far
+        skipped = metrics["optim/skipped"] > 0
         verdict, known = _judged(moved, share, first=first, skipped=skipped, last=last)
         if verdict.stands:
             break

@@ -72,19 +72,17 @@ def warm_up(
         if step < end and session.asked_to_stop():  # before the round has been measured
             session.save(phase, step, extra=_ending(enough, last))
             return False
+        for trained in session.trained.values():
+            session.new_weights(trained)
         seen = {
             name: perception(session, each, config, step) for name, each in session.trained.items()
         }
         least = min(seen.values(), key=lambda each: each.share)
         if enough < 2:
-            wanted = config.stop_at_accuracy
-            enough = enough + 1 if wanted != "never" and least.share >= wanted else 0
-            left, most = (steps_left(session, step, began, minutes, p) for p in (PART, MOST_PART))
-            ending = min(config.cooldown, step)
-            if most <= ending or (left <= ending and least.share >= config.required_accuracy):
-                enough = 2
+            left = [steps_left(session, step, began, minutes, part) for part in (PART, MOST_PART)]
+            enough = _enough(config, enough, least.share, left, min(config.cooldown, step))
             if enough == 2 and step < last:
-                last = min(step + min(config.cooldown, max(1, most)), last)
+                last = min(step + min(config.cooldown, max(1, left[1])), last)
                 for trained in session.trained.values():
                     trained.optimizer.end_in(last - step)
         shares = {name: {"warmup/perception": each.share} for name, each in seen.items()}
@@ -116,6 +114,19 @@ def steps_left(
     seconds = session.totals.get("seconds", 0.0) + time.perf_counter() - began
     left = (part * 60 * minutes - seconds) / (seconds / step)
     return session.group.broadcast(max(0, math.floor(left)))
+
+
+def _enough(config: SftConfig, rounds: int, share: float, left: list[int], ending: int) -> int:
+    """Return how many of the last rounds were exact enough, after one with `share`; 2 ends it.
+
+    It is 2, too, where no more than the `ending` steps of a cooldown are `left` in half of the
+    time, or in a quarter of it while enough replies are right.
+    """
+    quarter, half = left
+    if half <= ending or (quarter <= ending and share >= config.required_accuracy):
+        return 2
+    wanted = config.stop_at_accuracy
+    return rounds + 1 if wanted != "never" and share >= wanted else 0
 
 
 def _ending(enough: int, last: int) -> dict[str, int]:
@@ -155,8 +166,7 @@ def imitate_round(
         done = step + 1
         if over():
             break
-    for name, trained in session.trained.items():
-        session.new_weights(trained)
+    for name in found:
         found[name] = {key: found[name][key] for key in SHOWN if key in found[name]}
         found[name]["optim/skipped"] = skipped[name]
     return done, found
