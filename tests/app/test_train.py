@@ -266,12 +266,33 @@ def test_a_recipe_says_it_all(tmp_path):
         tw.train(__import__("torch").nn.Linear(1, 1), ROWS, reward=len)
     with pytest.raises(ConfigError, match=r"settings = \['seed=1'\]: expected a dict, such as"):
         tw.train(NANO, ROWS, reward=len, settings=["seed=1"])
+    with pytest.raises(ConfigError, match=r"settings = \{3: 4\}: expected a dict, such as"):
+        tw.train(NANO, ROWS, reward=len, settings={3: 4})
+    with pytest.raises(ConfigError, match="setting 3 = 4: expected a name"):
+        tw.load_recipe("frozen-lake", {3: 4})
+    with pytest.raises(ConfigError, match=r"trainer.minutes = 1e\+308: .*1000000"):
+        tw.load_recipe("frozen-lake", {"trainer.minutes": 1e308})
     with pytest.raises(ConfigError, match="progress = 'yes': expected True, False or a turnwise"):
         tw.train(NANO, ROWS, reward=len, progress="yes")
     with pytest.raises(RunError, match="there is no run folder at"):
         tw.resume("nowhere")
     with pytest.raises(RunError, match="there is no run folder at"):
         tw.evaluate_run("nowhere")
+
+
+def test_a_folder_that_is_taken_is_refused_before_the_env_is_measured(tmp_path):
+    class Unmeasured(tw.Env):
+        name = "unmeasured"
+        components = {}  # noqa: RUF012
+        reset = observe = step = score = None
+
+        def generate(self, rng):
+            raise AssertionError("the env was asked")
+
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(RunError, match="is not empty: give --run a folder that is new or empty"):
+        tw.train("nano", env=Unmeasured, run=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def test_a_script_that_trains_when_it_is_imported_is_refused(tmp_path):

@@ -12,7 +12,7 @@ from turnwise.credit.state_values import PRIOR as CREDIT_PRIOR
 from turnwise.envs import survey_groups
 from turnwise.envs.guard import guarded
 from turnwise.envs.hidden_state import Visit, hidden_share, rounded
-from turnwise.envs.past_helps import Transition, past_helps
+from turnwise.envs.past_helps import SeenTurn, past_helps
 from turnwise.envs.survey import survey
 from turnwise.envs.survey_groups import PRIOR
 from turnwise.errors import IllegalActionError
@@ -242,7 +242,7 @@ def games(seed, count=150, *, hidden=0.0):
             slips = rng.random() < 0.2
             to = (at + (1 if (goes == "right") != slips else -1)) % 6
             turns.append(
-                Transition(
+                SeenTurn(
                     game=game,
                     observation=str(at),
                     action=action,

@@ -10,7 +10,7 @@ import pytest
 
 import turnwise as tw
 from turnwise.app.build import plan_of
-from turnwise.envs.past_helps import SURE, Transition, past_excess
+from turnwise.envs.past_helps import SURE, SeenTurn, past_excess
 from turnwise.policies import NanoConfig, PolicyConfig
 from turnwise.policies.auto_rate import Verdict, judge
 from turnwise.recipe.schema import load_recipe, recipe_names
@@ -565,24 +565,24 @@ def shown(visits, hidden, steps=3):
             for step in range(steps):
                 action = str(rng.choice(["a", "b"]))
                 paid = first % 2 if hidden else int(noise[step])
-                turn = Transition(game=8 * visit + member, observation="same", action=action,
+                turn = SeenTurn(game=8 * visit + member, observation="same", action=action,
                                   followed=(paid, False), past=tuple(past))  # fmt: skip
                 past.append(("same", action))
                 group = VisitId(iteration=0, visit=visit, task="t")
-                yield Shown(visit=group, step=step, transition=turn, data={})
+                yield Shown(visit=group, step=step, seen=turn, data={})
 
 
 def test_draws_that_a_group_shares_are_not_taken_for_a_past_that_helps():
     noise, past = list(shown(40, hidden=False)), list(shown(40, hidden=True))
 
     def found(turns):
-        value = past_excess([turn.transition for turn in turns], 0)
+        value = past_excess([turn.seen for turn in turns], 0)
         assert value is not None
         return value
 
     assert found(noise) > SURE
     assert found(independent_turns(noise)) < SURE < found(independent_turns(past))
-    taken = [(t.visit, t.transition.action) for t in independent_turns(noise)]
+    taken = [(t.visit, t.seen.action) for t in independent_turns(noise)]
     assert len(taken) == len(set(taken))
     assert {turn.step for turn in independent_turns(noise)} == {0, 1, 2}
 

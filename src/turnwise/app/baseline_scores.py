@@ -6,7 +6,7 @@ Provides `evaluate_baselines` and `BaselineScores`. Imports no torch.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field
@@ -20,6 +20,7 @@ from turnwise.sandbox import SandboxConfig
 from turnwise.settings import Settings
 from turnwise.tasks import GeneratedTasks
 from turnwise.types import Split
+from turnwise.utils.console import aligned
 
 
 class BaselineScores(Settings):
@@ -76,7 +77,7 @@ class BaselineScores(Settings):
             score = f"{self.baselines[name]:.3f} {error}"
             rows.append((name, score, *(own.get(column, "") for column in columns)))
         broken = [self.told_of_broken] if self.broken else []
-        return "\n".join([head, *_aligned(rows), *self.meaning, *broken])
+        return "\n".join([head, *aligned(rows), *self.meaning, *broken])
 
     __repr__ = __str__
 
@@ -98,15 +99,6 @@ class BaselineScores(Settings):
             f"the env broke {self.broken} episodes, which count with score 0: `turnwise check` "
             "says where"
         )
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the rows of a table as lines, their columns below one another."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
 
 
 def evaluate_baselines(

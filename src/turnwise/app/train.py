@@ -41,8 +41,9 @@ from turnwise.recipe.from_python import (
 from turnwise.recipe.reasons import annotated, described, still_true
 from turnwise.recipe.schema import Recipe, load_recipe, make_recipe
 from turnwise.report import verdict
-from turnwise.runs import Run
+from turnwise.runs import Run, check_free
 from turnwise.trainers import Progress
+from turnwise.trainers.config import MOST_MINUTES
 from turnwise.trainers.progress import WARNING
 from turnwise.utils.console import without_markup
 from turnwise.utils.user_code import SESSION, file_being_imported
@@ -136,6 +137,8 @@ def _train(
     """Train a recipe, or a model as `given` says."""
     if isinstance(model, Recipe):
         return lifecycle.train(model, run=folder, root=root, progress=progress)
+    if folder is not None:
+        check_free(folder)  # before the env is measured, which takes seconds
     policy, env = policy_section(model), given["env"]
     wanted = _rows_wanted(policy, given) if env is None else _env_wanted(policy, env, given)
     return _carry_out(wanted, given["settings"] or {}, folder, root, progress)
@@ -231,7 +234,8 @@ def _check_call(model: Any, given: Mapping[str, Any]) -> None:
             "a model instead"
         )
     settings = given["settings"]
-    if settings is not None and not isinstance(settings, Mapping):
+    names = settings if isinstance(settings, Mapping) else ()
+    if not isinstance(settings, Mapping | None) or not all(isinstance(n, str) for n in names):
         raise ConfigError(
             f"settings = {settings!r:.80}: expected a dict, such as {{'trainer.iterations': 30}}"
         )
@@ -389,6 +393,6 @@ def _most_iterations(settings: Mapping[str, Any] | None, default: int) -> int:
     minutes = given.get(
         "trainer.minutes", table.get("minutes") if isinstance(table, Mapping) else None
     )
-    if not isinstance(minutes, int | float) or not 0 < minutes < math.inf:
+    if not isinstance(minutes, int | float) or not 0 < minutes <= MOST_MINUTES:
         return default  # a wrong number is refused when the recipe is parsed
     return max(default, math.ceil(PER_MINUTE * minutes))

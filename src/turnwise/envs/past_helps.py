@@ -27,8 +27,8 @@ Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Transition:
-    """One turn of a random game.
+class SeenTurn:
+    """One turn of a game, as its seat saw it.
 
     `followed` is what came of it: the rewards, and the next observation or the end; None where the
     game was cut off. `past` are the observations and actions of the turns before, oldest first.
@@ -41,7 +41,7 @@ class Transition:
     past: tuple[tuple[str, str], ...]
 
 
-def past_helps(turns: Sequence[Transition], seed: int) -> bool | None:
+def past_helps(turns: Sequence[SeenTurn], seed: int) -> bool | None:
     """Return whether the past helps to predict what follows an observation and an action.
 
     The statistic is the conditional mutual information of what followed and a feature of the past
@@ -62,7 +62,7 @@ def past_helps(turns: Sequence[Transition], seed: int) -> bool | None:
     return None if found is None or len(_alike(turns)) < FEWEST else False
 
 
-def past_excess(turns: Sequence[Transition], seed: int) -> float | None:
+def past_excess(turns: Sequence[SeenTurn], seed: int) -> float | None:
     """Return the statistic of `past_helps`, in standard deviations: that of the best feature.
 
     Args:
@@ -85,7 +85,7 @@ def past_excess(turns: Sequence[Transition], seed: int) -> float | None:
     return max(excess(alike, feature, rng) for feature in features)
 
 
-def _alike(turns: Sequence[Transition]) -> list[Transition]:
+def _alike(turns: Sequence[SeenTurn]) -> list[SeenTurn]:
     """Return the turns that were not cut off and have an equal turn in another game."""
     known = [turn for turn in turns if turn.followed is not None]
     games: dict[tuple[str, str], set[int]] = {}
@@ -95,7 +95,7 @@ def _alike(turns: Sequence[Transition]) -> list[Transition]:
 
 
 def excess(
-    turns: Sequence[Transition], feature: Sequence[Hashable], rng: np.random.Generator
+    turns: Sequence[SeenTurn], feature: Sequence[Hashable], rng: np.random.Generator
 ) -> float:
     """Return by how many standard deviations what followed turns depends on a feature of theirs.
 

@@ -17,7 +17,7 @@ import numpy as np
 from turnwise.envs.base import Env
 from turnwise.envs.hidden_state import ENOUGH, LEAST, Visit, hidden_share, rounded
 from turnwise.envs.hidden_state import SECONDS as HIDDEN_SECONDS
-from turnwise.envs.past_helps import Transition, past_helps
+from turnwise.envs.past_helps import SeenTurn, past_helps
 from turnwise.errors import EnvError, IllegalActionError, StuckEnvError
 from turnwise.seeding import generator
 from turnwise.types import Task
@@ -87,7 +87,7 @@ class Groups:
 
 def play_groups(env: Env[Any], tasks: Sequence[Task], seed: int) -> Groups:
     """Play each task several times with random actions, and return what the episodes tell."""
-    turns: list[Transition] = []
+    turns: list[SeenTurn] = []
     seen: list[Visit] = []
     keyed: list[Visit] = []
     lengths: list[int] = []
@@ -106,7 +106,7 @@ def play_groups(env: Env[Any], tasks: Sequence[Task], seed: int) -> Groups:
             for number, turn in enumerate(found):
                 visitors.setdefault((place, turn.key), set()).add(game)
                 later += [(place, turn.key)] if number else []
-            turns += _transitions(found, game)
+            turns += _seen_turns(found, game)
             for number, turn in enumerate(found):
                 if not turn.waited:
                     seen.append(_visit(turn, game, place, turn.shown, first=not number))
@@ -165,7 +165,7 @@ def _visit(turn: _Turn, game: int, task: int, label: Hashable, *, first: bool) -
     )
 
 
-def _shows_past(turns: Sequence[Transition]) -> bool:
+def _shows_past(turns: Sequence[SeenTurn]) -> bool:
     """Whether turns of equal observation have equal pasts, in enough of the turns to tell."""
     pasts: dict[str, set[Hashable]] = {}
     games: dict[str, set[int]] = {}
@@ -267,16 +267,16 @@ def _turns(env: Env[Any], task: Task, rng: np.random.Generator, until: float) ->
         return
 
 
-def _transitions(turns: Sequence[_Turn], game: int) -> list[Transition]:
+def _seen_turns(turns: Sequence[_Turn], game: int) -> list[SeenTurn]:
     """Return the turns of one episode, each with what its own seat saw before and after it."""
-    found: list[Transition] = []
+    found: list[SeenTurn] = []
     for seat in dict.fromkeys(turn.seat for turn in turns):
         places = [place for place, turn in enumerate(turns) if turn.seat == seat]
         past: list[tuple[str, str]] = []
         for place, after in zip(places, [*places[1:], None], strict=True):
             turn = turns[place]
             found.append(
-                Transition(
+                SeenTurn(
                     game=game,
                     observation=f"{seat}\n{turn.observation}",
                     action=turn.action,

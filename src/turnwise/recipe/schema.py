@@ -267,6 +267,11 @@ def make_recipe(
         ConfigError: if a key or a value is wrong; the message says the cure.
     """
     pairs = list(settings.items()) if isinstance(settings, Mapping) else list(settings)
+    for key, value in pairs:
+        if not isinstance(key, str):
+            raise ConfigError(
+                f"setting {key!r:.80} = {value!r:.80}: expected a name, as in 'trainer.iterations'"
+            )
     notes: list[str] = []
     composed = compose(data, pairs, notes.append)
     what = f"recipe {data.get('name', name)!r}"

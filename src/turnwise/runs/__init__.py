@@ -9,7 +9,7 @@ from turnwise.runs.episodes import (
     read_episodes,
     recorded_iterations,
 )
-from turnwise.runs.folder import Run, resume_command
+from turnwise.runs.folder import Run, check_free, resume_command
 from turnwise.runs.metrics import MetricsLog, Record, Unlogged, comparable, read_metrics
 from turnwise.runs.results import Difference, RunScores, read_scores, write_scores
 from turnwise.runs.signals import StopSignal
@@ -30,6 +30,7 @@ __all__ = [
     "RunScores",
     "StopSignal",
     "Unlogged",
+    "check_free",
     "check_installed",
     "comparable",
     "episode_file",

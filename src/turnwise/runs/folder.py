@@ -274,9 +274,21 @@ def _claim(root: Path, recipe_name: str) -> Path:
 
 
 def _take(directory: Path) -> Path:
+    check_free(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def check_free(directory: Path) -> None:
+    """Check that a run can be made in `directory`, which may be missing.
+
+    Raises:
+        RunError: if it is a file, or a folder that is not empty.
+    """
     if directory.is_file():
         raise RunError(f"'{directory}' is a file: give --run a folder that is new or empty")
-    directory.mkdir(parents=True, exist_ok=True)
+    if not directory.is_dir():
+        return
     if (directory / "recipe.toml").exists():
         raise RunError(
             f"'{directory}' already holds a run: go on with it by `{resume_command(directory)}`, "
@@ -284,7 +296,6 @@ def _take(directory: Path) -> Path:
         )
     if any(path.name != ".recipe.toml.partial" for path in directory.iterdir()):
         raise RunError(f"'{directory}' is not empty: give --run a folder that is new or empty")
-    return directory
 
 
 def resume_command(path: Path) -> str:

@@ -14,6 +14,7 @@ from turnwise.errors import RunError
 from turnwise.runs.files import json_object, write_atomically
 from turnwise.settings import Settings, parse
 from turnwise.types import Decoding, Split
+from turnwise.utils.console import aligned
 
 MANY = 6
 """With more distinct problems, errors are over episodes only if few problems are most episodes."""
@@ -60,6 +61,14 @@ class RunScores(Settings):
         ...                     baselines={"random": 0.02}, baselines_stderr={"random": 0.001})
         >>> round(scores.lead_over("random").difference, 2)
         0.72
+        >>> print(scores)
+        frozen-lake: 500 tasks of the test split, seed 0
+        policy            score
+        trained, greedy   0.740 ± 0.010
+        trained, sampled  0.710 ± 0.010
+        random            0.020 ± 0.001
+        Errors are standard errors over distinct problems, at least those over episodes; ± 1.96 of \
+them is a 95 % interval of the mean over episodes.
     """
 
     env: str
@@ -132,6 +141,20 @@ class RunScores(Settings):
     score 0."""
     seconds: float = 0.0
     """The duration of the test."""
+
+    def __str__(self) -> str:
+        """Return the table of scores, the policy's first, and what their errors are."""
+        found = {self.title(name): score for name, score in self.by_decoding.items()}
+        for name in sorted(self.baselines, key=lambda name: -self.baselines[name]):
+            found[name] = (self.baselines[name], self.baselines_stderr[name])
+        rows = [("policy", "score")]
+        rows += [
+            (n, f"{score:.3f} {self.error_text(error)}") for n, (score, error) in found.items()
+        ]
+        head = f"{self.env}: {self.described}, seed {self.seed}"
+        return "\n".join([head, *aligned(rows), self.meaning_of_errors])
+
+    __repr__ = __str__
 
     def lead_over(self, baseline: str) -> Difference:
         """Return the lead of `score` over a baseline, paired by task if the pairs are known."""

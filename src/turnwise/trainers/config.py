@@ -13,6 +13,8 @@ from turnwise.rollout.samples import LengthRule
 from turnwise.settings import Settings
 
 DEMONSTRATIONS = "demonstrations"
+MOST_MINUTES = 1_000_000
+"""The most minutes that a run can be given, about two years."""
 
 
 def _check_states(data: str, states: StatesRule | None) -> None:
@@ -126,7 +128,7 @@ class GrpoConfig(Settings):
     """The trainer."""
     iterations: int = Field(default=100, ge=0)
     """Iterations of play and update."""
-    minutes: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    minutes: float | None = Field(default=None, gt=0, le=MOST_MINUTES, allow_inf_nan=False)
     """Training ends after `iterations`, or earlier, after the iteration in which the run has taken
     so many minutes, its warm-up included. Where `turnwise.train` is given the minutes and not the
     iterations, the time alone ends it. The warm-up takes a quarter of them at most, or half

@@ -1,13 +1,15 @@
-"""A console that survives a closed output, and text without markdown for it.
+"""A console that survives a closed output, and text for it: without markdown, and tables.
 
-Provides `LastingConsole` and `without_markup`. A run continues when its terminal is closed or when
-the program that reads its output ends, as `tee` does on the Ctrl-C that also stops the run.
+Provides `LastingConsole`, `without_markup` and `aligned`. A run continues when its terminal is
+closed or when the program that reads its output ends, as `tee` does on the Ctrl-C that also stops
+the run.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from typing import IO
 
 from rich.console import Console
@@ -36,3 +38,17 @@ def without_markup(sentence: str) -> str:
         'All failed. Run `turnwise check`.'
     """
     return re.sub(r"\*\*(?! )(.+?)\*\*", r"\1", sentence)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows of a table as lines, their columns below one another.
+
+    Example:
+        >>> aligned([("player", "score"), ("random", "0.1")])
+        ['player  score', 'random  0.1']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from turnwise.agents import LAST_N
-from turnwise.envs.past_helps import LEAST, SURE, Transition, excess, past_excess
+from turnwise.envs.past_helps import LEAST, SURE, SeenTurn, excess, past_excess
 from turnwise.formats import REPLY_COMPONENTS
 from turnwise.policies.presets import is_nano, nano_preset
 from turnwise.report.findings.facts import Facts, Finding
@@ -30,11 +30,11 @@ GUESS = "If they may not, no policy can do better than a guess, and no setting h
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shown:
-    """A turn as its prompt showed it: the transition, its group, and its task's data."""
+    """A turn as its prompt showed it: what was seen, its group, and its task's data."""
 
     visit: VisitId
     step: int
-    transition: Transition
+    seen: SeenTurn
     data: Mapping[str, Hashable]
 
 
@@ -50,7 +50,7 @@ def _of_role(facts: Facts, role: str) -> Finding | None:
     turns = independent_turns(list(_turns(facts, role)))
     found = None
     if facts.at(f"agents.{role}.history", "observation") != "full":
-        found = past_excess([turn.transition for turn in turns], 0)
+        found = past_excess([turn.seen for turn in turns], 0)
     if found is not None and found > SURE:
         return _past(facts, role, found, len(turns))
     if facts.risen:
@@ -107,15 +107,15 @@ def _task(facts: Facts, role: str, turns: list[Shown], setting: str) -> Finding 
     """
     counts: dict[tuple[str, str], int] = {}
     for turn in turns:
-        strata = (turn.transition.observation, turn.transition.action)
+        strata = (turn.seen.observation, turn.seen.action)
         counts[strata] = counts.get(strata, 0) + 1
-    alike = [t for t in turns if counts[t.transition.observation, t.transition.action] > 1]
+    alike = [t for t in turns if counts[t.seen.observation, t.seen.action] > 1]
     if len(alike) < LEAST * len(turns) or not alike:
         return None
     rng = generator(0, LABEL, "task")
     names = sorted({name for turn in alike for name in turn.data})
     found = {
-        name: excess([t.transition for t in alike], [t.data.get(name) for t in alike], rng)
+        name: excess([t.seen for t in alike], [t.data.get(name) for t in alike], rng)
         for name in names
     }
     name = max(found, key=lambda each: found[each], default="")
@@ -170,7 +170,7 @@ def _shown(
                 visit=episode.id.visit_id,
                 step=step,
                 data=data,
-                transition=Transition(
+                seen=SeenTurn(
                     game=game,
                     observation=prompts[step],
                     action=turn.action,
@@ -191,7 +191,7 @@ def independent_turns(turns: list[Shown]) -> list[Shown]:
     rng = generator(0, LABEL, "turns")
     strata: dict[tuple[str, str], list[Shown]] = {}
     for place in rng.permutation(len(turns)):  # members of one group and step in random order
-        turn = turns[place].transition
+        turn = turns[place].seen
         strata.setdefault((turn.observation, turn.action), []).append(turns[place])
     found = []
     for alike in strata.values():
