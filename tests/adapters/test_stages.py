@@ -17,7 +17,7 @@ from turnwise.forest.choose import choose
 from turnwise.recipe.schema import load_recipe
 from turnwise.runs import Run, StopSignal, read_metrics
 from turnwise.trainers import Silent
-from turnwise.trainers.demonstrations import supervised_row
+from turnwise.trainers.rows import supervised_row
 from turnwise.trainers.update import score_column
 from turnwise.types import Message, Prompt
 

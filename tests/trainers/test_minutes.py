@@ -238,7 +238,8 @@ def test_a_warm_up_takes_half_of_the_time_while_replies_cannot_be_read(
     """A quarter of eight minutes is two rounds, and half is four."""
     settings = ["warmup.steps=20", "warmup.eval_every=2", "warmup.cooldown=0"]
     settings += [] if required is None else [f"warmup.required_accuracy={required}"]
-    recipe = make_recipe(*LONG, *settings, "warmup.stop_at_accuracy='never'")
+    settings += ["trainer.minutes=8", "warmup.stop_at_accuracy='never'"]
+    recipe = make_recipe(*LONG, *settings)
     session, found = make_session(recipe), iter(shares)
     monkeypatch.setattr(sft, "perception", lambda *args: Seen(share=next(found), described=False))
     assert warm_up(session, recipe.warmup, None, minutes=8.0)

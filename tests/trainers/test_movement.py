@@ -178,14 +178,14 @@ def test_the_readable_share_that_is_lost_is_estimated_from_its_exact_value(
     assert of_all.nats == pytest.approx(divergence / decisions, rel=0.2)
 
 
-def test_replies_that_cannot_be_read_move_nothing(tiny_policy):
+@pytest.mark.parametrize("advantage", [-1.0, 0.0, 1.0])
+def test_replies_that_cannot_be_read_move_nothing(tiny_policy, advantage):
     """One reply that the update makes impossible would count more than all others."""
     rng, prompt = np.random.default_rng(0), (1, 2, 3)
     vocab = tiny_policy.model.config.vocab_size
     turns = [turn_of(prompt, tuple(rng.integers(vocab, size=2).tolist()), m) for m in range(20)]
-    samples = samples_from_episodes(
-        [episode_of(t) for t in turns], {t.id: {"": 1.0} for t in turns}
-    )
+    advantages = {t.id: {"": 1.0} for t in turns} | {turns[0].id: {"": advantage}}
+    samples = samples_from_episodes([episode_of(t) for t in turns], advantages)
     column = score_column(tiny_policy.model, FLAT, samples)
     spoilt = column.copy()
     spoilt[3:5] = -0.01  # as if the first reply had been all but certain
@@ -193,13 +193,50 @@ def test_replies_that_cannot_be_read_move_nothing(tiny_policy):
     readable = make_batch(samples[1:], make_loss(), proximal=column[len(samples[0].token_ids) :])
     expected = movement.movement(model, FLAT, readable)
     batch = make_batch(samples, make_loss(), proximal=spoilt)
-    assert movement.movement(model, FLAT, batch).nats > 2 * expected.nats
+    of_all = movement.movement(model, FLAT, batch)
+    assert of_all.whole > 2 * expected.whole
     found = movement.movement(model, FLAT, batch, {turns[0].id})
-    assert found.nats == pytest.approx(expected.nats, rel=1e-4)
-    assert found.whole == pytest.approx(expected.whole, rel=1e-4)
-    assert found.replies == 19
+    if advantage <= 0:
+        assert found.nats == pytest.approx(expected.nats, rel=1e-4)
+        assert found.whole == pytest.approx(expected.whole, rel=1e-4)
+        assert found.replies == 19
+        assert movement.informative(batch, {turns[0].id}) == 1
+    else:  # a reply that the update makes likelier counts
+        assert found[:2] == of_all[:2]
+        assert found.replies == 20
     failed = movement.movement(model, FLAT, batch, {turn.id for turn in turns})
-    assert (failed.nats, failed.whole, failed.replies) == (0.0, 0.0, 0)
+    assert failed.lost == 0
+    if advantage > 0:
+        assert failed[:2] == of_all[:2]
+
+
+def test_where_no_reply_can_be_read_all_are_measured(tiny_policy):
+    turns = [turn_of((1, 2, 3), (member, member), member) for member in range(20)]
+    samples = samples_from_episodes(
+        [episode_of(t) for t in turns], {t.id: {"": -1.0} for t in turns}
+    )
+    column = score_column(tiny_policy.model, FLAT, samples)
+    batch = make_batch(samples, make_loss(), proximal=column)
+    model = moved_by(tiny_policy.model, 0.03)
+    found = movement.movement(model, FLAT, batch, {turn.id for turn in turns})
+    assert found[:2] == movement.movement(model, FLAT, batch)[:2]
+    assert found.replies == 20
+
+
+@pytest.mark.parametrize(
+    ("moved", "share"),
+    [
+        (Moved(0.01, 0.2, 0.0, 0.0, 99), 0.25),  # 0.2 of all tokens is far within 8 times 0.1
+        (Moved(0.01, 0.6, 0.0, 0.0, 99), 0.75),
+        (Moved(0.01, 0.6, 0.0, 0.0, 15), 8.0),  # and too far where hardly any advantage is measured
+        (Moved(0.0, 0.31, 0.0, 0.0, 0), 4 * 0.31 / 0.3),
+        (Moved(0.6, 0.6, 0.0, 0.0, 99), 8.0),
+        (Moved(0.1, float("nan"), 0.0, 0.0, 99), float("inf")),
+        (Moved(0.0, 0.0, float("nan"), 0.0, 0), float("inf")),
+    ],
+)
+def test_how_far_a_policy_moved_beside_what_was_wanted(moved, share):
+    assert movement._share(moved, 0.1, 0.1) == pytest.approx(share)
 
 
 def test_a_reply_has_as_many_decisions_as_it_has_uncertain_tokens():

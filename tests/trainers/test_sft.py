@@ -21,7 +21,8 @@ from turnwise.evaluation.perception import Seen
 from turnwise.runs import comparable, read_metrics, recorded_iterations
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers import Silent, resume, sft, train_grpo, warm_up
-from turnwise.trainers.demonstrations import Alternating, Demonstrations, FileRows, supervised_row
+from turnwise.trainers.demonstrations import Alternating, Demonstrations
+from turnwise.trainers.rows import FileRows, supervised_row
 from turnwise.trainers.sft import IMITATION, rows_for
 from turnwise.trainers.update import make_batch, score_column
 from turnwise.types import TaskVisit
@@ -83,7 +84,7 @@ def test_a_file_is_imitated_from_end_to_end(make_recipe, make_session, file):
     assert records[1]["loss/ce"] < records[0]["loss/ce"]
     assert records[1]["total/warmup_optimizer_steps"] == 40
     checkpoint = session.checkpoints.latest().checkpoint
-    assert (checkpoint.phase, checkpoint.step, checkpoint.meta["stop_at_accuracy"]) == (
+    assert (checkpoint.phase, checkpoint.step, checkpoint.meta["exact_rounds"]) == (
         "warmup",
         40,
         0,

@@ -77,8 +77,6 @@ def _transcript_of(
         texts.append(demonstration(agent, seen.description, action))
     if shows_play(recipe):
         game = random_game(env, task, agent, _AsWritten(), rng)
-        if game.error is not None:
-            raise game.error
         texts += [text for one in game.past for text in (one.observation, one.reply)]
         if recipe.warmup is not None and recipe.warmup.outcomes:
             texts += [outcome_text(rewards, None) for rewards in game.rewards]

@@ -49,9 +49,14 @@ class Visit:
 
 
 def hidden_share(
-    env: Env[Any], visits: Sequence[Visit], seed: int, *, within_tasks: bool = False
+    env: Env[Any],
+    visits: Sequence[Visit],
+    seed: int,
+    *,
+    within_tasks: bool = False,
+    by_key: bool = False,
 ) -> float | None:
-    """Return the share of pairs of states that look alike and behave differently.
+    """Return the share of pairs of states of equal label that behave differently.
 
     They differ where the same action and noise are followed by other rewards, another observation
     of the seat, or an end. A cut by a limit on turns says nothing. Half of the pairs are drawn by
@@ -62,10 +67,12 @@ def hidden_share(
         visits: states of random games.
         seed: of the pairs and the noise.
         within_tasks: whether the two states of a pair are of one task, in place of two.
+        by_key: whether the key of the next state is compared, in place of its observation.
 
     Returns:
         None where fewer than `ENOUGH` pairs could be compared, or where games have several turns
-        and less than `LEAST` of the states after the first look like another one.
+        and fewer than `ENOUGH` of the states after the first, or less than `LEAST` of them, have
+        the label of another one.
 
     Raises:
         StuckEnvError: if calls of a guarded env repeatedly do not return.
@@ -81,7 +88,10 @@ def hidden_share(
     for number, (one, other) in enumerate(pairs):
         if time.perf_counter() >= until:
             break
-        found = [_what_follows(env, each, one.action, seed, number) for each in (one, other)]
+        found = [
+            _what_follows(env, each, one.action, seed, number, by_key=by_key)
+            for each in (one, other)
+        ]
         if found[0] is not None and found[1] is not None:
             compared += 1
             differ += found[0] != found[1]
@@ -116,9 +126,9 @@ def _pairs(
 
 
 def _what_follows(
-    env: Env[Any], visit: Visit, action: str, seed: int, number: int
+    env: Env[Any], visit: Visit, action: str, seed: int, number: int, *, by_key: bool
 ) -> Hashable | None:
-    """Return the rewards until the seat acts again, and what it then observes or the end.
+    """Return the rewards until the seat acts again, and the state's key or what it then observes.
 
     None is for a cut, and for an error of the env. A refused action is a result, too.
     """
@@ -138,7 +148,8 @@ def _what_follows(
             state, acting = step.state, env.acting(step.state)
             if visit.seat in acting:
                 seen = env.observe(state, visit.seat)
-                return given, (seen.text, seen.legal_actions)
+                label = env.state_key(state, visit.seat) if by_key else seen.text
+                return given, (label, seen.legal_actions)
             seat = acting[0]
             action = env.random_action(state, seat, choices)
     except StuckEnvError:

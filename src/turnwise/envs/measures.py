@@ -110,15 +110,15 @@ def mean_measures(
     return found
 
 
-LARGEST_REWARD = 1e30
-"""The largest size of a reward: returns and their squares are finite numbers."""
+LARGEST_REWARD = 1e18
+"""The largest size of a reward: squares of returns are finite numbers, in 32 bits too."""
 
 
 def is_reward(value: Any) -> bool:
     """Whether a value is a finite number of at most `LARGEST_REWARD` in size.
 
     Example:
-        >>> is_reward(-2), is_reward(1e31), is_reward(float("nan"))
+        >>> is_reward(-2), is_reward(1e19), is_reward(float("nan"))
         (True, False, False)
     """
     return is_finite(value) and abs(value) <= LARGEST_REWARD

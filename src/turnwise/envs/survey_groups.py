@@ -44,7 +44,7 @@ class Groups:
     """The statistics of random episodes in groups that share a task.
 
     `length` is the mean number of turns of an episode, estimated from the share of turns that end
-    one where some were left before their end, and `seats` that of the seats that act in it.
+    one where some had no time to end, and `seats` that of the seats that act in it.
     `recurring` is the share of the turns after the first whose state another episode of the group
     visited, too. `past_helps` says whether the past tells more of what follows than the observation
     does (`past_helps.past_helps`). `hidden` is the share of pairs of states with equal observations
@@ -55,7 +55,7 @@ class Groups:
     keys. `known` and `known_by_key` say how much of a state's value, estimated from `KNOWN_TURNS`
     turns, comes from other games in that state (the mean of n / (n + `PRIOR`)), by the observation
     and by the key. `repeats` says whether the same actions with the same noise led to the same
-    observations. A turn took `seconds`.
+    observations, keys, rewards and ends. A turn took `seconds`.
 
     Example:
         >>> Groups(
@@ -139,16 +139,23 @@ def play_groups(env: Env[Any], tasks: Sequence[Task], seed: int) -> Groups:
 
 
 def _mean_length(lengths: Sequence[int], left: int, cap: int) -> float:
-    """Return the mean number of turns of an episode, of which `left` were left before their end."""
+    """Return the mean number of turns of an episode, of which `left` had no time to end.
+
+    If none ended, it is the `cap`, or where none was played for long twice the longest one's.
+    """
     ended = len(lengths) - left
     if not lengths:
         return 1.0
-    return float(min(sum(lengths) / ended, cap)) if ended else float(cap)
+    most = cap if max(lengths) == TURNS else 2 * max(lengths)
+    return float(min(sum(lengths) / ended if ended else most, cap))
 
 
 def _hidden_by_key(env: Env[Any], visits: Sequence[Visit], seed: int) -> float | None:
     """Return the larger share of pairs that behave differently, of one task and of several."""
-    shares = [hidden_share(env, visits, seed, within_tasks=within) for within in (True, False)]
+    shares = [
+        hidden_share(env, visits, seed, within_tasks=within, by_key=True)
+        for within in (True, False)
+    ]
     return max((share for share in shares if share is not None), default=None)
 
 

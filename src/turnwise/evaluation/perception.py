@@ -29,13 +29,22 @@ WALK = 4
 class Seen(NamedTuple):
     """The share of replies that were right, in [0, 1], and whether any state had a description.
 
+    `broken` is the share of states that were left out because the env broke on the way to them.
+
     Example:
-        >>> Seen(share=0.5, described=True).share
-        0.5
+        >>> Seen(share=0.5, described=True).metrics
+        {'warmup/perception': 0.5}
     """
 
     share: float
     described: bool
+    broken: float = 0.0
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The measurement as metrics."""
+        broken = {"warmup/broken_share": self.broken} if self.broken else {}
+        return {"warmup/perception": self.share, **broken}
 
 
 def perception_accuracy(
@@ -51,8 +60,8 @@ def perception_accuracy(
 ) -> Seen:
     """Return the share of states, one of each of `tasks`, that are described exactly.
 
-    Where an env describes nothing, the share of replies that are an answer. States on whose way the
-    env breaks are left out.
+    Where an env describes nothing, the share of replies that are an answer. A state is left out if
+    the env breaks on the way to it.
 
     Args:
         env: the world.
@@ -90,11 +99,13 @@ def perception_accuracy(
         return await asyncio.gather(*(sees(i, tasks[i]) for i in own))
 
     shares = group.together(lambda: run(everything(), engine))
-    found = [one for share in shares for one in share if one is not None]
+    all_found = [one for share in shares for one in share]
+    found = [one for one in all_found if one is not None]
     if not found:
         raise errors[0] if errors else EnvError(f"{env.name}: every random game broke")
     right, described = zip(*found, strict=True)
-    return Seen(share=sum(right) / len(right), described=any(described))
+    broken = 1 - len(found) / len(all_found)
+    return Seen(share=sum(right) / len(right), described=any(described), broken=broken)
 
 
 def _request(

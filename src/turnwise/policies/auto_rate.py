@@ -25,11 +25,11 @@ TOO_NEAR = 0.25
 LARGEST_CHANGE = 10.0
 """The largest factor between the rates of two attempts at one update."""
 DRIFT = 1.25
-"""The largest factor between the rates of two iterations."""
+"""The largest factor by which an update that stands changes the rate."""
 LARGEST_FALL = 0.5
-"""The smallest factor between the first rates of two iterations. One batch may need a much smaller
-rate than the next, for a few replies that move far. Rates that rise by `DRIFT` would be too small
-for many iterations after it."""
+"""Once a rate is known, the smallest factor between the rates with which two iterations begin. One
+batch may need a much smaller rate than the next, for a few replies that move far. Rates that rise
+by `DRIFT` would be too small for many iterations after it."""
 LARGEST_RISE = 10.0
 """The largest factor by which the rate may exceed the first one that stood. Where a policy is
 nearly certain, or nothing is left to learn, no rate moves it as far as wanted, and larger rates

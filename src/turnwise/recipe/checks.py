@@ -221,6 +221,14 @@ def _check_schedules(recipe: Recipe) -> None:
         phases["pretrain.optimizer"] = (rise, recipe.pretrain.steps)
     if recipe.warmup:
         phases["warmup.optimizer"] = (recipe.warmup.optimizer.warmup_steps, warmup)
+    for name, phase in {"pretrain": recipe.pretrain, "warmup": recipe.warmup}.items():
+        timed = name == "warmup" and recipe.trainer.minutes is not None
+        if phase is not None and phase.required_accuracy is not None and not timed:
+            raise ValueError(
+                f"{name}.required_accuracy divides `trainer.minutes` between the warm-up and "
+                f"training, but {'none are given' if name == 'warmup' else 'this is neither'}: "
+                "leave it out"
+            )
     for section, (rise, steps) in phases.items():
         if 0 < steps < rise:
             raise ValueError(

@@ -37,8 +37,8 @@ ALL_READABLE = 1.0
 """Share of readable replies at which the warm-up may end. A game fails by one reply: at 0.98 one in
 thirteen games of four turns does, and the policy begins below the random play that it imitates."""
 READABLE_GAMES = 0.9
-"""The share of random games without a reply that cannot be read, below which a warm-up may take up
-to half of the time."""
+"""A warm-up may take up to half of the time while a seat's replies can all be read in a smaller
+share of random games."""
 WARM_TOKENS, FEWEST_ROWS, MOST_ROWS = 2048, 2, 32
 """About the most tokens of a step of the warm-up, and the bounds of its number of rows."""
 WARM_STEPS, WARM_RATE, WARM_RISE, WARM_COOLDOWN = 600, 4e-3, 20, 100
@@ -275,8 +275,9 @@ class _Found:
         """Return when a warm-up on states without descriptions ends."""
         end: Data = {"cooldown": WARM_COOLDOWN}
         if self.draft.trainer.minutes is not None:
-            least = round(READABLE_GAMES ** (1 / max(self.shown.groups.own_length, 1.0)), 4)
-            reason = f"a random episode has {self.shown.groups.length:.3g} turns in the mean"
+            own = self.shown.groups.own_length
+            least = round(READABLE_GAMES ** (1 / max(own, 1.0)), 4)
+            reason = f"a seat of a random episode has {own:.3g} turns in the mean"
             key = "required_accuracy"
             end[key] = self.because(f"warmup.{key}", least, reason)
         if tells:

@@ -3,8 +3,7 @@
 Provides `compose`, which puts settings over a recipe's values. What the user sets always counts.
 Values of the recipe that mean nothing beside it are left out or capped, and each is reported:
 `credit.scheme=grpo` over a recipe for gigpo drops gigpo's `gamma` and `state_weight`. Two settings
-of the user's that contradict each other are left as they are, for the recipe's own checks to
-refuse.
+of the user's that contradict each other are left as they are: the recipe's own checks refuse them.
 """
 
 from __future__ import annotations
@@ -392,7 +391,9 @@ def _loop(fit: _Fit) -> None:
 
 
 def _warmups(fit: _Fit) -> None:
-    """Cap the rise of the learning rate in supervised phases that became shorter."""
+    """Leave out what shares time that is not limited; cap rises of rates in shorter phases."""
+    if fit.set_by_user("trainer.minutes") and fit.get("trainer.minutes") is None:
+        fit.drop("no trainer.minutes", "warmup.required_accuracy")
     for phase in ("pretrain", "warmup"):
         steps = fit.get(f"{phase}.steps")
         if fit.set_by_user(f"{phase}.steps") and _is_count(steps) and steps > 0:

@@ -61,9 +61,7 @@ def check_actions(firsts: Sequence[Observation], agent: AgentConfig, name: str) 
         ConfigError: with the action and what is read in its place.
     """
     for seen in firsts:
-        for action in seen.legal_actions[:MOST_CHECKED]:
-            if seen.tools:
-                continue
+        for action in () if seen.tools else seen.legal_actions[:MOST_CHECKED]:
             reply = demonstration(agent, seen.description, action)
             read = agent.reply_format.parse(reply, seen.legal_actions)
             if read != action:

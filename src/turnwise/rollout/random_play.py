@@ -121,17 +121,19 @@ def random_game(
     rewards: list[dict[str, float]] = []
     ended, error = False, None
     for _ in range(min(most, env.turn_cap())):
-        seat = env.acting(state)[0]
-        action = env.random_action(state, seat, rng)
-        if seat == mine:
-            states.append(state)
-            past.append(exchange_of(agent, renderer, env.observe(state, seat), action))
-            rewards.append({})
         try:
+            seat = env.acting(state)[0]
+            action = env.random_action(state, seat, rng)
+            if seat == mine:
+                past.append(exchange_of(agent, renderer, env.observe(state, seat), action))
+                states.append(state)
+                rewards.append({})
             step = env.step(state, seat, action, rng)
         except StuckEnvError:
             raise
         except EnvError as broken:
+            if not states:
+                raise
             error = broken
             break
         except IllegalActionError:
@@ -170,20 +172,20 @@ def what_follows(
     """
     rewards: dict[str, float] = {}
     acts = seat
-    for _ in range(MOST_TURNS):
-        try:
+    try:
+        for _ in range(MOST_TURNS):
             step = env.step(state, acts, action, rng)
-        except StuckEnvError:
-            raise
-        except (EnvError, IllegalActionError):
-            return None
-        _add(rewards, step.rewards)
-        if step.terminated or step.truncated:
-            return Followed(rewards=rewards, observation=None)
-        state, acts = step.state, env.acting(step.state)[0]
-        if acts == seat:
-            return Followed(rewards=rewards, observation=env.observe(state, seat))
-        action = env.random_action(state, acts, rng)
+            _add(rewards, step.rewards)
+            if step.terminated or step.truncated:
+                return Followed(rewards=rewards, observation=None)
+            state, acts = step.state, env.acting(step.state)[0]
+            if acts == seat:
+                return Followed(rewards=rewards, observation=env.observe(state, seat))
+            action = env.random_action(state, acts, rng)
+    except StuckEnvError:
+        raise
+    except (EnvError, IllegalActionError):
+        pass
     return None
 
 

@@ -13,8 +13,8 @@ from turnwise.rollout.samples import LengthRule
 from turnwise.settings import Settings
 
 DEMONSTRATIONS = "demonstrations"
-MOST_MINUTES = 1_000_000
-"""The most minutes that a run can be given, about two years."""
+MOST_MINUTES = 1_000_000_000
+"""The most minutes that a run can be given: sums and products of them stay exact."""
 
 
 def _check_states(data: str, states: StatesRule | None) -> None:
@@ -49,9 +49,10 @@ class SftConfig(Settings):
     sampled at the training temperature."""
     stop_at_accuracy: Annotated[float, Field(gt=0, le=1)] | Literal["never"] = 0.98
     """Stop once this share of descriptions of unseen states is exact, in two rounds running."""
-    required_accuracy: float = Field(default=0.9, gt=0, le=1)
-    """Where `trainer.minutes` limit the run, the phase takes a quarter of them, or up to half while
-    a smaller share of descriptions (or of readable replies) than this is right."""
+    required_accuracy: float | None = Field(default=None, gt=0, le=1)
+    """For the warm-up of a run that `trainer.minutes` limit: it takes about a quarter of them, or
+    up to half while a smaller share of descriptions (or of readable replies) than this is right.
+    None is 0.9."""
     cooldown: int = Field(default=0, ge=0)
     """Optimizer steps after `stop_at_accuracy` is reached, or the phase's time is over, in which
     the rate decreases linearly to 0. `steps` limits them, too."""
@@ -131,7 +132,7 @@ class GrpoConfig(Settings):
     minutes: float | None = Field(default=None, gt=0, le=MOST_MINUTES, allow_inf_nan=False)
     """Training ends after `iterations`, or earlier, after the iteration in which the run has taken
     so many minutes, its warm-up included. Where `turnwise.train` is given the minutes and not the
-    iterations, the time alone ends it. The warm-up takes a quarter of them at most, or half
+    iterations, the time alone ends it. The warm-up takes about a quarter of them, or up to half
     while fewer replies are right than `warmup.required_accuracy`. What changes over the iterations
     (`optimizer.schedule`, `sft_mix.final`) follows the time since the first iteration where that is
     further, so that two such runs differ."""

@@ -1,17 +1,17 @@
-"""Rows to imitate: what the env's states look like, or what a file says.
+"""Rows to imitate that the env makes: what its states look like, and how to answer.
 
-Provides supervised rows. Demonstrations show how to see and how to speak, never what to do: their
-actions are drawn uniformly, so whatever a later curve shows is reinforcement learning.
-Every row is a function of (seed, step, number), so a resumed warm-up sees the same ones.
+Provides `Demonstrations` and `Alternating`. Demonstrations show how to see and how to speak, never
+what to do: their actions are drawn uniformly, so whatever a later curve shows is reinforcement
+learning. Every row is a function of (seed, step, number), so a resumed warm-up sees the same ones,
+unless the env breaks by chance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from turnwise.agents import (
 from turnwise.envs import Env, Observation, first_turn
 from turnwise.errors import DataError, EnvError, StuckEnvError
 from turnwise.evaluation.perception import WALK, StatesRule
+from turnwise.parallel import ALONE, ProcessGroup
 from turnwise.render import Renderer
 from turnwise.rollout.random_play import (
     MOST_TURNS,
@@ -36,13 +37,14 @@ from turnwise.rollout.random_play import (
     what_follows,
 )
 from turnwise.seeding import generator
-from turnwise.tasks import GeneratedTasks, SftRow, sft_rows
+from turnwise.tasks import GeneratedTasks
+from turnwise.trainers.rows import supervised_row
 from turnwise.types import Message, Prompt, TrainingSample
 
 EXAMPLES = 32
 """Demonstrations that are looked at before any is learned from."""
-ATTEMPTS, FURTHER = 8, 1_000_003
-"""The games that are tried for one row, and how far their numbers lie apart."""
+ATTEMPTS, APART = 8, 1_000_003
+"""The rows that are tried in place of one, and how far their numbers lie apart."""
 LONG_GAME, MOST_OF_A_GAME = 6, 16
 """Turns of a mean random game that are worth one row of it, and the most rows of one game: long
 games cost more to play than rows cost to learn."""
@@ -50,18 +52,6 @@ games cost more to play than rows cost to learn."""
 
 Beginning = Callable[[np.random.Generator], Any]
 """Draws a state in which a random game begins; None is the first state of a task."""
-
-
-class RowSource(Protocol):
-    """A source of supervised rows."""
-
-    def batch(self, step: int, count: int) -> list[TrainingSample]:
-        """Return the `count` rows of an optimizer step."""
-        ...
-
-    def examples(self) -> list[TrainingSample]:
-        """Return all rows there are; of endlessly many, some."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +96,7 @@ class Demonstrations:
         error: Exception | None = None
         for attempt in range(ATTEMPTS):
             try:
-                row = made(index + attempt * FURTHER)
+                row = made(index + attempt * APART)
                 if self._fits(row.token_ids):
                     return row
                 error = DataError(
@@ -202,11 +192,20 @@ class Demonstrations:
             rng, task = generator(self.seed, "random game", number), self.tasks.task(number)
             begins = self._beginning(number)
             most = MOST_TURNS if begins is None else LONG_GAME  # near the state that was drawn
-            self._latest.clear()
-            self._latest[number] = random_game(
-                self.env, task, self.agent, self.renderer, rng, most=most, begins=begins
-            )
-        return self._latest[number]
+            if len(self._latest) > 1:
+                del self._latest[next(iter(self._latest))]
+            try:
+                self._latest[number] = random_game(
+                    self.env, task, self.agent, self.renderer, rng, most=most, begins=begins
+                )
+            except StuckEnvError:
+                raise
+            except EnvError as error:
+                self._latest[number] = error
+        found = self._latest[number]
+        if isinstance(found, EnvError):
+            raise found
+        return found
 
     def _beginning(self, number: int) -> Any:
         """Return a state in which game `number` begins, if not in a task's first one."""
@@ -218,8 +217,8 @@ class Demonstrations:
         return state
 
     @cached_property
-    def _latest(self) -> dict[int, RandomGame]:
-        """The game that the latest row was taken from, by its number."""
+    def _latest(self) -> dict[int, RandomGame | EnvError]:
+        """The latest two games by their number, or why there is none: one may replace the other."""
         return {}
 
     @cached_property
@@ -268,11 +267,12 @@ class Alternating:
     """The demonstrations of several roles in turn: row number k is of source k modulo their number.
 
     `first` is the number of the first row: two ranges of numbers that do not overlap hold different
-    rows.
+    rows. `group` returns the processes that share the rows: the first one makes them for all.
     """
 
     sources: Sequence[Demonstrations]
     first: int = 0
+    group: Callable[[], ProcessGroup] = lambda: ALONE
 
     def batch(self, step: int, count: int) -> list[TrainingSample]:
         """Return the rows of an optimizer step."""
@@ -283,108 +283,8 @@ class Alternating:
         return self._rows(self.first, EXAMPLES * len(self.sources))
 
     def _rows(self, start: int, count: int) -> list[TrainingSample]:
-        numbers = range(start, start + count)
-        return [self.sources[number % len(self.sources)].row(number) for number in numbers]
+        def made() -> list[TrainingSample]:
+            numbers = range(start, start + count)
+            return [self.sources[number % len(self.sources)].row(number) for number in numbers]
 
-
-class FileRows:
-    """The rows of a JSONL or CSV file, in a new order every pass.
-
-    Args:
-        path: the file.
-        renderer: of the policy.
-        policy: the policy's name.
-        seed: decides the orders.
-        context: the most tokens of a row; None is no limit.
-        first: the number of rows that were shown before.
-        roles: role -> whether the policy plays it. Rows that name a role of another policy are left
-            out. None takes every row, whatever role it names.
-
-    Raises:
-        DataError: if the file is malformed, a row has more tokens than `context` or names a role
-            that is not in `roles`, or no row is left.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        renderer: Renderer,
-        policy: str,
-        seed: int,
-        *,
-        context: int | None = None,
-        first: int = 0,
-        roles: Mapping[str, bool] | None = None,
-    ) -> None:
-        rows: list[SftRow] = sft_rows(path)
-        if not rows:
-            raise DataError(f"'{path}' has no rows: expected prompt and completion, or messages")
-        numbered = list(enumerate(rows, start=1))
-        if roles is not None:
-            numbered = _of_roles(numbered, roles, path, policy)
-        self._rows = [
-            supervised_row(
-                policy,
-                renderer.prompt_ids(Prompt(messages=row.messages)),
-                renderer.completion_ids(row.completion),
-            )
-            for _, row in numbered
-        ]
-        for (number, _), row in zip(numbered, self._rows, strict=True):
-            if context is not None and len(row.token_ids) > context:
-                raise DataError(
-                    f"'{path}' row {number} has {len(row.token_ids)} tokens, but policy {policy!r} "
-                    f"has a context of {context}: shorten the row, or take a longer context"
-                )
-        self._seed, self._first = seed, first
-
-    def batch(self, step: int, count: int) -> list[TrainingSample]:
-        """Return the rows of an optimizer step; passes over the file follow one another."""
-        size = len(self._rows)
-        places = range(self._first + step * count, self._first + (step + 1) * count)
-        orders = {p // size: self._order(p // size) for p in (places[0], places[-1])}
-        orders |= {n: self._order(n) for n in range(min(orders), max(orders))}
-        return [self._rows[orders[place // size][place % size]] for place in places]
-
-    def examples(self) -> list[TrainingSample]:
-        """Return all rows, in the order of the file."""
-        return self._rows
-
-    def _order(self, number: int) -> np.ndarray:
-        return generator(self._seed, "pass", number).permutation(len(self._rows))
-
-
-def _of_roles(
-    rows: Sequence[tuple[int, SftRow]], roles: Mapping[str, bool], path: Path, policy: str
-) -> list[tuple[int, SftRow]]:
-    """Return the numbered rows for every role, and those for the roles that the policy plays."""
-    for number, row in rows:
-        if row.role is not None and row.role not in roles:
-            raise DataError(
-                f"'{path}' row {number} has role = {row.role!r}, which is not a role of the env "
-                f"(roles: {', '.join(roles)}): correct it, or give the column another name"
-            )
-    kept = [(number, row) for number, row in rows if row.role is None or roles[row.role]]
-    if not kept:
-        raise DataError(
-            f"'{path}' has no row for policy {policy!r}, which plays "
-            f"{', '.join(role for role, own in roles.items() if own)}: add rows with these roles, "
-            "or leave the column `role` out"
-        )
-    return kept
-
-
-def supervised_row(
-    policy: str, prompt_ids: tuple[int, ...], completion_ids: tuple[int, ...]
-) -> TrainingSample:
-    """Return a row whose completion is imitated (`ce_weight` 1); nothing of it was sampled."""
-    length = len(prompt_ids) + len(completion_ids)
-    weight = np.zeros(length, dtype=np.float32)
-    weight[len(prompt_ids) :] = 1.0
-    return TrainingSample.of(
-        policy=policy,
-        turns=(),
-        token_ids=prompt_ids + completion_ids,
-        turn_index=np.full(length, -1),
-        ce_weight=weight,
-    )
+        return self.group().from_first(made)  # an env may break in one process only

@@ -102,7 +102,8 @@ def begun(session: Session, plan: Plan, resumed: Resumed | None) -> tuple[int, b
     """Return the number of the first iteration to come, and whether training is over before it."""
     iteration, done = 0, False
     if resumed is None:
-        session.totals[BEFORE_TRAINING] = session.totals.get("seconds", 0.0)
+        seconds = session.totals.get("seconds", 0.0)
+        session.totals[BEFORE_TRAINING] = session.group.broadcast(seconds)
     if resumed is not None:
         for trained in session.trained.values():
             resumed.restore(trained)

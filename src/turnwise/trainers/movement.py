@@ -46,15 +46,19 @@ SURE = 2.0
 """The standard errors that are subtracted from the estimated fall of the share of readable
 replies before it is compared with its limit."""
 WHOLE = 8.0
-"""The movement of all sampled tokens may be so many times the wanted one of the tokens with an
-advantage. The SFT mix also moves the other tokens: in frozen-lake, whose rate was tuned by hand,
+"""The movement of all tokens of the replies may be so many times the wanted one of the tokens with
+an advantage. The SFT mix also moves the other tokens: in frozen-lake, whose rate was tuned by hand,
 all tokens of a reply moved 2 to 12 times as far as those of its answer."""
 FURTHEST = 0.3
 """An update with a larger movement is undone, unless a larger one is wanted. Policies whose rates
 were tuned by hand moved by 0.24 at most. After a movement of 0.56 importance sampling from the old
 replies failed: it estimated that as many replies were readable as before, and 40 % were not."""
 LEAST_REPLIES = 16
-"""The rate is not raised where fewer replies with an advantage were measured."""
+"""The rate is not raised where fewer replies with an advantage were measured. The bound `FURTHEST`
+is then for the tokens without an advantage, too."""
+FEW_TRIES = 4
+"""After more attempts at an update the rate may fall further than by `LARGEST_FALL`, so that the
+attempts of the next one are enough."""
 LEAST_MOVEMENT = 1e-5
 """The lower bound of the wanted movement: rounding moves a policy by less."""
 LARGEST = 20.0
@@ -90,10 +94,10 @@ def update_within_band(
         TrainingError: if the ninth attempt moves the policy too far or loses too many replies.
     """
     optimizer = trained.optimizer
-    measured = _measured(session, trained, iteration, batch)
+    measured = _measured(session, trained, iteration, batch, failed)
     before, steps, highest_undone = optimizer.snapshot(), optimizer.steps, 0.0
-    lowest = optimizer.peak * LARGEST_FALL if optimizer.found else 0.0
-    signal = math.sqrt(max(informative(batch), LEAST_INFORMATIVE))
+    began = optimizer.peak if optimizer.found else 0.0
+    signal = math.sqrt(max(informative(batch, failed), LEAST_INFORMATIVE))
     moves: list[Moved] = []
     while True:
         metrics = take()
@@ -104,8 +108,7 @@ def update_within_band(
         largest = max(peak_movement * highest**2, LEAST_MOVEMENT)
         wanted = signal * largest
         moved = movement(trained.policy.model, trained.scorer, measured, failed, session.group)
-        moves.append(moved)
-        share = _share(moved, wanted, largest)
+        moves, share = [*moves, moved], _share(moved, wanted, largest)
         peak, last = optimizer.peak, len(moves) > MOST_TRIES
         first = optimizer.found is None and peak >= highest_undone  # else a larger one went too far
         skipped = metrics["optim/skipped"] > 0
@@ -119,6 +122,7 @@ def update_within_band(
         session.new_weights(trained)
     optimizer.found = optimizer.found or (peak if known else None)
     most = LARGEST_RISE * (optimizer.found or math.inf)
+    lowest = LARGEST_FALL * began if len(moves) <= FEW_TRIES else 0.0
     optimizer.peak = min(max(peak * verdict.factor, lowest), most)
     return metrics | _movement_metrics(moves, wanted, at_cap=peak >= most)
 
@@ -126,12 +130,16 @@ def update_within_band(
 def _share(moved: Moved, wanted: float, largest: float) -> float:
     """Return how many times as far as wanted a policy has moved.
 
-    That is the larger of the ratio for the tokens with an advantage and that for all sampled
-    tokens. It is above `TOO_FAR` where the movement is above `FURTHEST` and above the wanted one.
+    That is the larger of the ratio for the tokens with an advantage and that for all tokens of the
+    replies. It is above `TOO_FAR` where the movement is above `FURTHEST` and above the wanted one,
+    and infinite where a figure is not finite.
     """
+    if not all(map(math.isfinite, (moved.nats, moved.whole, moved.lost, moved.error))):
+        return math.inf
     share = max(moved.nats / wanted, moved.whole / (WHOLE * largest))
-    most = max(FURTHEST, wanted)
-    return max(share, TOO_FAR * moved.nats / most) if moved.nats > most else share
+    few = moved.replies < LEAST_REPLIES
+    nats, most = max(moved.nats, moved.whole) if few else moved.nats, max(FURTHEST, wanted)
+    return max(share, TOO_FAR * nats / most) if nats > most else share
 
 
 def _movement_metrics(moves: Sequence[Moved], wanted: float, *, at_cap: bool) -> dict[str, float]:
@@ -146,9 +154,15 @@ def _movement_metrics(moves: Sequence[Moved], wanted: float, *, at_cap: bool) ->
     }
 
 
-def _measured(session: Session, trained: TrainedPolicy, iteration: int, batch: Batch) -> Batch:
+def _measured(
+    session: Session,
+    trained: TrainedPolicy,
+    iteration: int,
+    batch: Batch,
+    failed: Collection[TurnId],
+) -> Batch:
     """Return the rows on which the movement is measured."""
-    rows = batch.rows(_measured_rows(batch, session.seed, iteration))
+    rows = batch.rows(_measured_rows(batch, session.seed, iteration, failed))
     return _scored(trained, rows, session.group) if trained.low_precision else rows
 
 
@@ -169,13 +183,15 @@ def _judged(
     return verdict, not (few or unknown)
 
 
-def _measured_rows(batch: Batch, seed: int, iteration: int) -> list[int]:
+def _measured_rows(
+    batch: Batch, seed: int, iteration: int, failed: Collection[TurnId] = ()
+) -> list[int]:
     """Return the rows of some groups, those with advantages first; all rows where there are few."""
     rows: dict[Part, list[int]] = {}
     for row, part in enumerate(batch.parts):
         if part is not None:
             rows.setdefault(part, []).append(row)
-    has = [any(row) for row in _has_advantage(batch)]
+    has = [any(row) for row in _has_advantage(batch, failed)]
     has_advantage = {part for part, own in rows.items() if any(has[row] for row in own)}
     parts = sorted(rows)
     order = [
@@ -212,7 +228,7 @@ def _why_it_stops(
     most = min(TOO_FAR * wanted, max(FURTHEST, wanted))
     did = (
         f"moved the policy by {last.nats:.2g} nats per decision, expected {wanted:.2g} and at most "
-        f"{most:.2g}, and by {last.whole:.2g} over all sampled tokens, expected at most "
+        f"{most:.2g}, and by {last.whole:.2g} over all tokens of its replies, expected at most "
         f"{TOO_FAR * WHOLE * largest:.2g}"
     )
     if last.surely_lost > LARGEST_LOSS:
@@ -229,12 +245,12 @@ class Moved(NamedTuple):
     """How far an update has moved a policy, and by how much the share of readable replies fell.
 
     Attributes:
-        nats: KL(before, after) over the tokens of readable replies with an advantage other than 0,
-            in nats per decision.
-        whole: the same over all sampled tokens of readable replies.
+        nats: KL(before, after) over the tokens with an advantage other than 0, in nats per
+            decision, without the replies that are left out (`movement`).
+        whole: the same over all sampled tokens.
         lost: the estimated fall of the share of readable replies.
         error: its standard error.
-        replies: the number of readable replies with an advantage other than 0.
+        replies: the number of replies with an advantage other than 0.
     """
 
     nats: float
@@ -249,20 +265,43 @@ class Moved(NamedTuple):
         return self.lost - SURE * self.error
 
 
-def informative(batch: Batch) -> float:
-    """Return the share of the replies in a batch's rows that have an advantage other than 0."""
-    found = [each for row in _has_advantage(batch) for each in row]
+def informative(batch: Batch, failed: Collection[TurnId] = ()) -> float:
+    """Return the share of the replies in a batch's rows that have an advantage other than 0.
+
+    Those that `movement` leaves out do not count.
+    """
+    found = [each for row in _has_advantage(batch, failed) for each in row]
     return float(np.mean(found)) if found else 0.0
 
 
-def _has_advantage(batch: Batch) -> list[list[bool]]:
-    """Return, for each row, which of its replies have an advantage other than 0."""
-    found: list[list[bool]] = []
+def _has_advantage(batch: Batch, failed: Collection[TurnId]) -> list[list[bool]]:
+    """Return, for each row, which of the replies that count have an advantage other than 0."""
+    left_out, found = _left_out(batch, failed), list[list[bool]]()
     for sample, place in zip(batch.samples, batch.offsets, strict=True):
         drawn, has_advantage = _tokens(batch, sample, place)
         has = np.bincount(sample.turn_index[has_advantage], minlength=len(sample.turns)) > 0
-        found.append(has[np.unique(sample.turn_index[drawn])].tolist())
+        turns = np.unique(sample.turn_index[drawn])
+        found.append([bool(has[turn]) for turn in turns if sample.turns[turn] not in left_out])
     return found
+
+
+def _left_out(batch: Batch, failed: Collection[TurnId]) -> set[TurnId]:
+    """Return the turns in a batch's rows that the movement leaves out.
+
+    These are the unreadable replies that the update is to make less likely, if there are others.
+    """
+    found: set[TurnId] = set()
+    others = False
+    for sample, place in zip(batch.samples, batch.offsets, strict=True):
+        drawn, _ = _tokens(batch, sample, place)
+        paid = batch.columns["advantages"][place : place + len(drawn)] > 0
+        likelier = np.bincount(sample.turn_index[drawn & paid], minlength=len(sample.turns)) > 0
+        for turn in np.unique(sample.turn_index[drawn]):
+            if sample.turns[turn] in failed and not likelier[turn]:
+                found.add(sample.turns[turn])
+            else:
+                others = True
+    return found if others else set()
 
 
 def movement(
@@ -282,8 +321,9 @@ def movement(
     (sum s)^2 / sum s^2, where s is the surprisal of a token before the update: the number of tokens
     if all are as uncertain, and 1 if one of them is uncertain and the others follow from it.
 
-    Replies that could not be read are left out. They have tokens that the policy hardly ever draws,
-    and an update is to make them impossible: one such reply may add more than all others.
+    Unreadable replies without a positive advantage are left out, unless there are no others. They
+    have tokens that the policy hardly ever draws, and the update is to make them less likely: one
+    such reply may add more than all others.
 
     The mean of the probability ratio over readable replies, where others count 0, is the policy's
     probability of a readable reply after the update (importance sampling). Nothing is sampled.
@@ -297,8 +337,9 @@ def movement(
 
     Returns:
         The movement, the estimated fall of the share of readable replies, and the number of
-        readable replies with an advantage; all 0 where the rows have no sampled token.
+        replies with an advantage; all 0 where the rows have no sampled token.
     """
+    left_out = _left_out(batch, failed)
     after = score_column(model, scorer, batch.samples, group)
     begins = row_offsets(batch.samples)
     total, whole, moved, falls = np.zeros(2), np.zeros(2), 0, []
@@ -308,23 +349,36 @@ def movement(
         before = batch.columns["proximal"][place : place + size].astype(np.float64)
         ratio = np.minimum(after[begin : begin + size] - before, LARGEST)
         added = np.expm1(ratio) - ratio
-        unread = [number for number, turn in enumerate(sample.turns) if turn in failed]
-        readable = np.isin(sample.turn_index, unread, invert=True)
+        out = [number for number, turn in enumerate(sample.turns) if turn in left_out]
+        counts = np.isin(sample.turn_index, out, invert=True)
         for sums, chosen in ((total, has_advantage), (whole, drawn)):
-            tokens = chosen & readable
+            tokens = chosen & counts
             sums += added[tokens].sum(), _decisions(-before[tokens], sample.turn_index[tokens])
-        moved += len(np.unique(sample.turn_index[has_advantage & readable]))
-        turns = sample.turn_index[drawn]
-        of_reply = np.bincount(turns, weights=ratio[drawn], minlength=len(sample.turns))
-        falls += [
-            0.0 if sample.turns[turn] in failed else 1 - math.exp(min(of_reply[turn], LARGEST))
-            for turn in np.unique(turns)
-        ]
+        moved += len(np.unique(sample.turn_index[has_advantage & counts]))
+        falls += _falls(sample, drawn, ratio, failed)
     if not falls:
         return Moved(0.0, 0.0, 0.0, 0.0, 0)
     error = float(np.std(falls)) / math.sqrt(len(falls))
     nats, all_nats = (float(each[0] / max(each[1], 1.0)) for each in (total, whole))
     return Moved(nats, all_nats, float(np.mean(falls)), error, moved)
+
+
+def _falls(
+    sample: TrainingSample,
+    drawn: NDArray[np.bool_],
+    ratio: NDArray[np.float64],
+    failed: Collection[TurnId],
+) -> list[float]:
+    """Return 1 - p/q of each sampled reply of a row, and 0 of unreadable ones.
+
+    p and q are its probabilities after and before the update, `ratio` log(p/q) of each token.
+    """
+    turns = sample.turn_index[drawn]
+    of_reply = np.bincount(turns, weights=ratio[drawn], minlength=len(sample.turns))
+    return [
+        0.0 if sample.turns[turn] in failed else 1 - math.exp(min(of_reply[turn], LARGEST))
+        for turn in np.unique(turns)
+    ]
 
 
 def _decisions(surprisal: NDArray[np.float64], reply: IntArray) -> float:

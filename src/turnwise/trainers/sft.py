@@ -21,7 +21,8 @@ from turnwise.evaluation.perception import Seen, StatesRule
 from turnwise.losses import make_loss
 from turnwise.seeding import generator
 from turnwise.trainers.config import DEMONSTRATIONS, SftConfig
-from turnwise.trainers.demonstrations import Alternating, Demonstrations, FileRows, RowSource
+from turnwise.trainers.demonstrations import Alternating, Demonstrations
+from turnwise.trainers.rows import FileRows, RowSource
 from turnwise.trainers.session import Resumed, Session
 from turnwise.trainers.trained_policy import TrainedPolicy, by_policy
 from turnwise.trainers.update import make_batch, optimise
@@ -30,6 +31,10 @@ PHASE = "warmup"
 PART, MOST_PART = 0.25, 0.5
 """The share of a run's time after which its warm-up ends; it goes on up to `MOST_PART` while too
 few replies are right, since reinforcement does not teach a format."""
+EXACT_ROUNDS = 2
+"""Rounds in a row that reach `config.stop_at_accuracy`; then the phase ends."""
+REQUIRED = 0.9
+"""The default of `config.required_accuracy`."""
 IMITATION = make_loss(aggregation="token")
 SHOWN = ("loss/ce", "optim/grad_norm", "optim/lr", "optim/skipped")
 """The metrics recorded of a round's last step; a skipped step has no norm."""
@@ -48,17 +53,18 @@ def warm_up(
 
     One round is `config.eval_every` optimizer steps, a record of metrics and a checkpoint, all
     under the name `phase`. Rows before number `first` were shown by an earlier phase. It ends
-    early where it has taken `PART` of the `minutes` of the whole run, its cooldown included, and
-    `config.required_accuracy` is reached, or else `MOST_PART`; the cooldown has fewer steps where
-    there is no time for them.
+    early, after a round, where it has taken `PART` of the `minutes` of the whole run, its cooldown
+    included, and `config.required_accuracy` is reached, or else `MOST_PART`; the cooldown has fewer
+    steps where there is no time for them.
     """
     for trained in session.trained.values():
         trained.begin(config.optimizer, config.steps)
-    step, enough, last = 0, 0, config.steps
+    step, exact, last, ends = 0, 0, config.steps, False
     if resumed is not None:
         for trained in session.trained.values():
             resumed.restore(trained)
-        step, enough = resumed.step, int(resumed.meta["stop_at_accuracy"])
+        step, exact = resumed.step, int(resumed.meta["exact_rounds"])
+        ends = "last" in resumed.meta
         last = min(last, int(resumed.meta.get("last", last)))
     rows = {name: rows_of(session, each, config, first) for name, each in session.trained.items()}
     session.progress.begin("warm-up" if phase == PHASE else phase, done=step, total=config.steps)
@@ -67,32 +73,32 @@ def warm_up(
             return False
         began = time.perf_counter()
         end = min((step // config.eval_every + 1) * config.eval_every, last)
-        over = partial(_is_over, session, began, minutes)
+        over = partial(_is_over, session, began, None if ends else minutes)
         step, found = imitate_round(session, rows, range(step, end), config.batch_size, over)
         if step < end and session.asked_to_stop():  # before the round has been measured
-            session.save(phase, step, extra=_ending(enough, last))
+            session.count(seconds=time.perf_counter() - began)
+            session.save(phase, step, extra=_progress(exact, last, ends=ends))
             return False
         for trained in session.trained.values():
             session.new_weights(trained)
-        seen = {
-            name: perception(session, each, config, step) for name, each in session.trained.items()
-        }
+        seen = {n: perception(session, each, config, step) for n, each in session.trained.items()}
         least = min(seen.values(), key=lambda each: each.share)
-        if enough < 2:
+        if not ends:
             left = [steps_left(session, step, began, minutes, part) for part in (PART, MOST_PART)]
-            enough = _enough(config, enough, least.share, left, min(config.cooldown, step))
-            if enough == 2 and step < last:
+            exact = exact + 1 if _is_exact(config, least.share) else 0
+            ends = exact == EXACT_ROUNDS or _is_time(config, least.share, left, step)
+            if ends and step < last:
                 last = min(step + min(config.cooldown, max(1, left[1])), last)
                 for trained in session.trained.values():
                     trained.optimizer.end_in(last - step)
-        shares = {name: {"warmup/perception": each.share} for name, each in seen.items()}
+        shares = {name: each.metrics for name, each in seen.items()}
         metrics = by_policy(found, session.trained)
         session.record(phase, step, metrics | by_policy(shares, session.trained), began)
         shown = "warmup/perception" if least.described else "warmup/readable"
         session.progress.advance(step, {**metrics, shown: least.share})
-        session.save(phase, step, extra=_ending(enough, last))
+        session.save(phase, step, extra=_progress(exact, last, ends=ends))
         if step == last < config.steps:
-            session.progress.note(_why_it_ends(phase, step, config, least))
+            session.progress.note(_why_it_ends(phase, step, config, least, exact))
     return True
 
 
@@ -116,22 +122,26 @@ def steps_left(
     return session.group.broadcast(max(0, math.floor(left)))
 
 
-def _enough(config: SftConfig, rounds: int, share: float, left: list[int], ending: int) -> int:
-    """Return how many of the last rounds were exact enough, after one with `share`; 2 ends it.
+def _is_exact(config: SftConfig, share: float) -> bool:
+    """Whether a round after which `share` of the replies were right may be one of the last."""
+    return config.stop_at_accuracy != "never" and share >= config.stop_at_accuracy
 
-    It is 2, too, where no more than the `ending` steps of a cooldown are `left` in half of the
-    time, or in a quarter of it while enough replies are right.
+
+def _is_time(config: SftConfig, share: float, left: list[int], step: int) -> bool:
+    """Whether there is time for the cooldown alone.
+
+    `left` are the steps for which there is time in `PART` of the run's minutes, which counts while
+    enough replies are right, and in `MOST_PART` of them.
     """
     quarter, half = left
-    if half <= ending or (quarter <= ending and share >= config.required_accuracy):
-        return 2
-    wanted = config.stop_at_accuracy
-    return rounds + 1 if wanted != "never" and share >= wanted else 0
+    cooldown = min(config.cooldown, step)
+    required = REQUIRED if config.required_accuracy is None else config.required_accuracy
+    return half <= cooldown or (quarter <= cooldown and share >= required)
 
 
-def _ending(enough: int, last: int) -> dict[str, int]:
-    """Return what a checkpoint says of the phase's end, whose last step is known at 2."""
-    return {"stop_at_accuracy": enough, **({"last": last} if enough == 2 else {})}
+def _progress(exact: int, last: int, *, ends: bool) -> dict[str, int]:
+    """Return what a checkpoint says of the phase: its exact rounds, and its last step if known."""
+    return {"exact_rounds": exact, **({"last": last} if ends else {})}
 
 
 def _is_over(session: Session, began: float, minutes: float | None) -> bool:
@@ -190,8 +200,8 @@ def imitate(
     return metrics
 
 
-def _why_it_ends(phase: str, step: int, config: SftConfig, seen: Seen) -> str:
-    if config.stop_at_accuracy == "never" or seen.share < config.stop_at_accuracy:
+def _why_it_ends(phase: str, step: int, config: SftConfig, seen: Seen, exact: int) -> str:
+    if exact < EXACT_ROUNDS:
         return f"the warm-up ended after {step} of at most {config.steps} steps: time is limited"
     right = "states are described exactly" if seen.described else "replies are right"
     return (
@@ -257,7 +267,7 @@ def rows_for(
         )
         for agent in trained.agents.values()
     ]
-    return Alternating(sources=by_role, first=first)
+    return Alternating(sources=by_role, first=first, group=lambda: session.group)
 
 
 def perception(session: Session, trained: TrainedPolicy, config: SftConfig, step: int) -> Seen:

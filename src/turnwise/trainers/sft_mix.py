@@ -10,7 +10,7 @@ import numpy as np
 from turnwise.errors import DataError
 from turnwise.formats import ReplyFormat
 from turnwise.render import Renderer
-from turnwise.trainers.demonstrations import RowSource
+from turnwise.trainers.rows import RowSource
 from turnwise.types import Span, TrainingSample
 
 Tokens = tuple[int, ...]

@@ -93,13 +93,13 @@ class Calls:
         self._unchanged("observe", before, state)
         keys = tuple(self._key(state, role, text) for role, text in zip(roles, texts, strict=True))
         self._unchanged("state_key", before, state)
-        score = self._judged(self._score, state)
+        score = self._unless_early(self._score, state)
         self._unchanged("score", before, state)
-        measures = self._judged(self._measures, state)
+        measures = self._unless_early(self._measures, state)
         self._unchanged("measures", before, state)
         return View(texts=texts, keys=keys, score=score, measures=measures)
 
-    def _judged(self, judge: Callable[[Any], T], state: Any) -> T | None:
+    def _unless_early(self, judge: Callable[[Any], T], state: Any) -> T | None:
         """Return what a method says of a state; None where it raises and may."""
         try:
             return judge(state)
