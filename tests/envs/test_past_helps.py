@@ -623,3 +623,29 @@ def test_the_length_of_games_that_were_left_is_estimated():
     env = Endless()
     env.chance = 0.0
     assert groups(env).length == 1000
+
+
+def test_the_length_of_games_that_had_no_time_to_end_is_a_guess():
+    assert survey_groups._mean_length([3], 1, 100) == 6
+    assert survey_groups._mean_length([3], 1, 4) == 4
+    assert survey_groups._mean_length([], 0, 100) == 1
+
+
+class Coloured(Grid):
+    """Each task has a house whose colour is shown and decides nothing; keys do not hold it."""
+
+    name = "coloured"
+
+    def reset(self, task):
+        return World(task.data["seed"] % 2, at=task.data["secret"])
+
+    def text(self, state):
+        return f"the {self.words[state.secret]} house, {super().text(state)}"
+
+    def state_key(self, state, role):
+        return super().text(state)
+
+
+def test_keys_hide_nothing_that_only_texts_show():
+    assert groups(Grid()).hidden_by_key == 0
+    assert groups(Coloured()).hidden_by_key == 0

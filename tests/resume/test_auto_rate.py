@@ -47,6 +47,14 @@ def test_a_killed_run_ends_with_the_same_numbers(
 
 
 @pytest.mark.slow
+def test_two_processes_agree_on_the_time_that_their_schedule_follows(turnwise, tmp_path):
+    """Processes whose weights differ in the last bit end with an error."""
+    limit = ("trainer.minutes=0.5", "trainer.iterations=1000", "optimizer.schedule=linear")
+    ended = turnwise.train(tmp_path / "run", sets=(*AUTO, *limit, "processes=2"))
+    assert ended.code == 0, ended.said
+
+
+@pytest.mark.slow
 def test_two_processes_find_the_same_rate(turnwise, unbroken_auto, traces, tmp_path):
     """Sums over processes round otherwise, so that later iterations drift apart."""
     run = tmp_path / "run"

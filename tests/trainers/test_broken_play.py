@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 
 from turnwise.agents import AgentConfig
+from turnwise.app.transcripts import transcripts_of
 from turnwise.envs import Observation
 from turnwise.envs.frozen_lake.env import FrozenLake
 from turnwise.errors import BrokenEnvError, ConfigError, DataError, StuckEnvError
 from turnwise.rollout import check_actions, first_states
 from turnwise.runs import comparable, read_metrics
-from turnwise.trainers import resume, sft, warm_up
+from turnwise.trainers import demonstrations, resume, sft, warm_up
+from turnwise.trainers.demonstrations import Alternating
 from turnwise.trainers.sft import perception, rows_for
 
 
@@ -95,6 +97,53 @@ def test_states_on_whose_way_the_env_breaks_are_not_measured(session, breaks, ma
         perception(session, trained, config, 2)
 
 
+def test_the_share_of_states_that_broke_is_a_metric(session, breaks, make_recipe):
+    trained, config = session.trained["main"], make_recipe().warmup
+    assert "warmup/broken_share" not in perception(session, trained, config, 1).metrics
+    breaks("reset", 3)
+    found = perception(session, trained, config, 2).metrics
+    assert 0.1 < found["warmup/broken_share"] < 0.9
+
+
+def test_a_game_that_breaks_is_tried_once_for_all_its_rows(session, monkeypatch):
+    rows, calls = play_rows(session), []
+    shared = rows._shared
+    real = demonstrations.random_game
+
+    def game(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == 1:
+            raise BrokenEnvError("the connection is lost")
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(demonstrations, "random_game", game)
+    rows._latest.clear()
+    monkeypatch.setitem(rows.__dict__, "_shared", max(shared, 4))
+    for index in range(4):
+        rows.row(index)
+    assert len(calls) == 2  # the game that broke, and the one in its place
+    rows_of_a_game = range(1, demonstrations.MOST_OF_A_GAME + 1)
+    assert not any(demonstrations.APART % each for each in rows_of_a_game)
+
+
+def test_transcripts_hold_what_was_played_before_a_break(breaks, make_recipe):
+    recipe = make_recipe("env.training.start=corner", "warmup.states=play")
+    whole = transcripts_of(recipe)
+    breaks("step", 2)
+    parts = transcripts_of(recipe)
+    assert 0 < len(parts) < len(whole)
+
+
+def test_the_first_of_several_processes_makes_the_rows(session):
+    class Group:
+        def from_first(self, call):
+            return ["the rows of the first", *call()]
+
+    rows = Alternating(sources=[play_rows(session)], group=Group)
+    assert rows.batch(0, 2)[0] == "the rows of the first"
+    assert len(rows.batch(0, 2)) == 3
+
+
 def test_first_states_are_those_of_tasks_that_do_not_break(session, breaks):
     env, tasks = session.warmup_env, session.warmup_tasks.take(9)
     assert len(first_states(env, tasks, "player")) == 9
@@ -156,3 +205,15 @@ def test_a_warm_up_stops_within_a_round_and_goes_on_as_if_it_had_not(
     assert not run(tmp_path / "parts", stop=3)[0]
     assert not run(tmp_path / "parts", stop=3)[0]  # the second step of the second round
     assert run(tmp_path / "parts") == whole
+
+
+def test_the_seconds_before_a_stop_within_a_round_count(
+    make_recipe, make_session, monkeypatch, tmp_path
+):
+    recipe = make_recipe("warmup.steps=8", "warmup.eval_every=4", "warmup.batch_size=4")
+    session = make_session(recipe, tmp_path / "run")
+    stopped_in(session, monkeypatch, 3)
+    assert not warm_up(session, recipe.warmup, None)
+    saved = session.checkpoints.latest().checkpoint
+    assert saved.step == 3
+    assert saved.meta["totals"]["seconds"] > 0

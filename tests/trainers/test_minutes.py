@@ -13,6 +13,7 @@ from turnwise.app import build, lifecycle
 from turnwise.errors import ConfigError
 from turnwise.evaluation.perception import Seen
 from turnwise.parallel import ALONE
+from turnwise.recipe import schema
 from turnwise.recipe.schema import load_recipe
 from turnwise.runs import Checkpoints, Run, comparable, read_metrics
 from turnwise.trainers import grpo, resume, sft, train_grpo, warm_up
@@ -267,6 +268,47 @@ def test_a_round_ends_early_where_half_of_the_time_is_over(
     session.metrics.sync()
     records = [r for r in read_metrics(session.run.metrics) if r["phase"] == "warmup"]
     assert [r["step"] for r in records] == [4, 5]
+
+
+def test_a_cooldown_that_takes_longer_than_planned_is_one_round(
+    make_recipe, make_session, monkeypatch, clock
+):
+    """The time is over after its first step: it is not measured and saved after each one."""
+    settings = ("warmup.steps=40", "warmup.eval_every=20", "warmup.batch_size=2")
+    recipe = make_recipe(*LONG, *settings, "warmup.cooldown=8")
+    session, real = make_session(recipe), sft.imitate
+    left = {0.25: 0, 0.5: 8}
+
+    def imitate(*args):
+        clock.now += 600
+        return real(*args)
+
+    monkeypatch.setattr(sft, "steps_left", lambda s, step, began, minutes, part: left[part])
+    monkeypatch.setattr(sft, "perception", lambda *args: Seen(share=1.0, described=False))
+    monkeypatch.setattr(sft, "imitate", imitate)
+    assert warm_up(session, recipe.warmup, None, minutes=300.0)
+    session.metrics.sync()
+    records = [r for r in read_metrics(session.run.metrics) if r["phase"] == "warmup"]
+    assert [r["step"] for r in records] == [15, 20, 23]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "phase", "minutes"),
+    [("frozen-lake", "warmup", None), ("frozen-lake-lora", "pretrain", 5)],
+)
+def test_a_share_of_time_is_refused_where_none_is_shared(recipe, phase, minutes):
+    settings = {f"{phase}.required_accuracy": 0.8, "trainer.minutes": minutes}
+    with pytest.raises(ConfigError, match=f"{phase}.required_accuracy divides `trainer.minutes`"):
+        load_recipe(recipe, settings)
+
+
+def test_a_run_that_loses_its_limit_of_time_loses_the_share_too():
+    timed = {"trainer.minutes": 5, "warmup.required_accuracy": 0.8}
+    data = load_recipe("frozen-lake", timed).model_dump(exclude_unset=True)
+    notes = []
+    recipe = schema.make_recipe(data, {"trainer.minutes": None}, notes.append)
+    assert recipe.warmup.required_accuracy is None
+    assert any("warmup.required_accuracy" in note for note in notes)
 
 
 @pytest.mark.parametrize(("quarter", "most", "steps"), [(3, 30, 10), (1, 30, 10), (0, 4, 4)])

@@ -510,6 +510,20 @@ def test_the_next_iteration_begins_with_half_of_the_rate_at_least(
     assert trained.optimizer.peak == pytest.approx(START / 2 / auto_rate.DRIFT)
 
 
+@pytest.mark.parametrize(("tries", "factor"), [(3, 0.5), (4, 0.5**4)])
+def test_a_rate_that_took_many_attempts_falls_further(first_batch, reports, tries, factor):
+    """Or the next iteration would not have attempts enough."""
+    session, plan, batch, *_ = first_batch(AUTO, "trainer.mismatch=ignore")
+    trained = session.trained["main"]
+    wanted = peak_movement(plan) * movement.informative(batch) ** 0.5
+    fine = moved_so(wanted, 0.0, 0.0)
+    reports(fine)
+    update(session, plan, trained, 0, batch)
+    reports(*(moved_so(wanted, 0.5, 0.0),) * tries, fine)
+    assert update(session, plan, trained, 1, batch)["optim/undone"] == tries
+    assert trained.optimizer.peak == pytest.approx(START * factor)
+
+
 def test_few_replies_never_raise_a_rate_and_lower_it_like_many(first_batch, reports):
     session, plan, batch, *_ = first_batch(AUTO, "trainer.mismatch=ignore")
     trained = session.trained["main"]

@@ -43,8 +43,9 @@ from turnwise.types import Message, Prompt, TrainingSample
 
 EXAMPLES = 32
 """Demonstrations that are looked at before any is learned from."""
-ATTEMPTS, APART = 8, 1_000_003
-"""The rows that are tried in place of one, and how far their numbers lie apart."""
+ATTEMPTS, APART = 8, 720_720
+"""The rows that are tried in place of one, and how far their numbers lie apart: a multiple of all
+numbers of rows of a game up to `MOST_OF_A_GAME`, so that rows of one game have one in its place."""
 LONG_GAME, MOST_OF_A_GAME = 6, 16
 """Turns of a mean random game that are worth one row of it, and the most rows of one game: long
 games cost more to play than rows cost to learn."""
