@@ -24,6 +24,7 @@ from turnwise.envs.base import (
 from turnwise.envs.baselines import BaselineScore, score_baselines
 from turnwise.envs.checks.check import EnvReport, check_env
 from turnwise.envs.checks.declarations import check_constructor, check_declarations
+from turnwise.envs.drawing.env import ArcDraw, ArcDrawConfig
 from turnwise.envs.frozen_lake.env import FrozenLake, FrozenLakeConfig
 from turnwise.envs.frozen_lake.published import FrozenLakePublished, FrozenLakePublishedConfig
 from turnwise.envs.guard import GuardedEnv, guarded
@@ -43,6 +44,7 @@ from turnwise.settings import parse
 from turnwise.utils.user_code import is_import_name, load_object, names_in
 
 ENVS: dict[str, type[Env[Any]]] = {
+    ArcDraw.name: ArcDraw,
     FrozenLake.name: FrozenLake,
     FrozenLakePublished.name: FrozenLakePublished,
     GymnasiumEnv.name: GymnasiumEnv,
@@ -149,6 +151,8 @@ __all__ = [
     "ENVS",
     "IMPORTING",
     "ActionProbabilities",
+    "ArcDraw",
+    "ArcDrawConfig",
     "Baseline",
     "BaselineScore",
     "BatchRewards",

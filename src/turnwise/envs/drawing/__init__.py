@@ -1,0 +1,1 @@
+"""Drawing programs: primitives on grids, an interpreter, and the env `arc-draw`."""

@@ -1,0 +1,60 @@
+"""Tasks of ARC-AGI in their JSON format.
+
+Provides `read_task`. Files are read up to a size, and checked cell by cell.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from turnwise.envs.drawing.primitives import LARGEST_SIDE
+from turnwise.errors import ConfigError
+
+LARGEST_FILE = 1_000_000
+"""The most bytes of a file."""
+
+
+def read_task(path: Path) -> dict[str, list[list[list[str]]]]:
+    """Return the pairs of a task: `pairs` to train on, and `tests`, each as rows of digits.
+
+    Raises:
+        ConfigError: if the file is no such task.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+        if len(content) > LARGEST_FILE:
+            raise ValueError(f"the file has more than {LARGEST_FILE} bytes")
+        data = json.loads(content)
+        found = {
+            name: [[_rows(pair["input"]), _rows(pair["output"])] for pair in data[part]]
+            for name, part in (("pairs", "train"), ("tests", "test"))
+        }
+        if not found["pairs"]:
+            raise ValueError("it has no training pairs")
+    except KeyError as error:
+        raise ConfigError(_message(path, f"{error} is missing")) from None
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise ConfigError(_message(path, str(error))) from None
+    return found
+
+
+def _message(path: Path, error: str) -> str:
+    return (
+        f"path = {str(path)!r}: {error}: expected a task of ARC-AGI, JSON with the keys train and "
+        "test, lists of pairs with the grids input and output"
+    )
+
+
+def _rows(grid: Any) -> list[str]:
+    """Return the rows of a grid as texts of digits."""
+    if not isinstance(grid, list) or not 1 <= len(grid) <= LARGEST_SIDE:
+        raise ValueError(f"a grid is no list of 1 to {LARGEST_SIDE} rows")
+    widths = {len(row) if isinstance(row, list) else 0 for row in grid}
+    if len(widths) > 1 or not 1 <= min(widths) <= LARGEST_SIDE:
+        raise ValueError(f"the rows of a grid are no lists of equally many, 1 to {LARGEST_SIDE}")
+    if not all(type(cell) is int and 0 <= cell <= 9 for row in grid for cell in row):
+        raise ValueError("a cell is no whole number from 0 to 9")
+    return ["".join(map(str, row)) for row in grid]

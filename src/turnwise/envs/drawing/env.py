@@ -1,0 +1,250 @@
+"""Drawing: write a program whose calls of drawing primitives turn one grid into another.
+
+Task: pairs of grids, at least one. A program is to turn the first grid of each pair into the
+    second. By default one pair, a random drawing (`drawing.generator`); `picture` gives a named
+    target on an empty grid, `path` the training pairs of a task of ARC-AGI in its JSON format.
+What each role sees: the only role, `player`, reads all pairs.
+Actions: a program, as free text (`drawing.interpreter` has the language).
+Rewards: `pixels` (agent), the share of cells that the program's grids have right, in the mean over
+    pairs; 0 for a pair with another shape, and for a program that fails. `exact` (agent), 1 if all
+    grids are right.
+End: terminated by the program. The score is `exact`.
+Measures: `pixels`, and `fails`, 1 if the program failed; with `path` also `test_exact`, 1 if the
+    test pairs of the file are right, too.
+Baselines: random, a random program of the generator for the first pair; painter, a program that
+    paints the rows of the first target, and is optimal where there is one pair.
+
+Example:
+    >>> env = ArcDraw(ArcDrawConfig(picture="9-vertical-lines"))
+    >>> task = Task(id="t", env=env.name, seed=0, data=env.tasks("test")[0])
+    >>> state = env.reset(task)
+    >>> env.observe(state, "player").text.splitlines()[:5]
+    ['from', '9 x 9 of 0', 'to', '9 x 9', '0 1 2 3 4 5 6 7 8 9']
+    >>> step = env.step(state, "player", "draw_pixel(img, (0, 0), 1)", np.random.default_rng(0))
+    >>> round(step.rewards["pixels"], 3), step.rewards["exact"]
+    (0.012, 0.0)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from turnwise.envs.base import Baseline, Env, Level, Observation, RewardTiming, Step
+from turnwise.envs.drawing.arc_files import read_task
+from turnwise.envs.drawing.generator import random_drawing, random_program
+from turnwise.envs.drawing.interpreter import Grid, ProgramFailure, run_program
+from turnwise.envs.drawing.painter import painted
+from turnwise.envs.drawing.pictures import PICTURES
+from turnwise.envs.drawing.primitives import LARGEST_SIDE
+from turnwise.envs.drawing.python_programs import run_python
+from turnwise.envs.drawing.text import Spacing, grid_text
+from turnwise.errors import EnvError, IllegalActionError, unknown_name
+from turnwise.settings import Settings
+from turnwise.types import Split, Task
+
+Pair = tuple[Grid, Grid]
+
+
+class ArcDrawConfig(Settings):
+    """The grids, and how they are shown."""
+
+    picture: str | None = None
+    """A named target, such as `12-squares`, on an empty grid; every split has this one task."""
+    path: str | None = None
+    """A JSON file of one task of ARC-AGI; its training pairs are the task of every split."""
+    smallest: int = Field(default=3, ge=3, le=LARGEST_SIDE)
+    """The fewest rows and columns of random drawings."""
+    largest: int = Field(default=10, ge=3, le=LARGEST_SIDE)
+    """The most rows and columns of random drawings."""
+    fewest_calls: int = Field(default=1, ge=1)
+    """The fewest calls of random drawings, before those without effect are dropped."""
+    most_calls: int = Field(default=5, ge=1, le=200)
+    """The most calls of random drawings."""
+    spacing: Spacing = "spaced"
+    """How texts are written: `spaced`, so that each colour and each digit is one token of a model
+    made on the spot; or `compact`, for pretrained tokenizers."""
+    runner: Literal["interpreter", "sandbox"] = "interpreter"
+    """How programs are run: by an interpreter of calls with literal arguments, or as Python in the
+    sandbox, which takes milliseconds."""
+
+    @model_validator(mode="after")
+    def _check(self) -> ArcDrawConfig:
+        if self.picture is not None and self.path is not None:
+            raise ValueError("picture and path both give the task: leave one out")
+        if self.picture is not None and self.picture not in PICTURES:
+            raise unknown_name("picture", self.picture, PICTURES)
+        if self.largest < self.smallest or self.most_calls < self.fewest_calls:
+            raise ValueError("the largest number is below the smallest one: raise it")
+        sized = {"smallest", "largest", "fewest_calls", "most_calls"} & self.model_fields_set
+        if sized and (self.picture is not None or self.path is not None):
+            raise ValueError(f"{min(sized)} is for random drawings and a task is given: leave it")
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DrawingState:
+    """The pairs of grids, and what the program made of the first grids; None before it.
+
+    `tests` are pairs that the player does not see. `made` is empty if the program failed, and
+    `failure` says why.
+    """
+
+    pairs: tuple[Pair, ...]
+    tests: tuple[Pair, ...] = ()
+    made: tuple[Grid, ...] | None = None
+    tested: tuple[Grid, ...] = ()
+    failure: str = ""
+
+
+class ArcDraw(Env[DrawingState]):
+    """Turn grids into other grids by a program of drawing primitives."""
+
+    name = "arc-draw"
+    config_class = ArcDrawConfig
+    components: ClassVar[Mapping[str, Level]] = {"pixels": "agent", "exact": "agent"}
+    reward_timing: RewardTiming = "terminal"
+    files: ClassVar[tuple[str, ...]] = ("path",)
+    max_turns = 1
+
+    def __init__(self, config: ArcDrawConfig | None = None) -> None:
+        super().__init__(config or ArcDrawConfig())
+        self.blocking = self.runs_programs = self.config.runner == "sandbox"
+        self._only: dict[str, Any] | None = None
+        if self.config.picture is not None:
+            target = PICTURES[self.config.picture]
+            self._only = {"pairs": [[_empty(target), list(target)]]}
+        elif self.config.path is not None:
+            self._only = read_task(Path(self.config.path))
+
+    @property
+    def single_task(self) -> bool:
+        """Whether a picture or a file is the only task."""
+        return self._only is not None
+
+    def generate(self, rng: np.random.Generator) -> dict[str, Any]:
+        """Draw a random drawing."""
+        if self._only is not None:
+            return self._only
+        own = self.config
+        sides, calls = (own.smallest, own.largest), (own.fewest_calls, own.most_calls)
+        drawing = random_drawing(rng, sides, calls, own.spacing)
+        pair = [list(drawing.given), list(drawing.made)]
+        return {"pairs": [pair], "program": drawing.program.text}
+
+    def tasks(self, split: Split) -> Sequence[Mapping[str, Any]] | None:
+        """Return the only task, if there is one."""
+        return None if self._only is None else [self._only]
+
+    def canonical(self, data: Mapping[str, Any]) -> str:
+        """Return the pairs: drawings that look alike are one problem, whatever drew them."""
+        return json.dumps(data["pairs"])
+
+    def reset(self, task: Task) -> DrawingState:
+        """Return the pairs, before any program."""
+        pairs, tests = (_pairs(task.data.get(name, [])) for name in ("pairs", "tests"))
+        return DrawingState(pairs=pairs, tests=tests)
+
+    def observe(self, state: DrawingState, role: str) -> Observation:
+        """Return all pairs as text."""
+        spacing = self.config.spacing
+        texts = [
+            f"from\n{grid_text(given, spacing)}\nto\n{grid_text(target, spacing)}"
+            for given, target in state.pairs
+        ]
+        return Observation(text="\n".join(texts), legal_actions=())
+
+    def step(
+        self, state: DrawingState, role: str, action: str, noise: np.random.Generator
+    ) -> Step[DrawingState]:
+        """Run the program on the first grid of every pair.
+
+        Raises:
+            IllegalActionError: if the text is no program, or too long.
+            EnvError: if a program was run before.
+        """
+        if state.made is not None:
+            raise EnvError("arc-draw: the program was run: reset the env")
+        after = self._run(state, action)
+        rewards = {"pixels": _share(after), "exact": self.score(after)}
+        info = {"failure": after.failure} if after.failure else {}
+        return Step(state=after, rewards=rewards, terminated=True, truncated=False, info=info)
+
+    def _run(self, state: DrawingState, action: str) -> DrawingState:
+        grids = [given for given, _ in (*state.pairs, *state.tests)]
+        try:
+            if self.config.runner == "sandbox":
+                made = run_python(action, grids)
+            else:
+                made = tuple(run_program(action, grid) for grid in grids)
+        except ProgramFailure as failure:
+            if failure.failure in ("syntax", "length"):
+                raise IllegalActionError(f"no program: {failure}") from None
+            return replace(state, made=(), failure=str(failure))
+        count = len(state.pairs)
+        return replace(state, made=made[:count], tested=made[count:])
+
+    def score(self, state: DrawingState) -> float:
+        """Return 1 if all grids are right, otherwise 0."""
+        return float(state.made == tuple(target for _, target in state.pairs))
+
+    def measures(self, state: DrawingState) -> dict[str, float]:
+        """Return the share of right cells, whether the program failed, and the test of a file."""
+        found = {"pixels": _share(state), "fails": float(bool(state.failure))}
+        if state.tests:
+            found["test_exact"] = float(state.tested == tuple(target for _, target in state.tests))
+        return found
+
+    def random_action(self, state: DrawingState, role: str, rng: np.random.Generator) -> str:
+        """Return a random program of the generator for the first pair's grid."""
+        given, _ = state.pairs[0]
+        calls = (self.config.fewest_calls, self.config.most_calls)
+        shape = (len(given), len(given[0]))
+        return random_program(rng, shape, calls, self.config.spacing).text
+
+    def baselines(self) -> Mapping[str, Baseline]:
+        """Return random programs, and a program that paints the first target."""
+        return {
+            **super().baselines(),
+            "painter": self._paint,
+        }
+
+    def _paint(self, state: DrawingState, rng: np.random.Generator) -> str:
+        given, target = state.pairs[0]
+        return painted(given, target, self.config.spacing)
+
+    def render(self, state: DrawingState) -> str:
+        """Return the grids of the pairs, and those that the program made."""
+        shown = [grid for pair in state.pairs for grid in pair]
+        return "\n\n".join("\n".join(grid) for grid in (*shown, *(state.made or ())))
+
+
+def _empty(target: Grid) -> list[str]:
+    return ["0" * len(target[0])] * len(target)
+
+
+def _pairs(data: Sequence[Sequence[Sequence[str]]]) -> tuple[Pair, ...]:
+    return tuple((tuple(given), tuple(target)) for given, target in data)
+
+
+def _share(state: DrawingState) -> float:
+    """Return the share of cells that are right, in the mean over pairs."""
+    if not state.made:
+        return 0.0
+    shares = [
+        _right(made, target) for made, (_, target) in zip(state.made, state.pairs, strict=True)
+    ]
+    return sum(shares) / len(shares)
+
+
+def _right(made: Grid, target: Grid) -> float:
+    if (len(made), len(made[0])) != (len(target), len(target[0])):
+        return 0.0
+    cells = list(zip("".join(made), "".join(target), strict=True))
+    return sum(one == other for one, other in cells) / len(cells)
