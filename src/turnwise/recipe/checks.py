@@ -222,6 +222,9 @@ def _check_schedules(recipe: Recipe) -> None:
     if recipe.warmup:
         phases["warmup.optimizer"] = (recipe.warmup.optimizer.warmup_steps, warmup)
     for name, phase in {"pretrain": recipe.pretrain, "warmup": recipe.warmup}.items():
+        players = recipe.env.make("warmup").baselines() if phase and phase.player else {}
+        if phase is not None and phase.player is not None and phase.player not in players:
+            raise unknown_name(f"{name}.player", phase.player, players)
         timed = name == "warmup" and recipe.trainer.minutes is not None
         if phase is not None and phase.required_accuracy is not None and not timed:
             raise ValueError(

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from turnwise.agents import AgentConfig, Exchange, demonstration, observation_text
-from turnwise.envs import Env, Observation, first_turn, random_walk
+from turnwise.envs import Baseline, Env, Observation, first_turn, random_walk
 from turnwise.errors import EnvError, IllegalActionError, StuckEnvError
 from turnwise.types import Task
 
@@ -103,6 +103,7 @@ def random_game(
     *,
     most: int = MOST_TURNS,
     begins: Any = None,
+    player: Baseline | None = None,
 ) -> RandomGame:
     """Play `task` with uniformly random actions of all seats; return the turns of one of them.
 
@@ -110,7 +111,7 @@ def random_game(
     `most` actions or the env's cap on turns, or where the env refuses an action or breaks after the
     seat's first turn. A game that ends before the seat's first turn is played again, as in
     `envs.first_turn`. `begins` is a state in which a seat of `agent.role` acts first, in place of
-    the task's first one.
+    the task's first one. `player` acts in place of random actions.
     """
     if begins is None:
         state, mine = first_turn(env, task, agent.role, rng)
@@ -123,7 +124,7 @@ def random_game(
     for _ in range(min(most, env.turn_cap())):
         try:
             seat = env.acting(state)[0]
-            action = env.random_action(state, seat, rng)
+            action = player(state, rng) if player else env.random_action(state, seat, rng)
             if seat == mine:
                 past.append(exchange_of(agent, renderer, env.observe(state, seat), action))
                 states.append(state)

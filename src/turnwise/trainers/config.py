@@ -35,6 +35,9 @@ class SftConfig(Settings):
     states: StatesRule | None = None
     """The states that demonstrations show: those that tasks begin in (`first`; None is this), which
     is enough where tasks begin anywhere, or every turn of games of random actions (`play`)."""
+    player: str | None = None
+    """The baseline of the env whose actions demonstrations show, and by which games are played;
+    None is uniformly random actions."""
     outcomes: bool = False
     """Whether demonstrations of `play` go on with what followed in the game: the rewards, and the
     next observation or the end. Earlier turns that the prompt holds are then imitated, too."""
@@ -62,6 +65,11 @@ class SftConfig(Settings):
     @model_validator(mode="after")
     def _check(self) -> SftConfig:
         _check_states(self.data, self.states)
+        if self.player is not None and self.data != DEMONSTRATIONS:
+            raise ValueError(
+                f"player = {self.player!r} chooses what demonstrations show, but data = "
+                f"{self.data!r}: leave player out"
+            )
         if self.outcomes and self.data != DEMONSTRATIONS:
             raise ValueError(
                 f"outcomes = true adds to demonstrations, but data = {self.data!r}: leave outcomes "

@@ -23,7 +23,7 @@ from turnwise.agents import (
     outcome_text,
     prompt_for,
 )
-from turnwise.envs import Env, Observation, first_turn
+from turnwise.envs import Baseline, Env, Observation, first_turn
 from turnwise.errors import DataError, EnvError, StuckEnvError
 from turnwise.evaluation.perception import WALK, StatesRule
 from turnwise.parallel import ALONE, ProcessGroup
@@ -70,7 +70,7 @@ class Demonstrations:
 
     Actions are uniform, whatever they lead to. So the action of a turn that was drawn is drawn
     again: an action that ends games is the last one of many short games. In a whole game each
-    action stands as it was played.
+    action stands as it was played. With a `player` its actions are in place of uniform ones.
     """
 
     env: Env[Any]
@@ -83,6 +83,7 @@ class Demonstrations:
     context: int | None = None
     outcomes: bool = False
     beginning: Beginning | None = None
+    player: Baseline | None = None
 
     def row(self, index: int) -> TrainingSample:
         """Return row number `index`.
@@ -138,7 +139,7 @@ class Demonstrations:
         """Return the row of a turn with another random action."""
         state = game.states[turn]
         observation = self.env.observe(state, game.seat)
-        action = self.env.random_action(state, game.seat, rng)
+        action = self._action(state, game.seat, rng)
         prompt = prompt_for(self.agent, game.past[:turn], observation)
         reply = self._reply(observation, action)
         start = self.renderer.prompt_ids(prompt)
@@ -197,7 +198,14 @@ class Demonstrations:
                 del self._latest[next(iter(self._latest))]
             try:
                 self._latest[number] = random_game(
-                    self.env, task, self.agent, self.renderer, rng, most=most, begins=begins
+                    self.env,
+                    task,
+                    self.agent,
+                    self.renderer,
+                    rng,
+                    most=most,
+                    begins=begins,
+                    player=self.player,
                 )
             except StuckEnvError:
                 raise
@@ -247,7 +255,11 @@ class Demonstrations:
             found = random_conversation(self.env, task, self.agent, self.renderer, rng, WALK)
             state, seat, past = found.state, found.seat, list(found.past)
             observation = self.env.observe(state, seat)
-        return self._imitated(past, observation, self.env.random_action(state, seat, rng))
+        return self._imitated(past, observation, self._action(state, seat, rng))
+
+    def _action(self, state: Any, seat: str, rng: np.random.Generator) -> str:
+        """Return the action that is shown in a state."""
+        return self.player(state, rng) if self.player else self.env.random_action(state, seat, rng)
 
     def _imitated(
         self, past: list[Exchange], observation: Observation, action: str

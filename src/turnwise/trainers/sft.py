@@ -104,8 +104,15 @@ def warm_up(
 
 def rows_of(session: Session, trained: TrainedPolicy, config: SftConfig, first: int) -> RowSource:
     """Return the source of a policy's rows in a supervised phase, from row number `first` on."""
-    states, outcomes = config.states, config.outcomes
-    return rows_for(session, trained, config.data, first=first, states=states, outcomes=outcomes)
+    return rows_for(
+        session,
+        trained,
+        config.data,
+        first=first,
+        states=config.states,
+        outcomes=config.outcomes,
+        player=config.player,
+    )
 
 
 def steps_left(
@@ -236,10 +243,12 @@ def rows_for(
     first: int = 0,
     states: StatesRule | None = None,
     outcomes: bool = False,
+    player: str | None = None,
 ) -> RowSource:
     """Return the source of a trained policy's rows that `data` names, from row number `first` on.
 
-    Demonstrations of a policy with several roles come from its roles in turn.
+    Demonstrations of a policy with several roles come from its roles in turn. They show the actions
+    of the env's baseline `player`, or uniform ones.
     """
     policy = trained.policy
     if data != DEMONSTRATIONS:
@@ -264,6 +273,7 @@ def rows_for(
             context=policy.context,
             outcomes=outcomes,
             beginning=session.beginning,
+            player=session.warmup_env.baselines()[player] if player else None,
         )
         for agent in trained.agents.values()
     ]

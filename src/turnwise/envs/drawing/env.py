@@ -12,7 +12,8 @@ End: terminated by the program. The score is `exact`.
 Measures: `pixels`, and `fails`, 1 if the program failed; with `path` also `test_exact`, 1 if the
     test pairs of the file are right, too.
 Baselines: random, a random program of the generator for the first pair; painter, a program that
-    paints the rows of the first target, and is optimal where there is one pair.
+    paints the rows of the first target, and is optimal where there is one pair; author, the program
+    that drew a random drawing, otherwise painter.
 
 Example:
     >>> env = ArcDraw(ArcDrawConfig(picture="9-vertical-lines"))
@@ -92,12 +93,13 @@ class ArcDrawConfig(Settings):
 class DrawingState:
     """The pairs of grids, and what the program made of the first grids; None before it.
 
-    `tests` are pairs that the player does not see. `made` is empty if the program failed, and
-    `failure` says why.
+    `tests` are pairs that the player does not see, `author` is the program of a random drawing.
+    `made` is empty if the program failed, and `failure` says why.
     """
 
     pairs: tuple[Pair, ...]
     tests: tuple[Pair, ...] = ()
+    author: str = ""
     made: tuple[Grid, ...] | None = None
     tested: tuple[Grid, ...] = ()
     failure: str = ""
@@ -149,7 +151,7 @@ class ArcDraw(Env[DrawingState]):
     def reset(self, task: Task) -> DrawingState:
         """Return the pairs, before any program."""
         pairs, tests = (_pairs(task.data.get(name, [])) for name in ("pairs", "tests"))
-        return DrawingState(pairs=pairs, tests=tests)
+        return DrawingState(pairs=pairs, tests=tests, author=task.data.get("program", ""))
 
     def observe(self, state: DrawingState, role: str) -> Observation:
         """Return all pairs as text."""
@@ -209,10 +211,11 @@ class ArcDraw(Env[DrawingState]):
         return random_program(rng, shape, calls, self.config.spacing).text
 
     def baselines(self) -> Mapping[str, Baseline]:
-        """Return random programs, and a program that paints the first target."""
+        """Return random programs, one that paints the first target, and that of a drawing."""
         return {
             **super().baselines(),
             "painter": self._paint,
+            "author": lambda state, rng: state.author or self._paint(state, rng),
         }
 
     def _paint(self, state: DrawingState, rng: np.random.Generator) -> str:
