@@ -18,6 +18,7 @@ from turnwise.envs.base import (
     Exact,
     Level,
     Observation,
+    Relabelled,
     Step,
     score_span,
 )
@@ -25,7 +26,8 @@ from turnwise.envs.baselines import BaselineScore, score_baselines
 from turnwise.envs.checks.check import EnvReport, check_env
 from turnwise.envs.checks.declarations import check_constructor, check_declarations
 from turnwise.envs.drawing.env import ArcDraw, ArcDrawConfig
-from turnwise.envs.frozen_lake.env import FrozenLake, FrozenLakeConfig
+from turnwise.envs.frozen_lake.config import FrozenLakeConfig
+from turnwise.envs.frozen_lake.env import FrozenLake
 from turnwise.envs.frozen_lake.published import FrozenLakePublished, FrozenLakePublishedConfig
 from turnwise.envs.guard import GuardedEnv, guarded
 from turnwise.envs.gymnasium.env import GymnasiumConfig, GymnasiumEnv
@@ -170,6 +172,7 @@ __all__ = [
     "Level",
     "Measure",
     "Observation",
+    "Relabelled",
     "Relay",
     "RelayConfig",
     "Rows",

@@ -95,6 +95,23 @@ class BatchRewards:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Relabelled:
+    """A task that an episode's actions solve, whatever was asked (hindsight, arXiv:1707.01495).
+
+    `data` is the data of the task, and `actions` solve it: the episode's, or fewer that come to the
+    same. `closeness` says in [0, 1] how near the outcome is to the one that was asked.
+
+    Example:
+        >>> Relabelled(data={"goal": 3}, actions=("RIGHT",), closeness=0.5).data
+        {'goal': 3}
+    """
+
+    data: Mapping[str, Any]
+    actions: tuple[str, ...]
+    closeness: float
+
+
 class Baseline(Protocol):
     """A policy that needs no model: it may look at the full state."""
 
@@ -298,6 +315,18 @@ class Env(ABC, Generic[S]):
         if not legal:
             raise EnvError(f"{self.name}: any text may be an answer: override random_action")
         return legal[rng.integers(len(legal))]
+
+    def relabel(self, task: Task, actions: Sequence[str]) -> Relabelled | None:
+        """Return a task that an episode's actions solve; None if there is none, as by default.
+
+        Hindsight learns from it (`trainer.kind = "hindsight"`). The env steps as it did in the
+        episode, so its steps must draw nothing.
+
+        Args:
+            task: the task that was played.
+            actions: the actions of the only seat, in their order.
+        """
+        return None
 
     def exact(self, task: Task) -> Exact[S] | None:
         """Return how to compute what a policy is worth on `task`; None where that is not known."""

@@ -18,7 +18,15 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from turnwise.envs.base import Baseline, BatchRewards, Env, Exact, Observation, Step
+from turnwise.envs.base import (
+    Baseline,
+    BatchRewards,
+    Env,
+    Exact,
+    Observation,
+    Relabelled,
+    Step,
+)
 from turnwise.envs.checks.declarations import ATTRIBUTES, place_of_method, properties_of
 from turnwise.envs.measures import LARGEST_REWARD, expected_measures, expected_score, is_reward
 from turnwise.envs.timeout import Alarm, Overrun
@@ -198,6 +206,13 @@ class GuardedEnv(Env[Any]):
     def tasks(self, split: Split) -> Sequence[Mapping[str, Any]] | None:
         """Return the tasks of a split where the env lists them."""
         return self._call("tasks", self._env.tasks, split)
+
+    def relabel(self, task: Task, actions: Sequence[str]) -> Relabelled | None:
+        """Return a task that the actions solve."""
+        found = self._call("relabel", self._env.relabel, task, actions)
+        if found is not None and not isinstance(found, Relabelled):
+            self._wrong("relabel", found, "a Relabelled, or None")
+        return found
 
     def exact(self, task: Task) -> Exact[Any] | None:
         """Return how to compute what a policy is worth."""

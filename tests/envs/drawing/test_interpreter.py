@@ -274,7 +274,7 @@ def test_statements_without_effect_are_dropped_one_after_the_other():
         "    draw_pixel(img, (9, 9), 1)\n"
         "    return img"
     )
-    found = pruned(parse_program(text), EMPTY)
+    found = pruned(parse_program(text), [EMPTY])
     assert found.text == (
         "def task(img):\n"
         "    draw_pixel(img, (0, 0), 1)\n"
@@ -282,6 +282,6 @@ def test_statements_without_effect_are_dropped_one_after_the_other():
         "    return img"
     )
     assert drawn(found.text) == drawn(text)
-    assert pruned(found, EMPTY) == found
+    assert pruned(found, [EMPTY]) == found
     needed = "a = create_img((1, 1))\ndraw_pixel(a, (0, 0), 4)\ndraw_pixel(img, (0, 0), 5)"
-    assert pruned(parse_program(needed), EMPTY).text == "draw_pixel(img, (0, 0), 5)"
+    assert pruned(parse_program(needed), [EMPTY]).text == "draw_pixel(img, (0, 0), 5)"

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -37,10 +38,24 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from turnwise.envs.base import Baseline, Env, Level, Observation, RewardTiming, Step
+from turnwise.envs.base import (
+    Baseline,
+    Env,
+    Level,
+    Observation,
+    Relabelled,
+    RewardTiming,
+    Step,
+)
 from turnwise.envs.drawing.arc_files import read_task
 from turnwise.envs.drawing.generator import random_drawing, random_program
-from turnwise.envs.drawing.interpreter import Grid, ProgramFailure, run_program
+from turnwise.envs.drawing.interpreter import (
+    Grid,
+    ProgramFailure,
+    parse_program,
+    pruned,
+    run_program,
+)
 from turnwise.envs.drawing.painter import painted
 from turnwise.envs.drawing.pictures import PICTURES
 from turnwise.envs.drawing.primitives import LARGEST_SIDE
@@ -202,6 +217,24 @@ class ArcDraw(Env[DrawingState]):
         if state.tests:
             found["test_exact"] = float(state.tested == tuple(target for _, target in state.tests))
         return found
+
+    def relabel(self, task: Task, actions: Sequence[str]) -> Relabelled | None:
+        """Return the task whose targets are what the program made, with its useful calls alone."""
+        state = self.reset(task)
+        given = [first for first, _ in state.pairs]
+        try:
+            after = self._run(state, actions[0])
+        except IllegalActionError:
+            return None
+        if not after.made or list(after.made) == given:
+            return None
+        program = actions[0]
+        with suppress(ProgramFailure):  # all of Python cannot be read
+            program = pruned(parse_program(program), given).text
+        pairs = [[list(one), list(made)] for one, made in zip(given, after.made, strict=True)]
+        return Relabelled(
+            data={"pairs": pairs, "program": program}, actions=(program,), closeness=_share(after)
+        )
 
     def random_action(self, state: DrawingState, role: str, rng: np.random.Generator) -> str:
         """Return a random program of the generator for the first pair's grid."""

@@ -58,7 +58,7 @@ def random_drawing(
             program = random_program(rng, (rows, columns), draws, spacing)
             made = execute(program, given)
             if made != given:
-                return Drawing(given, pruned(program, given), made)
+                return Drawing(given, pruned(program, [given]), made)
 
 
 def random_program(

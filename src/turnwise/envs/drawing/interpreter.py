@@ -126,20 +126,20 @@ def execute(program: DrawingProgram, grid: Sequence[str]) -> Grid:
     return tuple("".join(map(str, row)) for row in names[program.returned])
 
 
-def pruned(program: DrawingProgram, grid: Sequence[str]) -> DrawingProgram:
-    """Return a program without the statements that change nothing of its result.
+def pruned(program: DrawingProgram, grids: Sequence[Sequence[str]]) -> DrawingProgram:
+    """Return a program without the statements that change nothing of its results.
 
     They are tried from the last to the first, each without those that were dropped before.
 
     Raises:
         ProgramFailure: if the program has no result.
     """
-    result, kept = execute(program, grid), list(program.statements)
+    results, kept = [execute(program, grid) for grid in grids], list(program.statements)
     for statement in reversed(program.statements):
         fewer = [each for each in kept if each is not statement]
         shorter = DrawingProgram(program.head, program.given, tuple(fewer), program.returned)
         try:
-            same = execute(shorter, grid) == result
+            same = [execute(shorter, grid) for grid in grids] == results
         except ProgramFailure:
             same = False
         kept = fewer if same else kept

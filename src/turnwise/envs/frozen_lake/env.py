@@ -34,16 +34,25 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import inf, isfinite
+from math import isfinite
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
 
-from turnwise.envs.base import ActionProbabilities, Baseline, Env, Exact, Level, Observation, Step
+from turnwise.envs.base import (
+    ActionProbabilities,
+    Baseline,
+    Env,
+    Exact,
+    Level,
+    Observation,
+    Relabelled,
+    Step,
+)
 from turnwise.envs.frozen_lake.baselines import lake_baselines
+from turnwise.envs.frozen_lake.config import FrozenLakeConfig
 from turnwise.envs.frozen_lake.data import task_of_row
 from turnwise.envs.frozen_lake.exact import free_cells, measures
 from turnwise.envs.frozen_lake.maps import (
@@ -68,88 +77,6 @@ from turnwise.errors import ConfigError, DataError, EnvError, IllegalActionError
 from turnwise.settings import Settings
 from turnwise.types import Split, Task
 from turnwise.utils.data_files import read_numbered
-
-
-class FrozenLakeConfig(Settings):
-    """The maps of the lakes, their dynamics and their starts."""
-
-    size: int = Field(default=4, ge=4, le=LARGEST)
-    """Rows and columns of random maps."""
-    largest: int | None = Field(default=None, ge=4, le=LARGEST)
-    """The largest size of random maps, drawn evenly from `size` on; None is `size` itself."""
-    map: MapRows | None = None
-    """One map for all tasks, as rows of S, F, H, G; None draws a map for every task. With a given
-    map every split has the same task: no test is unseen, and task sources say `seen`."""
-    slippery: bool = False
-    """Whether steps slip to the sides, as in gymnasium's `is_slippery`."""
-    sight: int | None = Field(default=None, ge=1, le=LARGEST)
-    """The number of rows and columns that the player sees in each direction. Cells are then given
-    by their offset, without names and description. None shows the whole map."""
-    clock: bool = True
-    """Whether state keys include the steps left, which no player sees. With false, all turns in
-    one cell are compared, which suits lakes where the steps left hardly matter."""
-    frozen_probability: float = Field(default=0.8, gt=0, le=1)
-    """Probability of ice, against hole, in random maps; gymnasium's default."""
-    step_limit: float = Field(default=2.0, ge=1)
-    """Steps in an episode, as a multiple of the shortest path from the start, rounded."""
-    steps: int | None = Field(default=None, ge=1)
-    """Steps in an episode whatever the map, instead of `step_limit`; 1 makes every state a task."""
-    start: Literal["corner", "random", "anywhere"] = "corner"
-    """The start of an episode: on the S of the map; on the S, moved to a random cell with a path to
-    the goal; or on any ice cell, with the S unchanged, so that states are those of play. Scores are
-    comparable for starts on the S of the map."""
-    traps: float = Field(default=0.0, ge=0, le=1)
-    """The share of random starts before or in a dead end, where a safe step towards the goal may be
-    wrong. Few cells are of this kind, and most of what can be learned is learned there."""
-    corners: float = Field(default=0.0, ge=0, le=1)
-    """The share of random starts on the S of the map, where all episodes start when scores are
-    taken. An episode that starts elsewhere rarely visits the S."""
-    data: str | None = None
-    """A .csv or .jsonl file of states with an expert's values (`turnwise data frozen-lake-q`). Each
-    row is a task of one step, and replaces the random draws."""
-    mirrored: bool = False
-    """Whether maps are mirrored at random, so that the goal may be in any corner. On such maps no
-    action is better than another before the map is read."""
-    solvable: bool = True
-    """False generates maps for warm-up, which show every kind of observation: a path to the goal is
-    not required, and the S and the player are on two independent random cells."""
-
-    @model_validator(mode="after")
-    def _check(self) -> FrozenLakeConfig:
-        given = self.model_fields_set
-        if self.map is not None:
-            lake = lake_of(self.map)
-            idle = sorted(given & {"size", "largest", "frozen_probability"})
-            if idle:
-                raise ValueError(f"{idle[0]} is for random maps and a map is given: leave one out")
-            if self.solvable and lake.distances[lake.start] == inf:
-                raise ValueError(f"map {list(self.map)} has no way from S to G: melt a hole")
-        if self.data is not None and "start" in given:
-            raise ValueError("data says where play begins: leave start out (start = none)")
-        if self.steps is not None and "step_limit" in given:
-            raise ValueError("steps and step_limit both limit an episode: leave one out")
-        if self.largest is not None and self.largest < self.size:
-            raise ValueError(f"largest = {self.largest} is below size = {self.size}: raise it")
-        self._check_shares()
-        if not self.solvable and "start" in given and self.start != "random":
-            raise ValueError(
-                f'start = "{self.start}" has no effect with solvable = false, where starts are '
-                "random: leave start out"
-            )
-        return self
-
-    def _check_shares(self) -> None:
-        shares = f"traps = {self.traps} and corners = {self.corners}"
-        random = self.start == "random" and self.solvable
-        if (self.traps or self.corners) and not random:
-            raise ValueError(
-                f"{shares} are shares of random starts on solvable maps: set start = 'random', or "
-                "leave them out"
-            )
-        if self.traps and self.map is not None:
-            raise ValueError(f"traps = {self.traps} is for random maps: leave it or the map out")
-        if self.traps + self.corners > 1:
-            raise ValueError(f"{shares} are shares of one whole: lower one of them")
 
 
 class FrozenLake(Env[LakeState]):
@@ -318,6 +245,33 @@ class FrozenLake(Env[LakeState]):
     def score(self, state: LakeState) -> float:
         """Return 1 on the goal, else 0."""
         return float(state.at_goal)
+
+    def relabel(self, task: Task, actions: Sequence[str]) -> Relabelled | None:
+        """Return the lake whose goal is the last ice that was reached, on firm ice.
+
+        The actions are those up to the first arrival there.
+        """
+        state, cells = self.reset(task), list[int]()
+        if state.slippery:
+            return None
+        start = state.position
+        for action in actions:
+            state = self.step(state, "player", action, np.random.default_rng(0)).state
+            if state.in_hole:
+                break
+            cells.append(state.position)
+        if not cells or cells[-1] == start or state.lake.letters[cells[-1]] == "S":
+            return None
+        goal, lake = cells[-1], lake_of(tuple(task.data["map"]))
+        letters = lake.letters.replace("G", "F")
+        letters = f"{letters[:goal]}G{letters[goal + 1 :]}"
+        rows = [letters[i : i + lake.columns] for i in range(0, len(letters), lake.columns)]
+        data = {name: value for name, value in task.data.items() if name != "values"}
+        return Relabelled(
+            data=data | {"map": rows},
+            actions=tuple(actions[: cells.index(goal) + 1]),
+            closeness=1 / (1 + lake.distances[goal]),
+        )
 
     def measures(self, state: LakeState) -> dict[str, float]:
         """Return the steps taken, and whether the player fell."""
