@@ -13,8 +13,10 @@ from turnwise.credit import SCHEMES, check_components
 from turnwise.envs import Env, ToolEnv
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.formats import with_reply_components
+from turnwise.losses.clipped import ClippedConfig
 from turnwise.policies.schedule import AUTO
 from turnwise.sandbox import SandboxConfig
+from turnwise.trainers.config import GrpoConfig, HindsightConfig
 from turnwise.workflows import make_workflow
 
 if TYPE_CHECKING:
@@ -66,6 +68,33 @@ def check_recipe(recipe: Recipe) -> None:
     _check_loss(recipe)
     _check_schedules(recipe)
     _check_adapters(recipe)
+    if isinstance(recipe.trainer, HindsightConfig):
+        _check_hindsight(recipe, env)
+
+
+def _check_hindsight(recipe: Recipe, env: Env[Any]) -> None:
+    """Refuse hindsight in an env that cannot be relabelled, and settings that it does not use."""
+    kind = 'trainer.kind = "hindsight"'
+    if type(env.unwrapped).relabel is Env.relabel:
+        raise ValueError(
+            f"{kind} needs the task that an episode solved, which env {env.name!r} does not tell: "
+            "write relabel(task, actions), or use another trainer"
+        )
+    if len(env.seats) > 1:
+        raise ValueError(f"{kind} is for envs with one seat, and {env.name!r} has several")
+    unused = {
+        "sft_mix": recipe.sft_mix is not None,
+        "loss": recipe.loss != ClippedConfig(),
+        "trainer.max_turns": recipe.trainer.max_turns is not None,
+        'optimizer.lr = "auto"': AUTO in (recipe.optimizer.lr, *_own_rates(recipe)),
+    }
+    for setting, given in unused.items():
+        if given:
+            raise ValueError(f"{kind} takes supervised steps, without {setting}: leave it out")
+
+
+def _own_rates(recipe: Recipe) -> list[float | str | None]:
+    return [policy.lr for policy in recipe.weights.values()]
 
 
 def _check_agents(recipe: Recipe, env: Env[Any]) -> None:
@@ -142,13 +171,13 @@ def _check_policies(recipe: Recipe) -> None:
 def _check_comparison(recipe: Recipe) -> None:
     """Refuse groups in which nothing can be compared."""
     scheme, trainer = recipe.credit.scheme, recipe.trainer
-    by_visit = SCHEMES[scheme].by_visit
+    by_visit = SCHEMES[scheme].by_visit and isinstance(trainer, GrpoConfig)
     if by_visit and trainer.group_size == 1 and not recipe.credit.lone_groups_teach:
         raise ValueError(
             f"trainer.group_size = 1 leaves nothing to compare in scheme = {scheme!r}: raise "
             "it, or use credit.scheme = 'reinforce'"
         )
-    if trainer.dynamic_sampling and not by_visit:
+    if isinstance(trainer, GrpoConfig) and trainer.dynamic_sampling and not by_visit:
         raise ValueError(
             f"trainer.dynamic_sampling = true refills groups, but scheme = {scheme!r} has "
             "none: leave it out, or use a scheme with groups"
@@ -178,7 +207,8 @@ def _check_parts(recipe: Recipe, env: Env[Any]) -> None:
             f"which scheme = {recipe.credit.scheme!r} would take for the end: set credit.scheme = "
             "'gae', or leave max_turns out"
         )
-    if recipe.trainer.dynamic_sampling or recipe.credit.mixed_only:
+    refills = isinstance(recipe.trainer, GrpoConfig) and recipe.trainer.dynamic_sampling
+    if refills or recipe.credit.mixed_only:
         raise ValueError(
             f"trainer.max_turns = {recipe.trainer.max_turns} does not go with dynamic_sampling or "
             "filter_zero_variance, which judge episodes by their returns so far: leave one out"
@@ -194,7 +224,8 @@ def _check_loss(recipe: Recipe) -> None:
         for name in names:
             if name not in SPANS:
                 raise ConfigError(f"{where}: {unknown_name('span', name, SPANS)}")
-    if recipe.loss.needs_own_logprobs and recipe.trainer.old_logprobs == "behaviour":
+    own = isinstance(recipe.trainer, GrpoConfig) and recipe.trainer.old_logprobs == "behaviour"
+    if recipe.loss.needs_own_logprobs and own:
         raise ValueError(
             "trainer.old_logprobs = 'behaviour' does not go with loss.kind = 'gspo' or "
             "loss.tis_cap, which need the trainer's own log-probabilities: leave it out"

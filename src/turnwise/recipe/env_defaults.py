@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from turnwise.agents import AgentConfig
 from turnwise.envs import ToolEnv
 from turnwise.envs.survey import Survey, survey
+from turnwise.errors import ConfigError
 from turnwise.policies import is_nano, nano_preset
 from turnwise.recipe.env_credit import TURNS, TURNS_STD, EnvCredit
 from turnwise.recipe.history import (
@@ -28,6 +29,7 @@ from turnwise.recipe.reasons import dotted_keys
 from turnwise.recipe.schema import Recipe, make_recipe
 from turnwise.rollout.random_play import MOST_TURNS
 from turnwise.tasks import GeneratedTasks
+from turnwise.trainers.config import GrpoConfig
 
 Data = dict[str, Any]
 T = TypeVar("T")
@@ -93,10 +95,20 @@ def env_recipe(plain: Data, settings: Mapping[str, Any]) -> EnvRecipe:
     Args:
         plain: what was given (name, env, policy, credit) and TRL's defaults.
         settings: what the user replaces; looked at, not applied.
+
+    Raises:
+        ConfigError: if the settings name another trainer than grpo.
     """
+    table = settings.get("trainer")
+    kind = settings.get("trainer.kind", table.get("kind") if isinstance(table, Mapping) else None)
+    if kind not in (None, "grpo"):
+        raise ConfigError(
+            f"trainer.kind = {kind!r}: the defaults for an env are for grpo: write a recipe"
+        )
     # what settings replace is told of the recipe itself
     draft = make_recipe(_widest(plain, settings), settings, lambda text: None)
     draft.env.look("training", draft.seed)
+    assert isinstance(draft.trainer, GrpoConfig), "another one was refused"
     env = draft.env.make("training")
     tasks = GeneratedTasks(env, "train", draft.seed).take(SURVEYED)
     nano = all(is_nano(policy.model) for policy in draft.weights.values())
@@ -105,6 +117,7 @@ def env_recipe(plain: Data, settings: Mapping[str, Any]) -> EnvRecipe:
     sized = given | set(dotted_keys(plain["policies"]))
     found = _Found(
         draft=draft,
+        trainer=draft.trainer,
         shown=survey(env, tasks, draft.seed),
         tools=isinstance(env.unwrapped, ToolEnv),
         given=given,
@@ -147,6 +160,7 @@ class _Found:
     """
 
     draft: Recipe
+    trainer: GrpoConfig
     shown: Survey
     tools: bool
     given: Collection[str]
@@ -189,7 +203,7 @@ class _Found:
         """Return the curriculum of long games."""
         reason = "games are long: they are also begun in states that were rarely visited"
         steps = next((steps for most, steps in EXPLORED if self.shown.groups.seconds < most), 0)
-        steps = min(steps, GAME_TURNS * self.draft.trainer.iterations)
+        steps = min(steps, GAME_TURNS * self.trainer.iterations)
         why = "random play is cheap" if steps else "random play takes long"
         return {
             "kind": self.because("curriculum.kind", "restarts", reason),
@@ -230,7 +244,7 @@ class _Found:
                 f"agents.{role}.max_tokens", tokens, f"the longest reply has {longest} words"
             )
         agents = {r: {"max_tokens": tokens, **self._seen_by(r)} for r in draft.agents}
-        trainer = draft.trainer
+        trainer = self.trainer
         play: Data = {}
         if draft.warmup is None or draft.warmup.data == "demonstrations":
             play["states"] = "play"
@@ -274,7 +288,7 @@ class _Found:
     def _end_of_warmup(self, *, tells: bool) -> Data:
         """Return when a warm-up on states without descriptions ends."""
         end: Data = {"cooldown": WARM_COOLDOWN}
-        if self.draft.trainer.minutes is not None:
+        if self.trainer.minutes is not None:
             own = self.shown.groups.own_length
             least = round(READABLE_GAMES ** (1 / max(own, 1.0)), 4)
             reason = f"a seat of a random episode has {own:.3g} turns in the mean"
@@ -304,7 +318,7 @@ class _Found:
 
     def _sizes(self) -> Data:
         """Return how many tasks an iteration has, how many episodes of each, and of what length."""
-        length, size = self.shown.groups.length, self.draft.trainer.group_size
+        length, size = self.shown.groups.length, self.trainer.group_size
         reason = f"a random episode has {length:.3g} turns in the mean"
         left: Data = {}
         if self.restarts:
@@ -316,11 +330,11 @@ class _Found:
             size = size if "trainer.group_size" in self.given else LONG_GROUP
         turns = min(GAME_TURNS, GAME_TOKENS / self._tokens_of_a_turn())
         episodes = min(max(turns / length, FEWEST_EPISODES), MOST_EPISODES)
-        tasks = max(2, round(episodes / size), self.draft.trainer.minibatches)
+        tasks = max(2, round(episodes / size), self.trainer.minibatches)
         return {
             "tasks_per_iteration": self.because("trainer.tasks_per_iteration", tasks, reason),
             "group_size": size,
-            "minibatches": min(NANO_MINIBATCHES, tasks, self.draft.trainer.tasks_per_iteration),
+            "minibatches": min(NANO_MINIBATCHES, tasks, self.trainer.tasks_per_iteration),
             **left,
         }
 
@@ -341,7 +355,7 @@ class _Found:
         length = self.shown.groups.length
         share = min(1.0, sizes.get("max_turns", length) / length)  # of a game that training plays
         every = 2 * tasks / (VALIDATED * episodes * share)
-        every = max(1, min(round(every), self.draft.trainer.iterations // LEAST_VALIDATIONS))
+        every = max(1, min(round(every), self.trainer.iterations // LEAST_VALIDATIONS))
         reason = f"an iteration has {episodes} episodes"
         found = {"every": self.because("evaluation.every", every, reason)}
         return found | ({"validation_tasks": tasks} if self.restarts else {})

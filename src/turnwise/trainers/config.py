@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -130,11 +131,9 @@ class SftMixConfig(Settings):
         return self
 
 
-class GrpoConfig(Settings):
-    """Policy gradients on played episodes; the scheme and the loss have sections of their own."""
+class LoopConfig(Settings):
+    """What all loops of play and update have in common."""
 
-    kind: Literal["grpo"] = "grpo"
-    """The trainer."""
     iterations: int = Field(default=100, ge=0)
     """Iterations of play and update."""
     minutes: float | None = Field(default=None, gt=0, le=MOST_MINUTES, allow_inf_nan=False)
@@ -144,6 +143,8 @@ class GrpoConfig(Settings):
     while fewer replies are right than `warmup.required_accuracy`. What changes over the iterations
     (`optimizer.schedule`, `sft_mix.final`) follows the time since the first iteration where that is
     further, so that two such runs differ."""
+    stop_at_score: float | None = Field(default=None, allow_inf_nan=False)
+    """Training ends after the iteration in which an episode of training had this score."""
     tasks_per_iteration: int = Field(default=16, ge=1)
     """Task visits, each one group, in an iteration."""
     group_size: int = Field(default=8, ge=1)
@@ -155,6 +156,22 @@ class GrpoConfig(Settings):
     noise: NoiseRule = "common"
     """Whether a group's episodes share the world's random draws (`common`, common random numbers)
     or not (`independent`)."""
+    stop_if_failed: Annotated[float, Field(ge=0, le=1)] | Literal["auto", "never"] = "auto"
+    """Stop after the first iteration if more than this share of its replies was no legal action.
+    "auto" is 0.9 for a model that is trained as it is, and "never" after a warm-up or for a model
+    made on the spot."""
+
+    @property
+    def updates_per_batch(self) -> int:
+        """Optimizer steps that an iteration takes, at the most."""
+        return 1
+
+
+class GrpoConfig(LoopConfig):
+    """Policy gradients on played episodes; the scheme and the loss have sections of their own."""
+
+    kind: Literal["grpo"] = "grpo"
+    """The trainer."""
     truncated_completions: LengthRule = "train"
     """Completions cut at max_tokens: trained as they are, with what their answer earned if they
     have one; without loss, but in the baseline (`mask`; DAPO's overlong filtering,
@@ -173,10 +190,6 @@ class GrpoConfig(Settings):
     """The source of the ratio's denominator: the engine's own log-probabilities, or one pass of
     the trainer at batch start (the proximal policy of arXiv:2110.00641). `auto` recomputes
     below fp32 and for GSPO."""
-    stop_if_failed: Annotated[float, Field(ge=0, le=1)] | Literal["auto", "never"] = "auto"
-    """Stop after the first iteration if more than this share of its replies was no legal action.
-    "auto" is 0.9 for a model that is trained as it is, and "never" after a warm-up or for a model
-    made on the spot."""
     mismatch: Literal["stop", "ignore"] = "stop"
     """The action if the sampler's log-probabilities differ too much from the trainer's."""
 
@@ -198,3 +211,46 @@ class GrpoConfig(Settings):
     def updates_per_batch(self) -> int:
         """Optimizer steps an iteration takes; with 1 the ratio is 1 and clipping does nothing."""
         return self.minibatches * self.epochs
+
+
+class HindsightConfig(LoopConfig):
+    """Imitation of the model's own episodes, on the tasks that they solved (arXiv:1707.01495).
+
+    Each iteration plays, gives every episode a task that its actions solve (`Env.relabel`), and
+    takes supervised steps on these demonstrations. Of episodes that solved one task the shortest is
+    kept.
+    """
+
+    kind: Literal["hindsight"] = "hindsight"
+    """The trainer."""
+    relabel: Literal["achieved", "shuffled", "none"] = "achieved"
+    """The task that a demonstration shows: the one that the episode solved; as a control, that of
+    another episode of the iteration, drawn at random; or none of these but the task that was
+    played, for the closest episodes alone (`best_share`)."""
+    best_share: float | None = Field(default=None, gt=0, le=1)
+    """With `relabel = "none"` the share of the iteration's different episodes that is imitated, the
+    closest to its task; None is 0.25."""
+    again: bool = False
+    """Whether a task that an earlier iteration demonstrated is demonstrated again."""
+    order: Literal["closeness", "random"] = "closeness"
+    """The order of an iteration's demonstrations: the closest to the task that was asked last, or
+    at random."""
+    batch_size: int = Field(default=8, ge=1)
+    """Demonstrations in one optimizer step."""
+    passes: int = Field(default=1, ge=1)
+    """Passes over the demonstrations of an iteration."""
+
+    @model_validator(mode="after")
+    def _check(self) -> HindsightConfig:
+        if self.best_share is not None and self.relabel != "none":
+            raise ValueError(
+                f"best_share = {self.best_share} is for relabel = 'none', got "
+                f"{self.relabel!r}: leave it out"
+            )
+        return self
+
+    @property
+    def updates_per_batch(self) -> int:
+        """Optimizer steps that an iteration takes, at the most: one demonstration an episode."""
+        episodes = self.tasks_per_iteration * self.group_size
+        return self.passes * math.ceil(episodes / self.batch_size)

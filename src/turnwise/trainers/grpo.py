@@ -82,7 +82,7 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
         session.curriculum.learn(played, by_return(session, plan, played, credit))
         iteration += 1
         share = time_share(session, plan, time.perf_counter() - began)
-        ends = share >= 1 or iteration == plan.trainer.iterations
+        ends = share >= 1 or iteration == plan.trainer.iterations or solved(plan, played)
         if (found := validate(session, plan, iteration, ends=ends)) is not None:
             metrics |= found.metrics
         session.record(PHASE, iteration, metrics, began)
@@ -152,6 +152,12 @@ def credit_of(
 def reached(plan: Plan, score: float | None) -> bool:
     """Whether a validation score is the target at which training stops."""
     return plan.target is not None and score is not None and score >= plan.target
+
+
+def solved(plan: Plan, played: Sequence[Episode]) -> bool:
+    """Whether an episode has the score at which training stops."""
+    wanted = plan.trainer.stop_at_score
+    return wanted is not None and any(each.score >= wanted for each in played)
 
 
 def time_share(session: Session, plan: Plan, unrecorded: float = 0.0) -> float:

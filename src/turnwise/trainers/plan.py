@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from turnwise.credit import CreditConfig
 from turnwise.losses import LossConfig
 from turnwise.policies import OptimizerConfig
-from turnwise.trainers.config import GrpoConfig, SftMixConfig
+from turnwise.trainers.config import LoopConfig, SftMixConfig
 from turnwise.trainers.validation import DecodingRule
+
+C = TypeVar("C", bound=LoopConfig)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
-    """The settings of one loop."""
+class Plan(Generic[C]):
+    """The settings of one loop; `C` is the class of the trainer's own."""
 
-    trainer: GrpoConfig
+    trainer: C
     optimizer: OptimizerConfig
     credit: CreditConfig
     loss: LossConfig

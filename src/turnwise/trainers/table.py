@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from turnwise.settings import one_of
-from turnwise.trainers.config import GrpoConfig
+from turnwise.trainers.config import GrpoConfig, HindsightConfig, LoopConfig
 
 if TYPE_CHECKING:
     from turnwise.trainers.plan import Plan
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Trainer:
     """A trainer: the class of its options, and a function that imports its loop, and torch."""
 
-    config: type[GrpoConfig]
+    config: type[LoopConfig]
     load: Callable[[], Loop]
 
 
@@ -36,9 +36,18 @@ def _grpo() -> Loop:
     return train_grpo
 
 
-TRAINERS: dict[str, Trainer] = {"grpo": Trainer(GrpoConfig, _grpo)}
+def _hindsight() -> Loop:
+    from turnwise.trainers.hindsight import train_hindsight
+
+    return train_hindsight
+
+
+TRAINERS: dict[str, Trainer] = {
+    "grpo": Trainer(GrpoConfig, _grpo),
+    "hindsight": Trainer(HindsightConfig, _hindsight),
+}
 if TYPE_CHECKING:
-    AnyTrainer = GrpoConfig
+    AnyTrainer = GrpoConfig | HindsightConfig
 else:
     AnyTrainer = one_of({n: each.config for n, each in TRAINERS.items()}, default="grpo")
     """The `[trainer]` section of a recipe."""

@@ -6,9 +6,9 @@ earned it is kept with the checkpoint, and the test plays the same way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from turnwise.evaluation import evaluate
 from turnwise.evaluation.exact import exact_score
@@ -94,8 +94,12 @@ def save(
     phase: str,
     step: int,
     found: Validation | None,
+    extra: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a checkpoint, with what its weights validated at and how they played for it."""
+    """Write a checkpoint, with what its weights validated at and how they played for it.
+
+    `extra` is what else its meta holds.
+    """
     score = None if found is None else found.score
-    extra = {} if found is None else {DECODING: found.decoding}
-    session.save(phase, step, score=score, extra=extra)
+    decoding = {} if found is None else {DECODING: found.decoding}
+    session.save(phase, step, score=score, extra=decoding | dict(extra or {}))

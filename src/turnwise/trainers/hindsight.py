@@ -1,0 +1,133 @@
+"""Hindsight: imitate one's own episodes on the tasks that they solved.
+
+    task --> rollout --> turns --> the tasks that were solved --> demonstrations --> policy
+     ^                                                                                 |
+     +--------------------------- new weights, new version ----------------------------+
+
+An episode that missed its goal has reached another one. Told that this was the goal, it is a
+demonstration, and its whole outcome teaches, where a reward is one number (hindsight experience
+replay, Andrychowicz et al. 2017, arXiv:1707.01495; for programs, github.com/ironbar/arc25).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from turnwise.rollout import rollout_metrics
+from turnwise.seeding import generator
+from turnwise.trainers.config import HindsightConfig
+from turnwise.trainers.failures import stop_if_unreadable
+from turnwise.trainers.grpo import (
+    PHASE,
+    begun,
+    play_groups,
+    reached,
+    solved,
+    time_share,
+    validate,
+)
+from turnwise.trainers.plan import Plan
+from turnwise.trainers.relabelling import Achieved, chosen, relabelled, rows_of
+from turnwise.trainers.session import Resumed, Session
+from turnwise.trainers.sft import IMITATION, drawn_dropout
+from turnwise.trainers.trained_policy import TrainedPolicy
+from turnwise.trainers.update import make_batch, optimise
+from turnwise.trainers.validation import save
+from turnwise.types import TrainingSample
+
+SEEN = "hindsight_seen"
+"""The key of a checkpoint's meta that holds the hashes of the problems that were demonstrated."""
+
+
+def train_hindsight(session: Session, plan: Plan[HindsightConfig], resumed: Resumed | None) -> bool:
+    """Play and imitate for `iterations`; return False if the run was asked to stop before that."""
+    config = plan.trainer
+    (trained,) = session.trained.values()
+    steps = config.iterations * config.updates_per_batch
+    trained.begin(plan.optimizer, steps, lr=trained.policy.config.lr)
+    iteration, done = begun(session, plan, resumed)
+    seen = set[str](resumed.meta[SEEN]) if resumed is not None else set[str]()
+    session.progress.begin("hindsight", done=iteration, total=config.iterations)
+    session.take_sampling()  # what was sampled before is in the totals only
+    while iteration < config.iterations and not done:
+        if session.asked_to_stop():
+            return False
+        began = time.perf_counter()
+        played = play_groups(session, plan, session.curriculum.visits(iteration))
+        stop_if_unreadable(session, plan.stop_if_failed, iteration, played)
+        metrics = rollout_metrics(played) | session.runner.take_metrics() | session.take_sampling()
+        metrics["time/rollout"] = time.perf_counter() - began
+        shown = demonstrations(session, config, relabelled(session.runner.env, played), seen)
+        metrics |= imitate(session, plan, trained, shown, iteration)
+        metrics["time/update"] = time.perf_counter() - began - metrics["time/rollout"]
+        session.episodes.write(iteration, played)
+        session.curriculum.learn(played, {})
+        iteration += 1
+        share = time_share(session, plan, time.perf_counter() - began)
+        ends = share >= 1 or iteration == config.iterations or solved(plan, played)
+        if (found := validate(session, plan, iteration, ends=ends)) is not None:
+            metrics |= found.metrics
+        session.record(PHASE, iteration, metrics, began)
+        session.progress.advance(iteration, metrics)
+        done = ends or reached(plan, found and found.score)
+        last = session.asked_to_stop() or done
+        if found is not None or last or iteration % session.checkpoint_every == 0:
+            save(session, PHASE, iteration, found, extra={SEEN: sorted(seen)})
+    return True
+
+
+def demonstrations(
+    session: Session, config: HindsightConfig, found: Sequence[Achieved], seen: set[str]
+) -> list[TrainingSample]:
+    """Return the rows that an iteration shows, in their order; note what they show in `seen`."""
+    if not found:
+        return []
+    (trained,) = session.trained.values()
+    draws = session.runner.draws("train")
+    shown = chosen(found, config, seen, generator(session.seed, "hindsight", len(seen)))
+    return [
+        row
+        for each in shown
+        for row in rows_of(
+            each,
+            session.runner.env,
+            session.agents,
+            trained.policy.renderer,
+            lambda episode, number: draws.of_step(episode.id, number),
+        )
+    ]
+
+
+def imitate(
+    session: Session,
+    plan: Plan[HindsightConfig],
+    trained: TrainedPolicy,
+    rows: Sequence[TrainingSample],
+    iteration: int,
+) -> dict[str, float]:
+    """Take supervised steps on rows, in their order; return their metrics."""
+    config = plan.trainer
+    metrics = {"hindsight/rows": float(len(rows))}
+    losses: list[float] = []
+    last: dict[str, float] = {}
+    for number in range(config.passes):
+        for start in range(0, len(rows), config.batch_size):
+            batch = make_batch(rows[start : start + config.batch_size], IMITATION)
+            place = (iteration * config.passes + number) * len(rows) + start
+            with drawn_dropout(session.seed, trained, place, session.group.rank):
+                last = optimise(
+                    trained.policy,
+                    trained.optimizer,
+                    trained.scorer,
+                    batch,
+                    IMITATION,
+                    group=session.group,
+                )
+            session.count(trained_tokens=last["forest/tokens_distinct"], optimizer_steps=1)
+            losses.append(last["loss/ce"])
+    if losses:
+        session.new_weights(trained)
+        metrics["loss/ce"] = sum(losses) / len(losses)
+        metrics |= {key: last[key] for key in ("optim/grad_norm", "optim/lr") if key in last}
+    return metrics

@@ -1,0 +1,143 @@
+"""Episodes as demonstrations of the tasks that they solved.
+
+Provides `relabelled`, `chosen` and `rows_of`: from played episodes to supervised rows (hindsight
+experience replay, Andrychowicz et al. 2017, arXiv:1707.01495).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from turnwise.agents import AgentConfig, demonstration, prompt_for
+from turnwise.envs import Env
+from turnwise.errors import EnvError, IllegalActionError, StuckEnvError
+from turnwise.render import Renderer
+from turnwise.rollout.random_play import exchange_of
+from turnwise.trainers.config import HindsightConfig
+from turnwise.trainers.rows import supervised_row
+from turnwise.types import Episode, Task, TrainingSample
+
+BEST_SHARE = 0.25
+"""The default of `trainer.best_share`."""
+Noise = Callable[[Episode, int], np.random.Generator]
+"""From an episode and the number of an env step to the step's draws."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Achieved:
+    """What an episode achieved: a task, the actions that solve it, and how close it is.
+
+    `problem` is a hash, equal for equal tasks (`Env.canonical`). `closeness` says in [0, 1] how
+    near this task is to the one that was played.
+    """
+
+    episode: Episode
+    task: Task
+    actions: tuple[str, ...]
+    problem: str
+    closeness: float
+
+    @property
+    def length(self) -> int:
+        """The number of characters of all actions: of programs, their length."""
+        return sum(map(len, self.actions))
+
+
+def relabelled(env: Env[Any], episodes: Sequence[Episode]) -> list[Achieved]:
+    """Return what episodes achieved, in their order, without those that achieved nothing.
+
+    An episode that the env broke is left out, and the last action if it was refused.
+    """
+    found: list[Achieved] = []
+    for episode in episodes:
+        actions = [turn.action for turn in episode.turns if turn.action is not None]
+        if episode.broken or not actions:
+            continue
+        try:
+            new = env.relabel(episode.task, actions)
+        except StuckEnvError:
+            raise
+        except (EnvError, IllegalActionError):
+            continue
+        if new is not None:
+            found.append(
+                Achieved(
+                    episode=episode,
+                    task=replace(episode.task, data=new.data),
+                    actions=new.actions,
+                    problem=_hash(env.canonical(new.data)),
+                    closeness=new.closeness,
+                )
+            )
+    return found
+
+
+def _hash(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def chosen(
+    found: Sequence[Achieved], config: HindsightConfig, seen: set[str], rng: np.random.Generator
+) -> list[Achieved]:
+    """Return the demonstrations of an iteration, in the order in which they are shown.
+
+    Args:
+        found: what the episodes achieved.
+        config: which of them are shown, of which task, and in which order.
+        seen: the problems that earlier iterations showed; those of this one are added.
+        rng: draws the tasks of `relabel = "shuffled"`, and random orders.
+    """
+    shortest: dict[str, Achieved] = {}
+    for each in found:
+        best = shortest.get(each.problem)
+        if best is None or each.length < best.length:
+            shortest[each.problem] = each
+    shown = [each for each in shortest.values() if config.again or each.problem not in seen]
+    if config.relabel == "none":
+        share = BEST_SHARE if config.best_share is None else config.best_share
+        closest = sorted(shown, key=lambda each: -each.closeness)
+        shown = closest[: max(1, round(share * len(closest)))]
+        shown = [replace(each, task=each.episode.task) for each in shown]
+    seen.update(each.problem for each in shown)
+    if config.relabel == "shuffled":
+        tasks = [shown[place].task for place in rng.permutation(len(shown))]
+        shown = [replace(each, task=task) for each, task in zip(shown, tasks, strict=True)]
+    if config.order == "random":
+        return [shown[place] for place in rng.permutation(len(shown))]
+    return sorted(shown, key=lambda each: each.closeness)
+
+
+def rows_of(
+    achieved: Achieved,
+    env: Env[Any],
+    agents: Mapping[str, AgentConfig],
+    renderer: Renderer,
+    noise: Noise,
+) -> list[TrainingSample]:
+    """Return the rows of a demonstration, one for each action: its prompt and the reply.
+
+    The task is played with the actions, and prompts show what is then observed. Where an action is
+    refused or the task ends, the rest is left out.
+    """
+    state, past, rows = env.reset(achieved.task), [], list[TrainingSample]()
+    for number, action in enumerate(achieved.actions):
+        seat = env.acting(state)[0]
+        agent = agents[env.seats[seat]]
+        seen = env.observe(state, seat)
+        start = renderer.prompt_ids(prompt_for(agent, past, seen))
+        reply = renderer.spoken(demonstration(agent, seen.description, action))
+        rows.append(supervised_row(agent.policy, start, renderer.completion_ids(reply)))
+        past.append(exchange_of(agent, renderer, seen, action))
+        try:
+            step = env.step(state, seat, action, noise(achieved.episode, number))
+        except IllegalActionError:
+            break
+        if step.terminated or step.truncated:
+            break
+        state = step.state
+    return rows

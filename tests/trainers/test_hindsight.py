@@ -1,0 +1,248 @@
+"""Hindsight: which episodes become demonstrations, of which tasks, and the loop that imitates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import turnwise as tw
+from turnwise.agents import AgentConfig
+from turnwise.app.build import plan_of
+from turnwise.envs import make_env
+from turnwise.errors import ConfigError
+from turnwise.policies import PolicyConfig, load_policy
+from turnwise.recipe.schema import load_recipe
+from turnwise.runs import comparable, read_metrics
+from turnwise.trainers import hindsight, resume
+from turnwise.trainers.config import HindsightConfig
+from turnwise.trainers.relabelling import Achieved, chosen, relabelled, rows_of
+from turnwise.types import Episode, EpisodeId, Sampling, Task, Trajectory, Turn, TurnId
+
+TASK = Task(id="t", env="e", seed=0, data={"goal": 9})
+
+
+def episode(number, actions, task=TASK, **ended):
+    identity = EpisodeId(iteration=0, visit=0, task=task.id, member=number)
+    turns = tuple(
+        Turn(
+            id=TurnId(episode=identity, role="player", turn=place),
+            order=place,
+            policy="main",
+            policy_version=0,
+            prompt_ids=(1,),
+            completion_ids=(2,),
+            logprobs=(0.0,),
+            sampling=Sampling(),
+            finish_reason="stop",
+            text=action,
+            action=action,
+        )
+        for place, action in enumerate(actions)
+    )
+    trajectory = Trajectory(role="player", seat="player", turns=turns)
+    facts = {"terminated": True, "truncated": False, "score": 0.0} | ended
+    return Episode(id=identity, task=task, trajectories=(trajectory,), **facts)
+
+
+def achieved(number, problem, closeness, *actions):
+    task = replace(TASK, data={"goal": problem})
+    own = episode(number, actions)
+    return Achieved(
+        episode=own, task=task, actions=actions, problem=str(problem), closeness=closeness
+    )
+
+
+def shown(found, seen=(), seed=0, **options):
+    """The goals and the actions that an iteration shows, in their order."""
+    config = HindsightConfig(**options)
+    rows = chosen(found, config, set(seen), np.random.default_rng(seed))
+    return [(each.task.data["goal"], each.actions) for each in rows]
+
+
+FOUND = [
+    achieved(0, 1, 0.5, "long way"),
+    achieved(1, 2, 0.2, "far"),
+    achieved(2, 1, 0.5, "way"),
+    achieved(3, 3, 0.9, "near"),
+    achieved(4, 4, 0.7, "middle"),
+]
+
+
+def test_the_shortest_of_each_problem_is_shown_and_the_closest_last():
+    assert shown(FOUND) == [(2, ("far",)), (1, ("way",)), (4, ("middle",)), (3, ("near",))]
+
+
+def test_what_was_shown_is_not_shown_again_unless_asked():
+    seen = {"1"}
+    config = HindsightConfig()
+    first = chosen(FOUND, config, seen, np.random.default_rng(0))
+    assert [each.problem for each in first] == ["2", "4", "3"]
+    assert seen == {"1", "2", "3", "4"}
+    assert chosen(FOUND, config, seen, np.random.default_rng(0)) == []
+    assert len(shown(FOUND, seen=seen, again=True)) == 4
+
+
+def test_orders_at_random_differ_and_hold_the_same():
+    orders = [shown(FOUND, order="random", seed=seed) for seed in range(6)]
+    assert len({str(order) for order in orders}) > 1
+    assert {str(sorted(order)) for order in orders} == {str(sorted(shown(FOUND)))}
+
+
+def test_shuffled_tasks_are_those_of_other_episodes():
+    """As a control: each task and each episode once, but not together."""
+    found = [achieved(number, number, number / 20, f"to {number}") for number in range(20)]
+    pairs = shown(found, relabel="shuffled")
+    assert sorted(goal for goal, _ in pairs) == list(range(20))
+    assert sorted(int(actions[0].split()[1]) for _, actions in pairs) == list(range(20))
+    assert sum(goal == int(actions[0].split()[1]) for goal, actions in pairs) < 5
+
+
+@pytest.mark.parametrize(("share", "goals"), [(None, ["near"]), (0.5, ["middle", "near"])])
+def test_without_relabels_the_closest_are_shown_on_the_task_that_was_played(share, goals):
+    pairs = shown(FOUND, relabel="none", best_share=share)
+    assert pairs == [(9, (action,)) for action in goals]
+
+
+def test_a_share_of_the_best_needs_a_choice_of_the_best():
+    with pytest.raises(ConfigError, match="best_share = 0.5 is for relabel = 'none'"):
+        load_recipe("frozen-lake", {"trainer": {"kind": "hindsight", "best_share": 0.5}})
+
+
+LAKE = make_env("frozen-lake", map=["SFF", "FHF", "FFG"])
+
+
+def lake_episode(number, *actions, **ended):
+    data = LAKE.generate(np.random.default_rng(0))
+    return episode(number, actions, Task(id="t", env="frozen-lake", seed=0, data=data), **ended)
+
+
+def test_episodes_achieve_what_their_actions_reach():
+    broken = tw.types.Failure(kind="env", message="it broke")
+    found = relabelled(
+        LAKE,
+        [
+            lake_episode(0, "RIGHT", "RIGHT"),
+            lake_episode(1, "LEFT"),
+            lake_episode(2, "DOWN", "DOWN", error=broken),
+            lake_episode(3),
+            lake_episode(4, "RIGHT", "LEFT", "DOWN", "UP", "RIGHT", "RIGHT"),
+            lake_episode(5, "JUMP"),
+        ],
+    )
+    assert [each.episode.id.member for each in found] == [0, 4]
+    assert found[0].problem == found[1].problem
+    assert found[0].task.data["map"] == ["SFG", "FHF", "FFF"]
+    assert [each.length for each in found] == [10, 25]
+
+
+def test_rows_show_the_task_that_was_solved_and_the_actions(tiny_policy):
+    (found,) = relabelled(LAKE, [lake_episode(0, "DOWN", "DOWN", "RIGHT")])
+    renderer, agents = tiny_policy.renderer, {"player": AgentConfig()}
+    rows = rows_of(found, LAKE, agents, renderer, lambda *_: np.random.default_rng(0))
+    expected = [("DOWN", "r0c0"), ("DOWN", "r1c0"), ("RIGHT", "r2c0")]
+    for row, (action, cell) in zip(rows, expected, strict=True):
+        said = row.ce_weight > 0
+        prompt = renderer.decode(row.token_ids[~said].tolist())
+        reply = renderer.decode(row.token_ids[said].tolist())
+        assert f"you {cell}" in prompt
+        assert "r2c1 goal" in prompt
+        assert f"<answer> {action} </answer>" in reply
+        assert not row.sampled_mask.any()
+
+
+HINDSIGHT = (
+    "trainer.kind=hindsight",
+    "trainer.iterations=4",
+    "trainer.batch_size=2",
+    "optimizer.lr=1e-3",
+)
+
+
+def trained(make_recipe, make_session, folder, *more):
+    recipe = make_recipe(*HINDSIGHT, *more)
+    session = make_session(recipe, folder)
+    back = resume(session)
+    if back is None:
+        session.save_start()
+    done = hindsight.train_hindsight(session, plan_of(recipe), back)
+    session.metrics.sync()
+    return done, session, comparable(read_metrics(session.run.metrics))
+
+
+def test_a_run_imitates_what_it_achieved(make_recipe, make_session, speaker, tmp_path):
+    model = f"policies.main.model={speaker}"
+    done, session, records = trained(make_recipe, make_session, tmp_path / "run", model)
+    assert done
+    assert [record["step"] for record in records if record["phase"] == "train"] == [1, 2, 3, 4]
+    assert sum(record.get("hindsight/rows", 0.0) for record in records) > 0
+    assert all((record["hindsight/rows"] > 0) == ("loss/ce" in record) for record in records)
+    assert records[-1]["total/optimizer_steps"] > 4
+    start = digest_of_start(session)
+    assert session.policies["main"].digest() != start
+
+
+def digest_of_start(session):
+    """The digest of the weights that training began with."""
+    policy = load_policy("main", PolicyConfig(model=str(session.run.start("main")), device="cpu"))
+    return policy.digest()
+
+
+def test_a_run_that_is_stopped_goes_on_to_the_same_numbers(
+    make_recipe, make_session, speaker, tmp_path, monkeypatch
+):
+    model = f"policies.main.model={speaker}"
+    _, whole, records = trained(make_recipe, make_session, tmp_path / "whole", model)
+    real, calls = hindsight.imitate, []
+
+    def imitate(session, *args):
+        calls.append(1)
+        if len(calls) == 2:
+            session.stop.requested = "a test"
+        return real(session, *args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hindsight, "imitate", imitate)
+        done, *_ = trained(make_recipe, make_session, tmp_path / "parts", model)
+    assert not done
+    done, session, again = trained(make_recipe, make_session, tmp_path / "parts", model)
+    assert done
+    assert again == records
+    assert session.policies["main"].digest() == whole.policies["main"].digest()
+
+
+def test_a_run_ends_where_an_episode_has_the_score(make_recipe, make_session, tmp_path):
+    _, _, records = trained(
+        make_recipe, make_session, tmp_path / "run", "trainer.stop_at_score=0.0"
+    )
+    assert [record["step"] for record in records if record["phase"] == "train"] == [1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"optimizer.lr": "auto"}, 'without optimizer.lr = "auto": leave it out'),
+        ({"sft_mix": {"rows": 8}}, "without sft_mix"),
+        ({"loss.kind": "gspo"}, "without loss"),
+    ],
+)
+def test_what_hindsight_does_not_use_is_refused(settings, says):
+    with pytest.raises(ConfigError, match=says):
+        load_recipe("frozen-lake", {"trainer.kind": "hindsight", **settings})
+
+
+def test_a_recipe_for_grpo_gives_up_what_hindsight_does_not_use():
+    notes = []
+    recipe = load_recipe("frozen-lake", {"trainer.kind": "hindsight"}, notes.append)
+    assert isinstance(recipe.trainer, HindsightConfig)
+    assert recipe.sft_mix is None
+    assert "trainer.kind = 'hindsight': left out the recipe's trainer.minibatches = 4" in notes[0]
+
+
+def test_an_env_that_cannot_relabel_is_refused():
+    settings = {"trainer.kind": "hindsight"}
+    with pytest.raises(ConfigError, match=r"env 'treasure' does not tell: write relabel\(task"):
+        load_recipe("treasure", settings)
+    with pytest.raises(ConfigError, match="the defaults for an env are for grpo: write a recipe"):
+        tw.train("nano", env="frozen-lake", settings={"trainer.kind": "hindsight"})
