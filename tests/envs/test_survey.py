@@ -261,7 +261,7 @@ def test_each_seat_has_its_own_past_and_the_rewards_until_its_next_turn():
     env = Pair()
     rng = np.random.default_rng(0)
     turns = list(groups_module._turns(env, tasks_of(env, 1)[0], rng, np.inf))
-    found = groups_module._transitions(turns, 3)
+    found = groups_module._seen_turns(turns, 3)
     assert len(found) == len(turns)
     for turn in found:
         seat = turn.observation.partition("\n")[0]
