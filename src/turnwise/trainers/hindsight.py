@@ -30,9 +30,8 @@ from turnwise.trainers.grpo import (
 from turnwise.trainers.plan import Plan
 from turnwise.trainers.relabelling import Achieved, chosen, relabelled, rows_of
 from turnwise.trainers.session import Resumed, Session
-from turnwise.trainers.sft import IMITATION, drawn_dropout
+from turnwise.trainers.sft import imitate_rows
 from turnwise.trainers.trained_policy import TrainedPolicy
-from turnwise.trainers.update import make_batch, optimise
 from turnwise.trainers.validation import save
 from turnwise.types import TrainingSample
 
@@ -47,7 +46,7 @@ def train_hindsight(session: Session, plan: Plan[HindsightConfig], resumed: Resu
     steps = config.iterations * config.updates_per_batch
     trained.begin(plan.optimizer, steps, lr=trained.policy.config.lr)
     iteration, done = begun(session, plan, resumed)
-    seen = set[str](resumed.meta[SEEN]) if resumed is not None else set[str]()
+    seen = set[str](() if resumed is None else resumed.meta.get(SEEN, ()))
     session.progress.begin("hindsight", done=iteration, total=config.iterations)
     session.take_sampling()  # what was sampled before is in the totals only
     while iteration < config.iterations and not done:
@@ -113,17 +112,9 @@ def imitate(
     last: dict[str, float] = {}
     for number in range(config.passes):
         for start in range(0, len(rows), config.batch_size):
-            batch = make_batch(rows[start : start + config.batch_size], IMITATION)
+            some = rows[start : start + config.batch_size]
             place = (iteration * config.passes + number) * len(rows) + start
-            with drawn_dropout(session.seed, trained, place, session.group.rank):
-                last = optimise(
-                    trained.policy,
-                    trained.optimizer,
-                    trained.scorer,
-                    batch,
-                    IMITATION,
-                    group=session.group,
-                )
+            last = imitate_rows(session, trained, some, place)
             session.count(trained_tokens=last["forest/tokens_distinct"], optimizer_steps=1)
             losses.append(last["loss/ce"])
     if losses:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from turnwise.trainers.rows import FileRows, RowSource
 from turnwise.trainers.session import Resumed, Session
 from turnwise.trainers.trained_policy import TrainedPolicy, by_policy
 from turnwise.trainers.update import make_batch, optimise
+from turnwise.types import TrainingSample
 
 PHASE = "warmup"
 PART, MOST_PART = 0.25, 0.5
@@ -193,9 +194,21 @@ def imitate(
     session: Session, trained: TrainedPolicy, rows: RowSource, step: int, count: int
 ) -> dict[str, float]:
     """Take one supervised step of a trained policy on `count` rows; return its metrics."""
-    batch = make_batch(rows.batch(step, count), IMITATION)
+    metrics = imitate_rows(session, trained, rows.batch(step, count), step)
+    session.count(trained_tokens=metrics["forest/tokens_distinct"], warmup_optimizer_steps=1)
+    return metrics
+
+
+def imitate_rows(
+    session: Session, trained: TrainedPolicy, rows: Sequence[TrainingSample], step: int
+) -> dict[str, float]:
+    """Take one supervised step of a trained policy on rows; return its metrics.
+
+    The dropout of each `step` has draws of its own.
+    """
+    batch = make_batch(rows, IMITATION)
     with drawn_dropout(session.seed, trained, step, session.group.rank):
-        metrics = optimise(
+        return optimise(
             trained.policy,
             trained.optimizer,
             trained.scorer,
@@ -203,8 +216,6 @@ def imitate(
             IMITATION,
             group=session.group,
         )
-    session.count(trained_tokens=metrics["forest/tokens_distinct"], warmup_optimizer_steps=1)
-    return metrics
 
 
 def _why_it_ends(phase: str, step: int, config: SftConfig, seen: Seen, exact: int) -> str:
