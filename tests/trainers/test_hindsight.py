@@ -212,6 +212,29 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_numbers(
     assert session.policies["main"].digest() == whole.policies["main"].digest()
 
 
+def test_a_run_that_is_stopped_after_its_first_validation_goes_on_to_the_same_numbers(
+    make_recipe, make_session, speaker, tmp_path, monkeypatch
+):
+    asked = (f"policies.main.model={speaker}", "evaluation.validate_start=true")
+    _, whole, records = trained(make_recipe, make_session, tmp_path / "whole", *asked)
+    real = hindsight.begun
+
+    def begun(session, *args):
+        found = real(session, *args)
+        session.stop.requested = "a test"
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hindsight, "begun", begun)
+        done, _, first = trained(make_recipe, make_session, tmp_path / "parts", *asked)
+    assert not done
+    assert [record["step"] for record in first if record["phase"] == "train"] == [0]
+    done, session, again = trained(make_recipe, make_session, tmp_path / "parts", *asked)
+    assert done
+    assert again == records
+    assert session.policies["main"].digest() == whole.policies["main"].digest()
+
+
 def test_a_run_ends_where_an_episode_has_the_score(make_recipe, make_session, tmp_path):
     _, _, records = trained(
         make_recipe, make_session, tmp_path / "run", "trainer.stop_at_score=0.0"
