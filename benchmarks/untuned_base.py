@@ -18,7 +18,7 @@ import torch
 from untuned import BATTERY
 
 import turnwise as tw
-from turnwise.app.train import _env_wanted
+from turnwise.app.made_recipe import recipe_for_env
 from turnwise.app.transcripts import transcripts_of
 from turnwise.policies import NanoConfig, make_nano
 from turnwise.policies.presets import nano_preset
@@ -37,7 +37,7 @@ def recipe_of(name: str, base: Path) -> Recipe:
     world = BATTERY[name]
     env = tw.make_env(world.env, **world.options) if world.options else world.env
     given = dict.fromkeys(("rows", "reward", "eval_rows", "reward_weights", "settings"))
-    wanted = _env_wanted(policy_section(base), env, given)
+    wanted = recipe_for_env(policy_section(base), env, given)
     settings = {"warmup.states": "play", "warmup.outcomes": True}
     recipe, _ = wanted.tried(settings, lambda text: None)
     return recipe

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import turnwise as tw
+from turnwise.app.made_recipe import recipe_for_env
 from turnwise.app.run_scores import evaluate_run
-from turnwise.app.train import _env_wanted
 from turnwise.envs.survey import survey
 from turnwise.errors import ConfigError, TrainingError
 from turnwise.policies import NanoConfig, PolicyConfig, make_nano
@@ -115,7 +115,7 @@ ENVS = [Walk, Costly, Rich, Endless, Walled]
 def recipe_of(env: Any, settings: Any = None, model: Any = "nano"):
     """Return the recipe that `tw.train` would make."""
     given = dict.fromkeys(("rows", "reward", "eval_rows", "reward_weights"))
-    wanted = _env_wanted(policy_section(model), env, {**given, "settings": settings})
+    wanted = recipe_for_env(policy_section(model), env, {**given, "settings": settings})
     recipe, _ = wanted.tried(settings or {}, lambda text: None)
     return recipe
 
@@ -224,7 +224,7 @@ def test_long_games_also_begin_in_later_states_and_are_played_in_parts():
 
 def env_made(kind):
     given = dict.fromkeys(("rows", "reward", "eval_rows", "reward_weights", "settings"))
-    return _env_wanted(policy_section("nano"), kind, given)
+    return recipe_for_env(policy_section("nano"), kind, given)
 
 
 def test_short_games_are_played_whole_from_their_beginnings():
@@ -564,7 +564,7 @@ def test_env_recipe_leaves_what_it_is_given_alone():
 def reasons_of(env, settings=None):
     """Return the reasons that are told, and the recipe."""
     given = dict.fromkeys(("rows", "reward", "eval_rows", "reward_weights"))
-    wanted = _env_wanted(policy_section("nano"), env, {**given, "settings": settings})
+    wanted = recipe_for_env(policy_section("nano"), env, {**given, "settings": settings})
     recipe, _ = wanted.tried(settings or {}, lambda text: None)
     return still_true(wanted.reasons, wanted.data, recipe, settings or {}), recipe
 

@@ -7,62 +7,35 @@ runs them.
 
 from __future__ import annotations
 
-import math
-import re
-import tempfile
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from turnwise.app import lifecycle
 from turnwise.app.lifecycle import RUNS, Outcome
+from turnwise.app.made_recipe import MadeRecipe, recipe_for_env, recipe_for_rows
 from turnwise.app.progress_bar import watching
-from turnwise.envs import IMPORTING, Env, find_env
-from turnwise.envs.checks.declarations import check_names
+from turnwise.envs import Env
 from turnwise.envs.rows.env import Rows
-from turnwise.envs.rows.reward_functions import load_functions
 from turnwise.errors import ConfigError, RunError
-from turnwise.policies import PolicyConfig, is_nano
-from turnwise.recipe.env_defaults import env_recipe
+from turnwise.policies import PolicyConfig
 from turnwise.recipe.from_python import (
-    Data,
     Reward,
     Table,
-    as_text,
     env_section,
     policy_section,
     reward_names,
-    table_of,
-    weights_of,
 )
 from turnwise.recipe.reasons import annotated, described, still_true
-from turnwise.recipe.schema import Recipe, load_recipe, make_recipe
+from turnwise.recipe.schema import Recipe, load_recipe
 from turnwise.report import verdict
 from turnwise.runs import Run, check_free
 from turnwise.trainers import Progress
-from turnwise.trainers.config import MOST_MINUTES
 from turnwise.trainers.progress import WARNING
 from turnwise.utils.console import without_markup
 from turnwise.utils.user_code import SESSION, file_being_imported
-
-FILES = {"path": "rows.jsonl", "eval_path": "eval_rows.jsonl"}
-"""Option of the rows -> the file in the run folder that keeps them."""
-PASSES = 3
-"""The default number of passes over the rows."""
-ITERATIONS, PER_MINUTE = 100, 500
-"""The default number of iterations in an env. Where `trainer.minutes` is given and their number is
-not, it is `PER_MINUTE` for each minute, which is more than there is time for."""
-PROMPTS = 8
-"""Prompts of one iteration by default, each answered `group_size` times."""
-TRL_OPTIMIZER = {"lr": "auto", "betas": [0.9, 0.999], "schedule": "linear"}
-TRL_LR = 1e-6
-"""The rate at which "auto" begins for a model that is trained as it is."""
-TRL_TOKENS = 512
-NANO_LR, NANO_TOKENS = 3e-3, 64
-"""For models made on the spot that rows train, whose weights are random and context is short."""
 
 
 def train(
@@ -140,8 +113,8 @@ def _train(
     if folder is not None:
         check_free(folder)  # before the env is measured, which takes seconds
     policy, env = policy_section(model), given["env"]
-    wanted = _rows_wanted(policy, given) if env is None else _env_wanted(policy, env, given)
-    return _carry_out(wanted, given["settings"] or {}, folder, root, progress)
+    made = recipe_for_rows(policy, given) if env is None else recipe_for_env(policy, env, given)
+    return _carry_out(made, given["settings"] or {}, folder, root, progress)
 
 
 def resume(
@@ -241,63 +214,24 @@ def _check_call(model: Any, given: Mapping[str, Any]) -> None:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Wanted:
-    """A recipe as plain values; and the text of files beside it, by the env's option for each."""
-
-    data: Data
-    tables: Mapping[str, str]
-    reasons: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def files(self) -> dict[str, str]:
-        """File name -> text."""
-        return {FILES[option]: text for option, text in self.tables.items()}
-
-    def recipe(
-        self, folder: Path, settings: Mapping[str, Any], note: Callable[[str], None]
-    ) -> Recipe:
-        """Return the recipe, its files in `folder`."""
-        places = {option: str(folder / FILES[option]) for option in self.tables}
-        env = {**self.data["env"], "options": self.data["env"].get("options", {}) | places}
-        return make_recipe({**self.data, "env": env}, settings, note)
-
-    def tried(self, settings: Mapping[str, Any], note: Callable[[str], None]) -> tuple[Recipe, int]:
-        """Return the recipe, its files in a folder that is no more, and how many tasks it lists.
-
-        What is wrong with it is found here, before a folder is made for the run.
-        """
-        with tempfile.TemporaryDirectory() as scratch:
-            for name, text in self.files.items():
-                Path(scratch, name).write_text(text, encoding="utf-8")
-            recipe = self.recipe(Path(scratch), settings, note)
-            return recipe, len(recipe.env.make("training").tasks("train") or ())
-
-    def toml(self, recipe: Recipe) -> str:
-        """Return `recipe` as TOML that stands beside its files."""
-        names = {option: FILES[option] for option in self.tables}
-        env = recipe.env.model_copy(update={"options": recipe.env.options | names})
-        return recipe.model_copy(update={"env": env}).to_toml()
-
-
 def _carry_out(
-    wanted: _Wanted,
+    made: MadeRecipe,
     settings: Mapping[str, Any],
     folder: Path | None,
     root: Path,
     progress: Progress,
 ) -> Outcome:
     """Make the run folder with all that belongs into it, and train."""
-    recipe, _ = wanted.tried(settings, progress.note)
-    reasons = still_true(wanted.reasons, wanted.data, recipe, settings)
+    recipe, _ = made.tried(settings, progress.note)
+    reasons = still_true(made.reasons, made.data, recipe, settings)
     for line in described(recipe, reasons):
         progress.note(line)
     return lifecycle.train(
         recipe,
         run=folder,
         root=root,
-        files=wanted.files,
-        toml=annotated(wanted.toml(recipe), reasons),
+        files=made.files,
+        toml=annotated(made.toml(recipe), reasons),
         announce=partial(_say_what_is_used, progress=progress),
         progress=progress,
     )
@@ -323,76 +257,3 @@ def _say_what_is_used(run: Run, progress: Progress) -> None:
             f"Python only, with turnwise.resume('{run.path}') in this process, or in another one "
             "with `reward` or `env` given again"
         )
-
-
-def _defaults(name: str, policy: Data) -> Data:
-    """Return what every recipe made here has: TRL's defaults, but for the rate."""
-    nano = is_nano(policy["model"])
-    return {
-        "name": name,
-        "policies": {"main": policy},
-        "optimizer": {**TRL_OPTIMIZER, "lr_start": NANO_LR if nano else TRL_LR},
-        "trainer": {"tasks_per_iteration": PROMPTS, "group_size": 8},
-        "loss": {"clip_low": 0.2, "clip_high": 0.2, "aggregation": "token"},
-        "credit": {"scheme": "grpo", "std": "group"},
-    }
-
-
-def _rows_wanted(policy: Data, given: Mapping[str, Any]) -> _Wanted:
-    rows, reward = given["rows"], given["reward"]
-    if rows is None or reward is None:
-        raise ConfigError(
-            f"got a model, {policy['model']!r}, and {'no rows' if rows is None else 'no reward'}: "
-            "give rows and a reward, or an env; for a recipe, train(load_recipe('frozen-lake'))"
-        )
-    several = isinstance(reward, Sequence) and not isinstance(reward, str)
-    names = reward_names(reward if several else [reward])
-    tables = {"path": as_text(table_of(rows, "rows"))}
-    if given["eval_rows"] is not None:
-        tables["eval_path"] = as_text(table_of(given["eval_rows"], "eval_rows"))
-    data = _defaults(Rows.name, policy)
-    data["env"] = {"name": Rows.name, "options": {"reward": names}}
-    tokens = NANO_TOKENS if is_nano(policy["model"]) else TRL_TOKENS
-    data["agents"] = {"player": {"reply": "whole", "max_tokens": tokens}}
-    data["credit"]["rewards"] = weights_of(list(load_functions(names)), given["reward_weights"])
-    wanted = _Wanted(data=data, tables=tables)
-    _, many = wanted.tried({}, lambda text: None)
-    passes = math.ceil(PASSES * many / PROMPTS)
-    data["trainer"]["iterations"] = _most_iterations(given["settings"], passes)
-    return wanted
-
-
-def _env_wanted(
-    policy: Data, env: type[Env[Any]] | Env[Any] | str, given: Mapping[str, Any]
-) -> _Wanted:
-    for name in ("rows", "reward", "eval_rows"):
-        if given[name] is not None:
-            raise ConfigError(
-                f"{name} does not go with env, which has rewards of its own: leave it"
-            )
-    choice = env_section(env)
-    timeout = (given["settings"] or {}).get("env.timeout")
-    if not isinstance(timeout, int | float) or timeout <= 0:
-        timeout = IMPORTING  # a wrong one is refused when the recipe is parsed
-    kind = find_env(choice["name"], timeout)
-    check_names(kind)
-    data = _defaults(re.sub(r"\W+", "-", kind.name), policy)
-    data["env"] = choice
-    tokens = {} if is_nano(policy["model"]) else {"max_tokens": TRL_TOKENS}
-    data["agents"] = {role: {"role": role, "history": "full", **tokens} for role in kind.roles}
-    data["trainer"]["iterations"] = _most_iterations(given["settings"], ITERATIONS)
-    data["credit"]["rewards"] = weights_of(list(kind.components), given["reward_weights"])
-    made = env_recipe(data, given["settings"] or {})
-    return _Wanted(data=made.data, tables={}, reasons=made.reasons)
-
-
-def _most_iterations(settings: Mapping[str, Any] | None, default: int) -> int:
-    """Return the number of iterations: `default`, or more than fit where only the time is given."""
-    given = settings or {}
-    table = given.get("trainer")
-    minutes = given.get(
-        "trainer.minutes", table.get("minutes") if isinstance(table, Mapping) else None
-    )
-    if not isinstance(minutes, int | float) or not 0 < minutes <= MOST_MINUTES:
-        return default  # a wrong number is refused when the recipe is parsed
-    return max(default, math.ceil(PER_MINUTE * minutes))

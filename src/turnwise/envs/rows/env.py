@@ -48,6 +48,8 @@ GIVEN = ("prompt", "completion", "completion_ids")
 MOST_WORDS = 4096
 SAID_AT_RANDOM = 3
 TABLES_KEPT = 16
+BEFORE = TrainerState(global_step=0, max_steps=0)
+"""The state for rewards of replies that no training has sampled."""
 
 Row = Mapping[str, Any]
 
@@ -61,6 +63,9 @@ class RowsConfig(Settings):
     """Rows for validation and test; without it some of the rows are held out for these splits."""
     reward: tuple[str, ...] = ()
     """Reward functions by name, "file.py:function"; their weights are in `credit.rewards`."""
+    replies: str | None = None
+    """A column of text or numbers: random replies, as the warm-up shows them, are the values that
+    any row has there. None is a few words of the rows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,6 +118,11 @@ class Rows(Env[RowState]):
             for title, function in self.functions.items():
                 check_columns(title, function, columns, what)
         self._columns = tuple(dict.fromkeys([*_columns(self._rows), *_columns(self._judged)]))
+        if config.replies is not None and not self._replies:
+            raise ConfigError(
+                f"replies = {config.replies!r}: no row has text or a number in such a column: name "
+                f"one of {', '.join(self._columns) or 'none'}, or leave replies out"
+            )
 
     def generate(self, rng: np.random.Generator) -> dict[str, Any]:
         """Draw one of the rows."""
@@ -177,21 +187,35 @@ class Rows(Env[RowState]):
         """Call every reward function once, for the replies of all episodes."""
         if not episodes:
             return BatchRewards(rewards=())
-        rows = [episode.task.data for episode in episodes]
         turns = [episode.turns[-1] for episode in episodes]
+        return await self.judge(
+            [episode.task.data for episode in episodes],
+            [turn.text for turn in turns],
+            [turn.completion_ids for turn in turns],
+            TrainerState(global_step=episodes[0].id.iteration, max_steps=iterations),
+        )
+
+    async def judge(
+        self,
+        rows: Sequence[Row],
+        replies: Sequence[str],
+        ids: Sequence[Sequence[int]] | None = None,
+        state: TrainerState = BEFORE,
+    ) -> BatchRewards:
+        """Call every reward function once, for a reply to each of `rows`; `ids` are its tokens."""
         names = dict.fromkeys([*self._columns, *_columns(rows)])
         return await call_functions(
             self.functions,
             prompts=[row["prompt"] for row in rows],
             completions=[
-                turn.text if isinstance(row["prompt"], str) else _as_message(turn.text)
-                for row, turn in zip(rows, turns, strict=True)
+                reply if isinstance(row["prompt"], str) else _as_message(reply)
+                for row, reply in zip(rows, replies, strict=True)
             ],
-            completion_ids=[turn.completion_ids for turn in turns],
+            completion_ids=[()] * len(rows) if ids is None else ids,
             columns={
                 name: [decode(row.get(name), f"column {name!r}") for row in rows] for name in names
             },
-            state=TrainerState(global_step=episodes[0].id.iteration, max_steps=iterations),
+            state=state,
         )
 
     def state_key(self, state: RowState, role: str) -> str:
@@ -203,7 +227,9 @@ class Rows(Env[RowState]):
         return {}
 
     def random_action(self, state: RowState, role: str, rng: np.random.Generator) -> str:
-        """Return a few words of the rows."""
+        """Return a value of the column `replies`, or a few words of the rows."""
+        if self._replies:
+            return self._replies[rng.integers(len(self._replies))]
         words = self.vocabulary() or ("?",)
         return " ".join(words[i] for i in rng.integers(len(words), size=SAID_AT_RANDOM))
 
@@ -217,6 +243,15 @@ class Rows(Env[RowState]):
             word for row in self._rows for text in _texts(row.values()) for word in text.split()
         )
         return tuple(sorted(counts, key=lambda word: (-counts[word], word))[:MOST_WORDS])
+
+    @cached_property
+    def _replies(self) -> tuple[str, ...]:
+        """The different values of the column `replies` in the rows to train on."""
+        name = self.config.replies
+        if name is None:
+            return ()
+        found = (reply_of(row, name) for row in self.tasks("train"))
+        return tuple(dict.fromkeys(reply for reply in found if reply is not None))
 
     def render(self, state: RowState) -> str:
         """Return prompt and reply."""
@@ -232,6 +267,19 @@ def problem_of(row: Row) -> str:
         '"2+2="'
     """
     return json.dumps(row["prompt"], sort_keys=True)
+
+
+def reply_of(row: Row, column: str) -> str | None:
+    """Return a row's value in a column as a reply: text or a number; None for anything else.
+
+    Example:
+        >>> reply_of({"prompt": "2+2=", "answer": 4}, "answer")
+        '4'
+    """
+    value = row.get(column)
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    return str(value).strip() or None
 
 
 def _columns(rows: Sequence[Row]) -> tuple[str, ...]:

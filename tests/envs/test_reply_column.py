@@ -1,0 +1,133 @@
+"""The column of some rows whose values are what replies look like."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from turnwise.envs import make_env
+from turnwise.envs.rows.reply_column import ASKED, find_reply_column
+from turnwise.errors import ConfigError
+from turnwise.tasks import GeneratedTasks
+
+REWARDS = """
+calls = []
+
+
+def right(completions, answer, **kwargs):
+    calls.append(len(completions))
+    return [float(said == str(wanted)) for said, wanted in zip(completions, answer)]
+
+
+def chat(completions, answer, **kwargs):
+    return [float(said[0]["content"] == wanted) for said, wanted in zip(completions, answer)]
+
+
+def near(completions, answer, **kwargs):
+    return [0.5 + 0.1 * (said == wanted) for said, wanted in zip(completions, answer)]
+
+
+def brief(completions, **kwargs):
+    return [-float(len(said)) for said in completions]
+
+
+def sometimes(completions, answer, **kwargs):
+    return [None if len(wanted) > 2 else float(said == wanted)
+            for said, wanted in zip(completions, answer)]
+
+
+def never(completions, **kwargs):
+    return [None for said in completions]
+
+
+def breaks(completions, **kwargs):
+    raise ValueError("not so")
+
+
+def wrong(completions, **kwargs):
+    return [float("nan") for said in completions]
+"""
+ROWS = [{"prompt": f"{n} is", "answer": str(n % 7), "hint": str(n % 5), "n": n} for n in range(60)]
+
+
+@pytest.fixture
+def world(tmp_path):
+    """`world(rows, "right")`: the env of rows with a reward function of `REWARDS`."""
+    (tmp_path / "judge.py").write_text(REWARDS)
+
+    def make(rows, *names, **options):
+        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        reward = [f"{tmp_path / 'judge.py'}:{name}" for name in names]
+        return make_env("rows", path=str(tmp_path / "rows.jsonl"), reward=reward, **options)
+
+    return make
+
+
+def found(env, **weights):
+    return find_reply_column(env.unwrapped, weights, np.random.default_rng(0))
+
+
+def test_the_column_is_the_one_whose_own_values_earn_more(world):
+    column = found(world(ROWS, "right"), right=2.0)
+    assert (column.name, column.own, column.others) == ("answer", 2.0, 0.0)
+    assert found(world(ROWS, "right", "brief"), right=1.0, brief=0.01).name == "answer"
+
+
+def test_numbers_and_conversations_are_answered_too(world):
+    numbers = [{**row, "answer": n % 7} for n, row in enumerate(ROWS)]
+    assert found(world(numbers, "right"), right=1.0).name == "answer"
+    asked = [{**row, "prompt": [{"role": "user", "content": row["prompt"]}]} for row in ROWS]
+    assert found(world(asked, "chat"), chat=1.0).name == "answer"
+
+
+@pytest.mark.parametrize(
+    ("rows", "reward"),
+    [
+        (ROWS, "brief"),  # own values are no better
+        (ROWS, "never"),
+        (ROWS, "breaks"),  # training reports it
+        (ROWS, "wrong"),
+        ([{**row, "answer": "same"} for row in ROWS], "right"),
+        ([{**row, "answer": [row["answer"]]} for row in ROWS], "right"),
+        ([{**row, "answer": row["answer"] + "x" * 400} for row in ROWS], "right"),
+        ([{"prompt": row["prompt"], "answer": None} for row in ROWS], "right"),
+        (ROWS[:1], "right"),
+    ],
+)
+def test_there_is_none_without_a_clear_lead(world, rows, reward):
+    assert found(world(rows, reward), **{reward: 1.0}) is None
+
+
+def test_a_punished_column_is_not_taken(world):
+    assert found(world(ROWS, "right"), right=-1.0) is None
+
+
+def test_rows_without_a_reward_do_not_count(world):
+    rows = [{**row, "answer": row["answer"] + "xx" * (n % 2)} for n, row in enumerate(ROWS)]
+    column = found(world(rows, "sometimes"), sometimes=1.0)
+    assert (column.name, column.own, column.others) == ("answer", 1.0, 0.0)
+
+
+def test_the_reward_is_called_twice_for_each_column_with_few_rows(world):
+    many = [{"prompt": f"{n}?", "answer": f"{n}"} for n in range(500)]
+    env = world(many, "right").unwrapped
+    (function,) = env.functions.values()
+    found(env, right=1.0)
+    assert function.__globals__["calls"] == [ASKED, ASKED]
+
+
+def test_random_replies_are_values_of_the_column(world):
+    env = world(ROWS, "right", replies="answer")
+    task = GeneratedTasks(env, "train", seed=0).task(0)
+    state, rng = env.reset(task), np.random.default_rng(0)
+    drawn = [env.random_action(state, "player", rng) for _ in range(700)]
+    assert sorted(set(drawn)) == list("0123456")
+    assert min(drawn.count(each) for each in "0123456") > 60
+
+
+@pytest.mark.parametrize("name", ["amswer", "prompts"])
+def test_a_column_without_replies_is_refused(world, name):
+    with pytest.raises(ConfigError, match=rf"replies = '{name}': no row has .*answer, hint, n"):
+        world(ROWS, "right", replies=name)
