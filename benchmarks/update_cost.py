@@ -33,7 +33,7 @@ from turnwise.forest import score
 from turnwise.policies import PolicyOptimizer
 from turnwise.recipe.schema import load_recipe
 from turnwise.runs import Run, StopSignal
-from turnwise.trainers import Silent, grpo, resume, update
+from turnwise.trainers import Silent, grpo, loop, resume, update
 from turnwise.trainers.batches import batches_of, begin
 from turnwise.trainers.gc import frozen
 
@@ -88,12 +88,12 @@ def serve(folder: Path) -> None:
     recipe = load_recipe(str(folder / "recipe.toml"))
     session = assemble(recipe, Run.open(folder), StopSignal(), Silent())
     plan, back = plan_of(recipe), resume(session)
-    assert back is not None and back.phase == grpo.PHASE
+    assert back is not None and back.phase == loop.PHASE
     trained = session.trained["main"]
     begin(session, plan, trained)
     back.restore(trained)
     saved = {n: w.clone() for n, w in trained.policy.model.state_dict().items()}
-    episodes = grpo.play_groups(session, plan, session.curriculum.visits(back.step))
+    episodes = loop.play_groups(session, plan, session.curriculum.visits(back.step))
     clock = Clock()
     for name, (owner, function) in PARTS.items():
         setattr(owner, function, clock.timed(name, getattr(owner, function)))

@@ -22,7 +22,7 @@ from turnwise.runs import Run, StopSignal, read_metrics
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers import Silent, train_grpo, warm_up
 from turnwise.trainers.batches import batch_of, begin
-from turnwise.trainers.grpo import play_groups
+from turnwise.trainers.loop import play_groups
 from turnwise.trainers.update import make_batch, optimise, score_column
 from turnwise.types import Episode, EpisodeId, Sampling, Task, Trajectory, Turn, TurnId
 

@@ -10,7 +10,8 @@ import pytest
 from turnwise.errors import ConfigError
 from turnwise.recipe.schema import load_recipe
 from turnwise.trainers.action_floor import COMMON, ENDS, MOST, STEP, ActionFloor
-from turnwise.trainers.grpo import credit_of, play_groups, update_all
+from turnwise.trainers.grpo import credit_of, update_all
+from turnwise.trainers.loop import play_groups
 
 MIX = (
     "sft_mix.rows=4",

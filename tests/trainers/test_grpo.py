@@ -24,7 +24,8 @@ from turnwise.runs import (
 )
 from turnwise.trainers import resume, train_grpo
 from turnwise.trainers.batches import batch_of, begin, kl_in_reward, reference_policy
-from turnwise.trainers.grpo import mixed_only, mixed_visits, play_groups, refill, update
+from turnwise.trainers.grpo import mixed_only, mixed_visits, refill, update
+from turnwise.trainers.loop import play_groups
 from turnwise.trainers.update import (
     FP32_LARGEST,
     FP32_MEAN,

@@ -16,7 +16,7 @@ from turnwise.parallel import ALONE
 from turnwise.recipe import schema
 from turnwise.recipe.schema import load_recipe
 from turnwise.runs import Checkpoints, Run, comparable, read_metrics
-from turnwise.trainers import grpo, resume, sft, train_grpo, warm_up
+from turnwise.trainers import grpo, loop, resume, sft, train_grpo, warm_up
 from turnwise.trainers import session as session_module
 
 ITERATION, ROUND = 30.0, 60.0
@@ -37,7 +37,7 @@ class Clock:
 def clock(monkeypatch):
     """A clock on which playing takes `ITERATION` and a warm-up's round `ROUND` seconds."""
     clock = Clock()
-    for module in (grpo, sft, session_module):
+    for module in (grpo, loop, sft, session_module):
         monkeypatch.setattr(module, "time", clock)
 
     def slow(module, name, seconds):
@@ -76,13 +76,13 @@ def test_a_run_ends_after_the_iteration_that_passes_the_limit(speaking, train, m
 
 
 def test_validation_takes_time_too(speaking, train, clock, monkeypatch):
-    real = grpo.validate_policy
+    real = loop.validate_policy
 
     def slow(*args, **kwargs):
         clock.now += 10 * ITERATION
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(grpo, "validate_policy", slow)
+    monkeypatch.setattr(loop, "validate_policy", slow)
     settings = ("trainer.minutes=4.0", "evaluation.every=2")
     _, records = train(speaking(*LONG, *settings))
     assert steps_of(records) == [1, 2]

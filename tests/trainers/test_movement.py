@@ -15,7 +15,7 @@ from turnwise.losses import make_loss
 from turnwise.policies import auto_rate
 from turnwise.policies.schedule import START
 from turnwise.rollout import samples_from_episodes
-from turnwise.trainers import grpo, movement
+from turnwise.trainers import grpo, loop, movement
 from turnwise.trainers.grpo import update
 from turnwise.trainers.movement import Moved
 from turnwise.trainers.update import make_batch, optimise, score_column
@@ -310,7 +310,7 @@ def test_the_engine_samples_from_the_weights_that_stand(first_batch):
     session, plan, batch, *_ = first_batch(AUTO, "optimizer.lr_start=0.5")
     metrics = update(session, plan, session.trained["main"], 0, batch)
     assert metrics["optim/undone"] > 0
-    episodes = grpo.play_groups(session, plan, session.curriculum.visits(1))
+    episodes = loop.play_groups(session, plan, session.curriculum.visits(1))
     samples = samples_from_episodes(episodes, {t.id: {"": 1.0} for e in episodes for t in e.turns})
     policy = session.policies["main"]
     own = score_column(policy.model, session.trained["main"].scorer, samples)

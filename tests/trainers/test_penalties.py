@@ -15,7 +15,7 @@ from turnwise.errors import ConfigError
 from turnwise.forest import FlatScorer, ForestConfig, TreeScorer
 from turnwise.rollout import samples_from_episodes
 from turnwise.trainers.batches import batch_of, begin, kl_in_reward
-from turnwise.trainers.grpo import play_groups
+from turnwise.trainers.loop import play_groups
 from turnwise.trainers.penalties import reward_kl
 from turnwise.trainers.update import make_batch
 from turnwise.types import Failure, Span, TrainingSample, Trajectory

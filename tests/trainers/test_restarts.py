@@ -13,7 +13,8 @@ from turnwise.evaluation import evaluate
 from turnwise.rollout import rollout_metrics
 from turnwise.runs import read_episodes
 from turnwise.tasks.openings import length_of
-from turnwise.trainers.grpo import by_return, credit_of, play_groups
+from turnwise.trainers.grpo import by_return, credit_of
+from turnwise.trainers.loop import play_groups
 from turnwise.trainers.progress import Silent
 
 RESTARTS = (

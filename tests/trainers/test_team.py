@@ -17,7 +17,8 @@ from turnwise.report import write_report
 from turnwise.runs import Run, StopSignal, read_metrics
 from turnwise.trainers import Silent, train_grpo, warm_up
 from turnwise.trainers.batches import batches_of, begin
-from turnwise.trainers.grpo import credit_of, play_groups, update
+from turnwise.trainers.grpo import credit_of, update
+from turnwise.trainers.loop import play_groups
 
 NANO = "nano={hidden=32,layers=1,heads=2,kv_heads=1,head_dim=16,intermediate=64}"
 PRESETS = {

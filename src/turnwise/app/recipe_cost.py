@@ -21,7 +21,8 @@ from turnwise.recipe.schema import Recipe
 from turnwise.runs import MetricsConfig, Run, StopSignal
 from turnwise.trainers import Plan, Session, Silent
 from turnwise.trainers.batches import batches_of, begin, kl_in_reward
-from turnwise.trainers.grpo import credit_of, play_groups, update
+from turnwise.trainers.grpo import credit_of, update
+from turnwise.trainers.loop import play_groups
 from turnwise.trainers.session import peak_megabytes
 from turnwise.types import Episode
 

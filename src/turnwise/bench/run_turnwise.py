@@ -32,7 +32,8 @@ from turnwise.runs import Run, StopSignal
 from turnwise.trainers import Plan, Session, Silent
 from turnwise.trainers.batches import batch_of
 from turnwise.trainers.gc import frozen
-from turnwise.trainers.grpo import credit_of, play_groups, train_grpo
+from turnwise.trainers.grpo import credit_of, train_grpo
+from turnwise.trainers.loop import play_groups
 from turnwise.trainers.update import optimise
 from turnwise.types import Episode
 

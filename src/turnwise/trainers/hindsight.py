@@ -18,7 +18,7 @@ from turnwise.rollout import rollout_metrics
 from turnwise.seeding import generator
 from turnwise.trainers.config import HindsightConfig
 from turnwise.trainers.failures import stop_if_unreadable
-from turnwise.trainers.grpo import (
+from turnwise.trainers.loop import (
     PHASE,
     begun,
     play_groups,
