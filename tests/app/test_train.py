@@ -25,6 +25,7 @@ FAST = {
     "trainer.group_size": 4,
     "trainer.tasks_per_iteration": 4,
     "agents.player.max_tokens": 4,
+    "warmup.steps": 0,
     "engine.probe_tokens": 64,
     "forest.probe_tokens": 64,
 }

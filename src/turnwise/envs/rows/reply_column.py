@@ -93,7 +93,7 @@ def _tried(
 def _another(rows: Sequence[Row], name: str, reply: str, rng: np.random.Generator) -> str:
     """Return another value of a column, of a row drawn at random."""
     while True:
-        drawn = reply_of(rows[rng.integers(len(rows))], name)
+        drawn = reply_of(rows[int(rng.integers(len(rows)))], name)
         if drawn is not None and drawn != reply:
             return drawn
 
