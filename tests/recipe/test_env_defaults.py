@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import tomllib
 from dataclasses import dataclass, replace
 from typing import Any
@@ -793,6 +794,56 @@ def test_validation_plays_a_tenth_as_much_as_training():
     assert 0.09 < 2 * 128 / (short.evaluation.every * whole) < 0.11
     assert recipe_of(Walk, {"trainer.iterations": 50}).evaluation.every == 10  # at least five times
     assert recipe_of(Walk, {"evaluation.every": 3}).evaluation.every == 3
+
+
+class Slow(Walk):
+    """A step takes two milliseconds."""
+
+    name = "slow"
+
+    def step(self, state, role, action, noise):
+        time.sleep(0.002)
+        return super().step(state, role, action, noise)
+
+
+def test_what_is_only_measured_has_few_games_where_steps_take_long():
+    """About the 1,024 turns of an iteration, with at least 8 tasks."""
+    reasons, slow = reasons_of(Slow)
+    walk, length = recipe_of(Walk), survey_of(Slow()).groups.length
+    assert walk.evaluation.validation_tasks == 64
+    assert slow.evaluation.validation_tasks == pytest.approx(1024 / (2 * length), abs=1.5)
+    assert reasons["evaluation.validation_tasks"] == "steps of the env take long"
+    assert "evaluation.validation_tasks" not in reasons_of(Walk)[0]
+    assert walk.warmup is not None and slow.warmup is not None
+    asked = min(walk.warmup.perception_tasks, round(1024 / (length / 2)))
+    assert slow.warmup.perception_tasks == pytest.approx(asked, abs=2)
+    given = recipe_of(Slow, {"evaluation.validation_tasks": 100})
+    assert given.evaluation.validation_tasks == 100
+
+    class Slowest(Slow):
+        limit = 100
+
+        def words_at(self, state):
+            return ("stay",)
+
+        def step(self, state, role, action, noise):
+            step = super().step(state, role, "left", noise)
+            return replace(step, state=Place(5, state.steps + 1), terminated=False)
+
+    assert recipe_of(Slowest).evaluation.validation_tasks == 8
+
+
+def test_games_that_hardly_end_are_cut():
+    class Ever(Endless):
+        max_turns = 1_000_000
+
+    reasons, recipe = reasons_of(Ever)
+    assert recipe.env.max_turns == 1000
+    assert reasons["env.max_turns"] == "a random episode has about 1e+06 turns, of at most 1000000"
+    assert recipe_of(Ever, {"env.max_turns": 5000}).env.max_turns == 5000
+    assert recipe_of(Ever, {"env": {"max_turns": 5000}}).env.max_turns == 5000
+    assert recipe_of(Endless).env.max_turns is None
+    assert recipe_of(Ever, model="some/model").env.max_turns == 1000
 
 
 class Wordy(Blind):

@@ -18,16 +18,15 @@ from turnwise.envs.survey import Survey, survey
 from turnwise.errors import ConfigError
 from turnwise.policies import is_nano, nano_preset
 from turnwise.recipe.env_credit import TURNS, TURNS_STD, EnvCredit
+from turnwise.recipe.env_sizes import GAME_TURNS, MOST_ROWS, EnvSizes
 from turnwise.recipe.history import (
     TURN_TOKENS,
     History,
     choose_history,
     lists_actions,
-    tokens_of_a_turn,
 )
 from turnwise.recipe.reasons import dotted_keys
 from turnwise.recipe.schema import Recipe, make_recipe
-from turnwise.rollout.random_play import MOST_TURNS
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers.config import GrpoConfig
 
@@ -41,31 +40,18 @@ thirteen games of four turns does, and the policy begins below the random play t
 READABLE_GAMES = 0.9
 """A warm-up may take up to half of the time while a seat's replies can all be read in a smaller
 share of random games."""
-WARM_TOKENS, FEWEST_ROWS, MOST_ROWS = 2048, 2, 32
-"""About the most tokens of a step of the warm-up, and the bounds of its number of rows."""
 WARM_STEPS, WARM_RATE, WARM_RISE, WARM_COOLDOWN = 600, 4e-3, 20, 100
 """Stopped at its full rate, the warm-up leaves whatever the last steps did: one of six actions at
 0.24, and one reply in a hundred that cannot be read."""
-NANO_MINIBATCHES = 4
 ACTION_BARRIER = 0.2
 """The weight of uniform actions in the SFT mix at the start; it falls to 0."""
 ACTION_FLOOR = 0.5
 """The share of its first frequency below which an action makes uniform actions weigh more."""
-GAME_TURNS, GAME_TOKENS = 1024, 40_000
-"""The turns that an iteration's episodes are to have together, by the survey's mean length, and
-about the most tokens of their prompts and replies."""
-FEWEST_EPISODES, MOST_EPISODES = 16, 128
-EVALUATION = {"decoding": "validated", "validate_start": True, "validation_tasks": 128}
-"""A nano model starts near uniform play, whose most probable action is the same nearly everywhere:
-played greedily it is worse than random play."""
-LEAST_VALIDATIONS, LONG_VALIDATION = 5, 64
-"""The fewest validations of a run, and the tasks of one where games are long."""
-VALIDATED = 0.1
-"""The episodes of validation as a share of those that are trained."""
+LONGEST = 1000
+"""The most turns of an episode where a mean random one has more: one that never ends would take all
+of the time."""
 LONG = 6
 """The turns of a mean random game above which games are long. A trained model may play longer."""
-LONG_GROUP = 4
-"""The episodes that begin in one state where games are long."""
 EXPLORED = ((1e-3, 10_000), (1e-2, 1_000), (0.1, 100))
 """The steps of random play before the run where one takes less than so many seconds. They are few
 classes, so that equal calls give equal runs."""
@@ -127,8 +113,9 @@ def env_recipe(plain: Data, settings: Mapping[str, Any]) -> EnvRecipe:
     )
     add = found.for_nano(plain["policies"]) if nano else found.for_real()
     if draft.evaluation.validation != "exact" and nano:
-        add["evaluation"] = EVALUATION | found.validation(add["trainer"])
+        add["evaluation"] = found.sizes.validation(add["trainer"], found.because)
     add["credit"] = {**plain["credit"], **add.get("credit", {}), **found.invalid()}
+    add["env"] = {**plain["env"], **found.cut()}
     if found.restarts:
         add["curriculum"] = found.curriculum()
     elif draft.curriculum.kind == "restarts" and not draft.curriculum.share:
@@ -181,6 +168,14 @@ class _Found:
         reason = "a reply that cannot be read is worth less than any other"
         return {"invalid_below_worst": self.because("credit.invalid_below_worst", True, reason)}
 
+    def cut(self) -> Data:
+        """Return the cap on turns, where random play hardly ends within a large one."""
+        length = self.shown.groups.length
+        if length <= LONGEST or "env.max_turns" in self.given:
+            return {}
+        reason = f"a random episode has about {length:.3g} turns, of at most {self.shown.cap}"
+        return {"max_turns": self.because("env.max_turns", LONGEST, reason)}
+
     @property
     def is_long(self) -> bool:
         """Whether games have many turns."""
@@ -190,6 +185,19 @@ class _Found:
     def of_credit(self) -> EnvCredit:
         """How turns are compared."""
         return EnvCredit(groups=self.shown.groups, tools=self.tools)
+
+    @property
+    def sizes(self) -> EnvSizes:
+        """How much is played and shown."""
+        return EnvSizes(
+            shown=self.shown,
+            trainer=self.trainer,
+            given=self.given,
+            history=self.history.shown,
+            seats=self.seats,
+            restarts=self.restarts,
+            segment=self.of_credit.segment,
+        )
 
     @property
     def restarts(self) -> bool:
@@ -224,16 +232,15 @@ class _Found:
     def for_nano(self, policies: Mapping[str, Data]) -> Data:
         """Return what a model made on the spot gets: a warm-up, an SFT mix, and small steps."""
         draft = self.draft
-        sizes = {name: p.nano or nano_preset(p.model) for name, p in draft.weights.items()}
+        models = {name: p.nano or nano_preset(p.model) for name, p in draft.weights.items()}
         inits: dict[str, Data] = {}
-        for name, each in sizes.items():
+        for name, each in models.items():
             inits[name] = {"init_std": round(each.hidden**-0.5, 2)}
             if self.history.context is not None:
                 key, why = f"policies.{name}.nano.context", "prompts hold the whole past"
                 inits[name]["context"] = self.because(key, self.history.context, why)
             inits[name] |= policies[name].get("nano") or {}
         assert self.context is not None, "nano models have one"
-        rows = self._warmup_rows()
         thinks = all(agent.reply_format.thinks for agent in draft.agents.values())
         described = self.shown.described and thinks
         longest = self.shown.longest_reply()
@@ -255,12 +262,12 @@ class _Found:
             reason = "nothing describes the states: the model learns what follows from what"
             play["outcomes"] = self.because("warmup.outcomes", True, reason)
         return {
-            "policies": {name: {**policies[name], "nano": inits[name]} for name in sizes},
+            "policies": {name: {**policies[name], "nano": inits[name]} for name in models},
             "agents": agents,
             "warmup": {
                 "steps": WARM_STEPS,
-                "batch_size": rows,
-                "perception_tasks": max(MOST_ROWS, 4 * rows),
+                "batch_size": self.sizes.rows,
+                "perception_tasks": self.sizes.perception_tasks,
                 **({} if described else self._end_of_warmup(tells=tells)),
                 "optimizer": {
                     "lr": WARM_RATE,
@@ -273,17 +280,10 @@ class _Found:
             },
             "sft_mix": self._sft_mix(described=described),
             "optimizer": {"lr": "auto", "schedule": "linear"},
-            "trainer": {"iterations": trainer.iterations, **self._sizes()},
+            "trainer": {"iterations": trainer.iterations, **self.sizes.episodes(self.because)},
             "credit": self.of_credit.settings(self.because)
             | {"segments": {"answer": "return"} if described else {}},
         }
-
-    def _warmup_rows(self) -> int:
-        """Return the rows of a step of the warm-up: fewer where they are long, for more steps."""
-        tokens = self._tokens_of_a_turn()
-        if self.history.shown == "full":
-            tokens *= min(self.shown.groups.own_length, MOST_TURNS)  # a row is a whole game
-        return int(min(max(WARM_TOKENS / tokens, FEWEST_ROWS), MOST_ROWS))
 
     def _end_of_warmup(self, *, tells: bool) -> Data:
         """Return when a warm-up on states without descriptions ends."""
@@ -303,7 +303,7 @@ class _Found:
     def _sft_mix(self, *, described: bool) -> Data:
         """Return the SFT mix: descriptions and format always, uniform actions less and less."""
         mix = self.draft.sft_mix
-        rows: Data = {"rows": min(2 * self._warmup_rows(), MOST_ROWS)}
+        rows: Data = {"rows": min(2 * self.sizes.rows, MOST_ROWS)}
         rows |= {"states": "play"} if not mix or mix.data == "demonstrations" else {}
         agents = self.draft.agents.values()
         if len({(agent.policy, agent.reply) for agent in agents}) > len({a.policy for a in agents}):
@@ -315,50 +315,6 @@ class _Found:
             "final": {"action": self.because("sft_mix.final.action", 0.0, reason)},
             "action_floor": ACTION_FLOOR,
         }
-
-    def _sizes(self) -> Data:
-        """Return how many tasks an iteration has, how many episodes of each, and of what length."""
-        length, size = self.shown.groups.length, self.trainer.group_size
-        reason = f"a random episode has {length:.3g} turns in the mean"
-        left: Data = {}
-        if self.restarts:
-            why = "an iteration has many short parts of long games, side by side"
-            most = self.seats * self.of_credit.segment
-            if 2 * most < self.shown.cap:
-                left = {"max_turns": self.because("trainer.max_turns", most, why)}
-                length = min(length, most)
-            size = size if "trainer.group_size" in self.given else LONG_GROUP
-        turns = min(GAME_TURNS, GAME_TOKENS / self._tokens_of_a_turn())
-        episodes = min(max(turns / length, FEWEST_EPISODES), MOST_EPISODES)
-        tasks = max(2, round(episodes / size), self.trainer.minibatches)
-        return {
-            "tasks_per_iteration": self.because("trainer.tasks_per_iteration", tasks, reason),
-            "group_size": size,
-            "minibatches": min(NANO_MINIBATCHES, tasks, self.trainer.tasks_per_iteration),
-            **left,
-        }
-
-    def _tokens_of_a_turn(self) -> float:
-        """Return about how many tokens the row of a mean turn of random play has."""
-        more = tokens_of_a_turn(self.shown)
-        turns = [words + more for game in self.shown.games for words in game.words]
-        alone = sum(turns) / max(len(turns), 1)
-        shown = {"observation": 1.0, "last_n": 1.0 + AgentConfig().kept_turns}
-        return alone * shown.get(
-            self.history.shown, 1.0
-        )  # a whole past is one row for all its turns
-
-    def validation(self, sizes: Data) -> Data:
-        """Return how often the policy is validated: two ways of decoding play each task."""
-        episodes = sizes["tasks_per_iteration"] * sizes["group_size"]
-        tasks = LONG_VALIDATION if self.restarts else EVALUATION["validation_tasks"]
-        length = self.shown.groups.length
-        share = min(1.0, sizes.get("max_turns", length) / length)  # of a game that training plays
-        every = 2 * tasks / (VALIDATED * episodes * share)
-        every = max(1, min(round(every), self.trainer.iterations // LEAST_VALIDATIONS))
-        reason = f"an iteration has {episodes} episodes"
-        found = {"every": self.because("evaluation.every", every, reason)}
-        return found | ({"validation_tasks": tasks} if self.restarts else {})
 
     def _seen_by(self, role: str) -> Data:
         """Return what a role's prompts show, and what becomes of a reply that cannot be read."""

@@ -16,13 +16,12 @@ from turnwise.envs.rows.reply_column import ReplyColumn, find_reply_column
 from turnwise.policies import NanoConfig
 from turnwise.recipe.env_defaults import (
     ACTION_BARRIER,
-    EVALUATION,
-    NANO_MINIBATCHES,
     WARM_COOLDOWN,
     WARM_RATE,
     WARM_RISE,
     EnvRecipe,
 )
+from turnwise.recipe.env_sizes import EVALUATION, NANO_MINIBATCHES
 from turnwise.seeding import generator
 
 Data = dict[str, Any]
