@@ -10,6 +10,7 @@ import pytest
 
 from turnwise.recipe.overrides import with_preset
 from turnwise.recipe.schema import make_recipe, recipe_names
+from turnwise.sweeps import load_sweep
 
 from .conftest import BLOCK, PAGES, ROOT, in_language
 
@@ -56,6 +57,11 @@ def test_toml_is_a_recipe_or_a_part_of_one(block, tmp_path, monkeypatch):
         file = next(each for each in in_language("python") if each.page == block.page)
         (tmp_path / "guide.py").write_text(file.text)
     given = tomllib.loads(block.text)
+    if "recipe" in given:
+        (tmp_path / "sweep.toml").write_text(block.text)
+        sweep = load_sweep(tmp_path / "sweep.toml")
+        assert all(sweep.load(cell) for cell in sweep.all_cells)
+        return
     presets = given.pop("presets", {})
     if "name" not in given:
         given = overlaid(shipped(given.get("env", {}).get("name", "frozen-lake")), given)

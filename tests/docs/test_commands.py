@@ -22,12 +22,15 @@ from typer.testing import CliRunner
 from turnwise.cli.main import app
 from turnwise.errors import TurnwiseError
 from turnwise.recipe.schema import load_recipe, recipe_names
+from turnwise.sweeps import parse_values
+from turnwise.sweeps.definition import as_override
 
 from ..conftest import TINY
 from .conftest import BLOCK, PAGES, ROOT, in_language
 
 CHEAP = {
     "train": [part for each in TINY for part in ("--set", each)],
+    "sweep": [part for each in TINY for part in ("--set", each)],
     "eval": ["--tasks", "2"],
     "resume": [],
     "play": [],
@@ -121,7 +124,11 @@ def test_a_command_is_one(found, tmp_path, monkeypatch):
         if rest[0] in ("train", "eval") and settings:
             which = [recipe] if recipe in recipe_names() else recipe_names()
             assert any(takes(name, *settings) for name in which), settings
-        if rest[0] == "train" and "." not in recipe and recipe and not recipe.isupper():
+        if rest[0] == "sweep":
+            varied = [parse_values(b) for a, b in pairwise(rest) if a == "--over"]
+            each = [as_override(key, value) for key, values in varied for value in values]
+            assert "." in recipe or all(takes(recipe, *settings, one) for one in each)
+        if rest[0] in ("train", "sweep") and "." not in recipe and recipe and not recipe.isupper():
             assert recipe in recipe_names()
     elif head == "make":
         targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)

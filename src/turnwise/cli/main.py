@@ -19,6 +19,8 @@ from turnwise.cli.bench import bench
 from turnwise.cli.options import (
     HELP,
     STOPPED,
+    AsJson,
+    Sets,
     console,
     draw_table,
     fail,
@@ -29,6 +31,7 @@ from turnwise.cli.options import (
     say,
 )
 from turnwise.cli.sandbox import sandbox
+from turnwise.cli.sweep import sweep
 
 if TYPE_CHECKING:
     from turnwise.app.lifecycle import Outcome
@@ -42,12 +45,7 @@ app = typer.Typer(
 )
 app.add_typer(bench, name="bench")
 app.add_typer(sandbox, name="sandbox")
-
-Sets = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Override a setting, as section.key=value; may be repeated."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+app.command()(sweep)
 
 
 def _say_version(asked: bool) -> None:

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.cells import cell_len
@@ -19,6 +19,11 @@ from turnwise.errors import TurnwiseError
 from turnwise.utils.console import LastingConsole, silence
 from turnwise.utils.stuck_calls import ending_process
 
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Override a setting, as section.key=value; may be repeated."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 HELP = {"help_option_names": ["-h", "--help"]}
 """Settings that add -h as a help option, also for subcommands."""
 STOPPED = 130

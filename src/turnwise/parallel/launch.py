@@ -6,7 +6,6 @@ a started process calls. They meet at an address of the loopback.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import secrets
 import signal
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from turnwise.errors import ProcessError
 from turnwise.parallel.group import ProcessGroup
+from turnwise.utils.parents import end_with
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import TCPStore
@@ -39,7 +39,6 @@ MEETING = timedelta(seconds=5)
 CONNECTING = timedelta(minutes=5)
 """How long processes that run may take to connect."""
 LEFT_TO_FIRST = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
-PR_SET_PDEATHSIG = 1
 
 
 class Launcher:
@@ -204,7 +203,7 @@ def begin(arguments: list[str]) -> None:
     for name in LEFT_TO_FIRST:
         if name in signal.Signals.__members__:  # SIGUSR1 does not exist on Windows
             signal.signal(signal.Signals[name], signal.SIG_IGN)
-    _end_with(int(arguments[3]))
+    end_with(int(arguments[3]), signal.SIGKILL)  # elsewhere it ends at the next exchange
 
 
 def join(arguments: list[str]) -> tuple[ProcessGroup, Path]:
@@ -222,17 +221,6 @@ def join(arguments: list[str]) -> tuple[ProcessGroup, Path]:
     store.set(f"ready/{rank}", "yes")
     group = ConnectedGroup(rank=int(rank), size=int(size), store=store, host=HOST, secret=secret)
     return group, Path(farewell)
-
-
-def _end_with(parent: int) -> None:
-    """Let the system kill this process when the one that started it ends, on Linux.
-
-    Elsewhere it ends at the next exchange.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it ended before this was set
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _card(rank: int) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The picture of a run: score against the baselines, return, entropy, groups without variance.
 
-Provides `curve.png`. The warm-up is drawn left of step 0 on a shaded background of fixed width,
-because its steps are not training iterations.
+Provides `draw_curve` and `png`. The warm-up is drawn left of step 0 on a shaded background of fixed
+width, because its steps are not training iterations.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def draw_curve(path: Path, title: str, records: Sequence[Record], scores: RunSco
     for column, (name, label, floor) in enumerate(small):
         axes = figure.add_subplot(grid[1, column])
         _draw_small(axes, time, records, name, label, floor)
-    write_atomically(path, _png(figure))
+    write_atomically(path, png(figure))
 
 
 class _TimeAxis:
@@ -233,7 +233,8 @@ def _tidy(axes: Axes) -> None:
     axes.set_axisbelow(True)
 
 
-def _png(figure: Figure) -> bytes:
+def png(figure: Figure) -> bytes:
+    """Return a figure as the bytes of a PNG file."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     buffer = io.BytesIO()

@@ -1,7 +1,7 @@
 """Files that survive a kill at any instant: atomic replacement, and logs of JSON lines.
 
-Provides `write_atomically` and `LineLog`. Readers of a replaced file see the old or the new
-content. An append-only log may end in an incomplete line; readers ignore it, and a resumed run
+Provides `write_atomically`, `locked` and `LineLog`. Readers of a replaced file see the old or the
+new content. An append-only log may end in an incomplete line; readers ignore it, and a resumed run
 removes it.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,34 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def locked(path: Path, what: str, cure: str) -> Iterator[None]:
+    """Lock the file `path`, which is made; the system releases it if the process is killed.
+
+    Args:
+        path: the file, which holds the number of the process that has the lock.
+        what: what is locked, for the message.
+        cure: what the user can do.
+
+    Raises:
+        RunError: if another process has the lock; the message names that process.
+    """
+    import fcntl  # POSIX only: without it runs can still be read
+
+    with path.open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise RunError(
+                f"{what} is in use by process {file.read().strip() or '?'}: {cure}"
+            ) from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:

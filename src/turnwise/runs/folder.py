@@ -18,7 +18,7 @@ from pathlib import Path
 
 from turnwise.errors import RunError
 from turnwise.runs.disk_errors import CURES, DiskErrors
-from turnwise.runs.files import write_atomically
+from turnwise.runs.files import locked, write_atomically
 from turnwise.utils.stuck_calls import before_exit
 from turnwise.utils.user_code import SESSION
 
@@ -241,20 +241,8 @@ class Run:
         Raises:
             RunError: if another process has the lock; the message names that process.
         """
-        import fcntl  # POSIX only: without it runs can still be read
-
-        with (self.path / "run.lock").open("a+", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                raise RunError(
-                    f"run folder '{self.path}' is in use by process {file.read().strip() or '?'}: "
-                    "wait for it, stop it, or choose another folder with --run"
-                ) from None
-            file.truncate(0)
-            file.write(f"{os.getpid()}\n")
-            file.flush()
+        busy = "wait for it, stop it, or choose another folder with --run"
+        with locked(self.path / "run.lock", f"run folder '{self.path}'", busy):
             yield
 
 

@@ -1,0 +1,244 @@
+"""Run the cells of a sweep: several side by side, each a process with a run folder of its own.
+
+Provides `run_sweep`. A sweep's folder has `sweep.json`, `cells/NAME/` (a run folder for each cell),
+`cells/NAME.log`, `results.jsonl` with a line for each finished cell, and `table.md` and `plot.png`.
+A cell that has a line is not trained again; one that was interrupted goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from turnwise.errors import Interrupted, RunError
+from turnwise.recipe.schema import Recipe
+from turnwise.runs import StopSignal, check_free
+from turnwise.runs.files import LineLog, json_object, locked, read_json_lines, write_atomically
+from turnwise.sweeps.definition import Cell, SweepConfig
+from turnwise.sweeps.results import Compared, compare, draw_plot, numbers_of
+from turnwise.trainers.progress import Progress, Silent
+
+PHASE, RESULTS = "sweep", "results.jsonl"
+MODULE = "turnwise.cli.cell"
+LOOKS = 0.2
+"""Seconds between two looks at the processes."""
+QUOTED = 300
+"""The most characters of a log that tell why a cell failed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SweepOutcome:
+    """A sweep's folder, what its cells measured, and why some failed: cell label -> message."""
+
+    folder: Path
+    compared: Compared
+    failed: Mapping[str, str]
+
+
+@dataclass(kw_only=True)
+class _Running:
+    """A cell that is being trained."""
+
+    cell: Cell
+    process: subprocess.Popen[bytes]
+
+
+def run_sweep(
+    config: SweepConfig,
+    folder: Path,
+    *,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> SweepOutcome:
+    """Train the cells of a sweep that have no result yet, and compare all of them.
+
+    All recipes are checked before the first one is trained. A cell that fails is told, and the
+    others are trained; it is tried again the next time. More values in a grid add to a folder.
+
+    Args:
+        config: the sweep.
+        folder: of this sweep, of one with the same recipe and settings, or new.
+        workers: the most cells at a time; None is the number of this process's cores, or one where
+            some model is on a GPU.
+        progress: shows what happens.
+
+    Raises:
+        ConfigError: if a cell's recipe is wrong.
+        RunError: if the folder belongs to something else, or to another process.
+        Interrupted: if a signal came; the cells have saved what they had.
+    """
+    show = progress or Silent()
+    cells = config.all_cells
+    recipes = {cell.key: config.load(cell) for cell in cells}
+    many = workers or _fitting(list(recipes.values()))
+    _begin(config, folder)
+    busy = "wait for it, stop it, or choose another folder"
+    with locked(folder / "sweep.lock", f"sweep '{folder}'", busy), StopSignal(show.note) as stop:
+        known = {json.dumps(row["settings"], sort_keys=True) for row in _rows(folder)}
+        left = [cell for cell in cells if cell.key not in known]
+        show.begin(PHASE, done=len(cells) - len(left), total=len(cells))
+        work = _Work(config, folder, recipes, many, show, stop)
+        failed = work.all(left, done=len(cells) - len(left))
+        found = compare(config, _rows(folder))
+        write_atomically(folder / "table.md", found.markdown)
+        draw_plot(folder / "plot.png", config.name, found)
+        if stop.requested is not None:
+            raise Interrupted(
+                f"stopped by {stop.requested}: the same command goes on with '{folder}'", run=None
+            )
+        return SweepOutcome(folder=folder, compared=found, failed=failed)
+
+
+class _Work:
+    """The processes of a sweep."""
+
+    def __init__(
+        self,
+        config: SweepConfig,
+        folder: Path,
+        recipes: Mapping[str, Recipe],
+        workers: int,
+        show: Progress,
+        stop: StopSignal,
+    ) -> None:
+        self._config, self._folder, self._recipes = config, folder, recipes
+        self._workers, self._show, self._stop = workers, show, stop
+        self._running: list[_Running] = []
+
+    def all(self, cells: Sequence[Cell], done: int) -> dict[str, str]:
+        """Train cells, after `done` others; return the label of each that failed, and why."""
+        left, failed = list(cells), dict[str, str]()
+        told = False
+        try:
+            while self._running or (left and self._stop.requested is None):
+                while left and len(self._running) < self._workers and not self._stop.requested:
+                    self._running.append(self._start(left.pop(0)))
+                if self._stop.requested is not None and not told:
+                    told = True
+                    for each in self._running:
+                        each.process.send_signal(signal.SIGTERM)
+                time.sleep(LOOKS)
+                for each in [each for each in self._running if each.process.poll() is not None]:
+                    self._running.remove(each)
+                    done += 1
+                    self._end(each, failed, done)
+        finally:
+            for each in self._running:  # a second Ctrl-C
+                each.process.kill()
+                each.process.wait()
+        return failed
+
+    def _start(self, cell: Cell) -> _Running:
+        """Start a cell's process, or go on with its run."""
+        run = self._folder / "cells" / cell.name
+        if (run / "recipe.toml").is_file():
+            words = ["resume", str(run)]
+        else:
+            check_free(run)
+            sets = self._config.overrides(cell)
+            if self._workers > 1 and self._recipes[cell.key].processes is None:
+                sets.append("processes=1")
+            words = ["train", self._config.recipe, "--run", str(run)]
+            words += [word for each in sets for word in ("--set", each)]
+        threads = max(1, _cores() // self._workers)
+        environment = {"OMP_NUM_THREADS": str(threads)} | os.environ if self._workers > 1 else None
+        with _log(run).open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", MODULE, str(os.getpid()), *words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,  # Ctrl-C reaches this process, which tells the cells
+            )
+        return _Running(cell=cell, process=process)
+
+    def _end(self, ended: _Running, failed: dict[str, str], done: int) -> None:
+        """Keep what a cell measured, or why it failed."""
+        cell, run = ended.cell, self._folder / "cells" / ended.cell.name
+        code = ended.process.returncode
+        if code and self._stop.requested is not None:
+            return  # it has saved what it had, or had nothing yet
+        if code:
+            failed[cell.label] = _why(_log(run), code)
+            self._show.note(f"{cell.label} failed: {failed[cell.label]}")
+            return
+        numbers = numbers_of(run)
+        with closing(LineLog(self._folder / RESULTS)) as log:
+            row = {"settings": dict(cell.settings), "run": f"cells/{cell.name}", "numbers": numbers}
+            log.append(row)
+            log.sync()
+        value = numbers.get(self._config.measure)
+        shown = "none" if value is None else f"{value:.4g}"
+        self._show.note(f"{cell.label}: {self._config.measure} {shown}")
+        self._show.advance(done, {} if value is None else {self._config.measure: value})
+
+
+def _begin(config: SweepConfig, folder: Path) -> None:
+    """Make the folder of a sweep, or check that it is of this one, and write what it trains."""
+    path = folder / "sweep.json"
+    if path.is_file():
+        known = json_object(path.read_bytes())
+        if known is None:
+            raise RunError(f"'{path}' is damaged: choose another folder")
+        for key in ("recipe", "settings"):
+            ours, theirs = getattr(config, key), known.get(key)
+            if ours != theirs:
+                raise RunError(
+                    f"'{folder}' is of another sweep: its {key} are {theirs!r}, not {ours!r}: "
+                    "choose another folder"
+                )
+    else:
+        check_free(folder)
+    (folder / "cells").mkdir(parents=True, exist_ok=True)
+    write_atomically(path, config.model_dump_json(indent=2))
+
+
+def _rows(folder: Path) -> list[dict[str, Any]]:
+    """Return the results of finished cells."""
+    path = folder / RESULTS
+    return read_json_lines(path) if path.is_file() else []
+
+
+def _log(run: Path) -> Path:
+    """Return the file of what a cell prints."""
+    return run.with_name(f"{run.name}.log")
+
+
+def _cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _fitting(recipes: Sequence[Recipe]) -> int:
+    """Return how many cells run at a time: one on each core, or one where a model is on a GPU."""
+    import torch
+
+    devices = {
+        each.device if policy.device == "auto" else policy.device
+        for each in recipes
+        for policy in each.weights.values()
+    }
+    if devices - {"cpu"} and (torch.cuda.is_available() or torch.backends.mps.is_available()):
+        return 1
+    return _cores()
+
+
+def _why(log: Path, code: int) -> str:
+    """Return why a cell failed: the last error in its log, or how its process ended."""
+    if code == -signal.SIGKILL:
+        return "killed by signal 9 (SIGKILL), as the system does when memory is short"
+    if code < 0:
+        return f"ended by signal {-code} ({signal.Signals(-code).name})"
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["?"]
+    told = [line for line in lines if line.startswith("error: ")] or lines
+    return f"{told[-1].removeprefix('error: ')[:QUOTED]} (all of it: {log})"
