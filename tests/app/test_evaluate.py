@@ -125,6 +125,7 @@ def compared(scores):
 
 def test_a_runs_own_policies_score_the_same_however_they_are_given(pair):
     own = tw.evaluate_run(pair, tasks=12)
+    assert own.score_best is None
     assert own.players == {}
     assert own.measures["agreed"].episodes > 6, "most replies are words"
     asked = {"scout": f"{pair}:eyes", "digger": f"{pair}:hands"}
@@ -152,6 +153,17 @@ def test_scores_measures_and_the_start_are_played_in_one_way(pair):
         assert found.paired["random"].difference == pytest.approx(
             found.score - found.baselines["random"]
         )
+
+
+def test_several_samples_of_a_task_have_a_mean_and_a_best(pair):
+    one = tw.evaluate_run(pair, tasks=8)
+    several = tw.evaluate_run(pair, tasks=8, overrides=["evaluation.samples=4"])
+    assert several.samples == 4
+    assert several.score_best is not None
+    assert several.score_best >= max(several.score_sampled, one.score_sampled)
+    assert several.score_greedy == one.score_greedy
+    assert "best of 4 sampled" in str(several)
+    assert several.as_metrics()["test/score_best"] == several.score_best
 
 
 def test_another_runs_policy_plays_one_role(pair, single):

@@ -28,6 +28,28 @@ def test_a_score_is_the_mean_over_tasks_in_order(make_runner, lake, says, task_o
     assert [episode.task.id for episode in found.episodes] == ["a", "b", "c"]
 
 
+def test_of_several_samples_the_mean_counts_and_the_best_is_known(make_runner, lake, says, task_of):
+    """Accuracy and pass@3 of scores that are 0 or 1."""
+    win, lose = says(WINNING), says(["LEFT"] * 8)
+    wins = {(0, 1), (2, 0), (2, 1), (2, 2)}
+
+    def script(request):
+        episode = request.id.episode
+        return (win if (episode.visit, episode.member) in wins else lose)(request)
+
+    judge = make_runner(lake, script).runner
+    tasks = [task_of(lake, name) for name in "abc"]
+    found = evaluate(judge, tasks, greedy=False, samples=3)
+    assert found.scores == pytest.approx((1 / 3, 0, 1))
+    assert found.score == pytest.approx(4 / 9)
+    assert found.best == (1, 0, 1)
+    assert found.best_score == pytest.approx(2 / 3)
+    assert all(measure.episodes == 9 for measure in found.measures.values())
+    assert [episode.task.id for episode in found.episodes] == list("aaabbbccc")
+    once = evaluate(judge, tasks, greedy=False)
+    assert once.scores == once.best == (0, 0, 1)
+
+
 def test_errors_count_problems_and_not_tasks(make_runner, says):
     """Six maps, each played twice with one result: as if each had been played once."""
     env = FrozenLake(FrozenLakeConfig(size=4))

@@ -125,7 +125,8 @@ def _scores(loaded: Loaded, tasks: int, split: Split) -> RunScores:
     began, drawn = time.perf_counter(), source.take(tasks)
     loaded.use_checkpoint()
     greedy = evaluate(judge, drawn, greedy=True, number=0)
-    sampled = evaluate(judge, drawn, greedy=False, number=0)
+    samples = loaded.recipe.evaluation.samples
+    sampled = evaluate(judge, drawn, greedy=False, number=0, samples=samples)
     chosen = {"greedy": greedy, "sampled": sampled}[loaded.decoding]
     exact, thoughts = loaded.group.from_first(
         lambda: (_exact(loaded, env, drawn), _thoughts(loaded, greedy.episodes))
@@ -148,6 +149,9 @@ def _scores(loaded: Loaded, tasks: int, split: Split) -> RunScores:
         score_greedy_stderr=greedy.stderr,
         score_sampled=sampled.score,
         score_sampled_stderr=sampled.stderr,
+        samples=samples,
+        **({"score_best": sampled.best_score} if samples > 1 else {}),
+        **({"score_best_stderr": sampled.best_stderr} if samples > 1 else {}),
         baselines={name: rival.mean for name, rival in rivals.items()},
         baselines_stderr={name: rival.stderr for name, rival in rivals.items()},
         measures=dict(chosen.measures),

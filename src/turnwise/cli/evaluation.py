@@ -115,7 +115,7 @@ def draw_scores(scores: RunScores) -> None:
     known = "partly seen" if partly else "seen" if scores.seen else "unseen"
     notes = (f"{scores.described}.", scores.meaning_of_errors, scores.divided, scores.played_by)
     errors = scores.baselines_stderr
-    rows = [(scores.title(name), *found) for name, found in scores.by_decoding.items()]
+    rows = [(name, *found) for name, found in scores.of_policy.items()]
     rows += [(name, value, errors[name]) for name, value in scores.baselines.items()]
     title = f"{scores.env}: {scores.tasks} {known} tasks, seed {scores.seed}"
     _draw_ranked(rows, scores.tasks, title)

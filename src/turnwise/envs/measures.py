@@ -19,7 +19,7 @@ from turnwise.settings import Settings
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.@-]{0,39}")
 TAKEN = frozenset(
     {
-        *("baseline", "score", "score_greedy", "score_sampled"),
+        *("baseline", "score", "score_greedy", "score_sampled", "score_best"),
         *("stderr", "score_greedy_stderr", "score_sampled_stderr"),
         *("episodes", "turns", "env_steps", "completion_tokens", "prompt_tokens", "left_out"),
         *("terminated_share", "truncated_share", "failed_share", "broken_share", "cut_share"),

@@ -21,6 +21,7 @@ from turnwise.types import Episode, Task, TaskVisit
 class Evaluation:
     """The mean score over tasks, its standard error, and the score of every task in order.
 
+    Of a task that was played several times it is the mean of its episodes, and `best` the largest.
     `problems` is how many distinct ones are among the tasks. The error counts those: a map that was
     drawn twice is one observation, not two. Where they are few, it counts episodes
     (`envs.standard_error`). `broken` episodes, which the env or the engine ended, count with score
@@ -30,6 +31,9 @@ class Evaluation:
     score: float
     stderr: float
     scores: tuple[float, ...]
+    best: tuple[float, ...]
+    best_score: float
+    best_stderr: float
     problems: int
     episodes: tuple[Episode, ...]
     measures: Mapping[str, Measure]
@@ -51,31 +55,42 @@ class Evaluation:
         )
 
 
-def evaluate(runner: Runner, tasks: Sequence[Task], *, greedy: bool, number: int = 0) -> Evaluation:
-    """Play every task once and return the mean score.
+def evaluate(
+    runner: Runner, tasks: Sequence[Task], *, greedy: bool, number: int = 0, samples: int = 1
+) -> Evaluation:
+    """Play every task and return the mean score.
 
     Args:
         runner: plays the evaluation env.
         tasks: what to play; each is its own visit.
         greedy: the most probable tokens, or draws at the training temperature.
         number: tells evaluations of one run apart, so that two never share draws.
+        samples: the episodes of each task. The first ones are the same however many there are.
 
     Raises:
         EnvError: if the env broke every one of 8 or more episodes (`Health`).
         EngineError: if the engine did.
     """
     visits = [TaskVisit(iteration=number, visit=i, task=t) for i, t in enumerate(tasks)]
-    episodes = runner.collect(visits, "evaluation", greedy=greedy)
+    episodes = runner.collect(visits, "evaluation", greedy=greedy, group_size=samples)
     problem = Health(JUDGED).problem(episodes, "the evaluation")
     if problem is not None:
         raise problem
     problems = [runner.env.canonical(task.data) for task in tasks]
-    scores = [episode.score for episode in episodes]
+    played = np.array([episode.score for episode in episodes]).reshape(len(tasks), samples)
+    scores, best = played.mean(axis=1).tolist(), played.max(axis=1).tolist()
+    span = score_span(runner.env)
     return Evaluation(
         score=float(np.mean(scores)),
-        stderr=standard_error(scores, problems, score_span(runner.env)),
+        stderr=standard_error(scores, problems, span),
         scores=tuple(scores),
+        best=tuple(best),
+        best_score=float(np.mean(best)),
+        best_stderr=standard_error(best, problems, span),
         problems=len(set(problems)),
         episodes=tuple(episodes),
-        measures=mean_measures([episode.measures for episode in episodes], problems),
+        measures=mean_measures(
+            [episode.measures for episode in episodes],
+            [problem for problem in problems for _ in range(samples)],
+        ),
     )

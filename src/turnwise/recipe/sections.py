@@ -104,6 +104,10 @@ class EvaluationConfig(Settings):
     before it has learned. Both scores are reported in any case."""
     test_tasks: int = Field(default=500, ge=1)
     """Tasks of the test split in the report."""
+    samples: int = Field(default=1, ge=1)
+    """Sampled episodes of each test task. With several, the score of sampled play is their mean,
+    and the mean over tasks of the best one is reported too; where scores are 0 or 1 these are known
+    as accuracy and pass@k."""
     exact: int = Field(default=0, ge=0)
     """Test tasks on which the report also computes, without sampling, what the policy is worth; for
     envs with few states."""

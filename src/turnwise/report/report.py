@@ -74,6 +74,9 @@ def _results(records: Sequence[Record], scores: RunScores | None) -> list[str]:
         (f"**{_PLAYED[name]}**" if name == scores.decoding else _PLAYED[name], *found, None)
         for name, found in scores.by_decoding.items()
     ]
+    if scores.score_best is not None:
+        best = f"best of {scores.samples} sampled"
+        rows.append((best, scores.score_best, scores.score_best_stderr or 0.0, None))
     rows += _before(records, scores)
     ranked = sorted(scores.baselines, key=lambda name: -scores.baselines[name])
     rows += [_baseline(f"baseline: {n}", n, scores) for n in ranked if n != metric_names.WARMUP]

@@ -92,6 +92,12 @@ them is a 95 % interval of the mean over episodes.
     """Mean score at the training temperature."""
     score_sampled_stderr: float
     """Its standard error (`envs.standard_error`); 0 if all scores are equal and without bounds."""
+    samples: int = 1
+    """The sampled episodes of each task (`evaluation.samples`)."""
+    score_best: float | None = None
+    """The mean over tasks of the best of several sampled episodes; None if there is one of each."""
+    score_best_stderr: float | None = None
+    """Its standard error."""
     baselines: dict[str, float]
     """Mean scores on the same tasks by name: policies without a model, and `warmup`, the initial
     weights of training, with the decoding in `decoding`."""
@@ -144,7 +150,7 @@ them is a 95 % interval of the mean over episodes.
 
     def __str__(self) -> str:
         """Return the table of scores, the policy's first, and what their errors are."""
-        found = {self.title(name): score for name, score in self.by_decoding.items()}
+        found = dict(self.of_policy)
         for name in sorted(self.baselines, key=lambda name: -self.baselines[name]):
             found[name] = (self.baselines[name], self.baselines_stderr[name])
         rows = [("policy", "score")]
@@ -193,6 +199,24 @@ them is a 95 % interval of the mean over episodes.
         if self.decoding == "greedy":
             return {"greedy": (greedy, error), sampled[0]: sampled[1]}
         return {sampled[0]: sampled[1], "greedy": (greedy, error)}
+
+    @property
+    def of_policy(self) -> dict[str, tuple[float, float]]:
+        """Mean score and standard error of the policy by what it is called, `score` first.
+
+        Example:
+            >>> scores = RunScores(env="e", tasks=9, seed=0, score=0.3, stderr=0.1, samples=8,
+            ...     score_sampled=0.2, score_sampled_stderr=0.1, score_best=0.7,
+            ...     score_best_stderr=0.1, baselines={}, baselines_stderr={})
+            >>> list(scores.of_policy)
+            ['trained, greedy', 'trained, sampled', 'trained, best of 8 sampled']
+        """
+        found = {self.title(name): score for name, score in self.by_decoding.items()}
+        if self.score_best is not None:
+            who = "models" if self.players else "trained"
+            error = self.score_best_stderr or 0.0
+            found[f"{who}, best of {self.samples} sampled"] = (self.score_best, error)
+        return found
 
     @property
     def described(self) -> str:
@@ -263,6 +287,8 @@ them is a 95 % interval of the mean over episodes.
         }
         for name, (score, error) in self.by_decoding.items():
             own |= {f"test/score_{name}": score, f"test/score_{name}_stderr": error}
+        if self.score_best is not None:
+            own["test/score_best"] = self.score_best
         own |= {f"test/{name}": found.mean for name, found in self.measures.items()}
         return own | {f"test/baseline/{name}": value for name, value in self.baselines.items()}
 
