@@ -50,7 +50,12 @@ def achieved(number, problem, closeness, *actions):
     task = replace(TASK, data={"goal": problem})
     own = episode(number, actions)
     return Achieved(
-        episode=own, task=task, actions=actions, problem=str(problem), closeness=closeness
+        id=own.id,
+        asked=own.task,
+        task=task,
+        actions=actions,
+        problem=str(problem),
+        closeness=closeness,
     )
 
 
@@ -131,7 +136,7 @@ def test_episodes_achieve_what_their_actions_reach():
             lake_episode(5, "JUMP"),
         ],
     )
-    assert [each.episode.id.member for each in found] == [0, 4]
+    assert [each.id.member for each in found] == [0, 4]
     assert found[0].problem == found[1].problem
     assert found[0].task.data["map"] == ["SFG", "FHF", "FFF"]
     assert [each.length for each in found] == [10, 25]

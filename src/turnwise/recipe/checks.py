@@ -70,18 +70,25 @@ def check_recipe(recipe: Recipe) -> None:
     _check_adapters(recipe)
     if isinstance(recipe.trainer, HindsightConfig):
         _check_hindsight(recipe, env)
+    elif isinstance(recipe.trainer, GrpoConfig) and recipe.trainer.hindsight is not None:
+        _check_relabels("trainer.hindsight", env)
 
 
-def _check_hindsight(recipe: Recipe, env: Env[Any]) -> None:
-    """Refuse hindsight in an env that cannot be relabelled, and settings that it does not use."""
-    kind = 'trainer.kind = "hindsight"'
+def _check_relabels(what: str, env: Env[Any]) -> None:
+    """Refuse hindsight in an env that cannot be relabelled."""
     if type(env.unwrapped).relabel is Env.relabel:
         raise ValueError(
-            f"{kind} needs the task that an episode solved, which env {env.name!r} does not tell: "
+            f"{what} needs the task that an episode solved, which env {env.name!r} does not tell: "
             "write relabel(task, actions), or use another trainer"
         )
     if len(env.seats) > 1:
-        raise ValueError(f"{kind} is for envs with one seat, and {env.name!r} has several")
+        raise ValueError(f"{what} is for envs with one seat, and {env.name!r} has several")
+
+
+def _check_hindsight(recipe: Recipe, env: Env[Any]) -> None:
+    """Refuse the hindsight trainer beside settings that it does not use."""
+    kind = 'trainer.kind = "hindsight"'
+    _check_relabels(kind, env)
     unused = {
         "sft_mix": recipe.sft_mix is not None,
         "loss": recipe.loss != ClippedConfig(),

@@ -8,6 +8,7 @@ takes a step.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from turnwise.credit import Credit
 from turnwise.losses import LossConfig
@@ -15,6 +16,7 @@ from turnwise.parallel import ALONE, ProcessGroup
 from turnwise.policies import Policy
 from turnwise.rollout import samples_from_episodes
 from turnwise.trainers.action_floor import ActionFloor
+from turnwise.trainers.hindsight_mix import HindsightMix
 from turnwise.trainers.minibatches import parts_of
 from turnwise.trainers.penalties import RewardKl, reward_kl
 from turnwise.trainers.plan import Plan
@@ -35,6 +37,8 @@ def begin(session: Session, plan: Plan, trained: TrainedPolicy) -> None:
     )
     trained.reference = reference_policy(session, trained.policy, plan.loss)
     trained.sft_mix = sft_mix_rows(session, plan, trained)
+    own = plan.trainer.hindsight
+    trained.hindsight = None if own is None else HindsightMix(config=own)
     share = None if plan.sft_mix is None else plan.sft_mix.action_floor
     trained.floor = None if share is None else ActionFloor(share=share)
 
@@ -85,9 +89,13 @@ def batches_of(
     batches: dict[str, Batch] = {}
     for name, trained in session.trained.items():
         own = credit.of({t.id for e in episodes for t in e.turns if t.policy == name})
-        if not own.has_signal:
+        shown: list[TrainingSample] = []
+        if trained.hindsight is not None:
+            make = partial(trained.hindsight.rows, session, name, episodes, iteration)
+            shown = session.group.from_first(make)  # an env may break in one process only
+        if not own.has_signal and not shown:
             continue
-        samples = samples_of(plan, episodes, own)
+        samples = samples_of(plan, episodes, own) + shown
         if trained.sft_mix is not None and plan.sft_mix is not None:
             factor = 1.0 if trained.floor is None else trained.floor.factor
             samples += trained.sft_mix.batch(iteration, plan.sft_mix.rows, least_done, factor)
@@ -130,7 +138,7 @@ def batch_of(
         proximal=proximal,
         reference=score_column(in_loss.model, scorer, samples, group) if in_loss else None,
         parts=parts,
-        scale=min(plan.trainer.minibatches, len(set(parts) - {None})),
+        scale=max(1, min(plan.trainer.minibatches, len(set(parts) - {None}))),
     )
 
 

@@ -167,6 +167,24 @@ class LoopConfig(Settings):
         return 1
 
 
+class HindsightMixConfig(Settings):
+    """Supervised rows of the model's own episodes in every policy-gradient update.
+
+    They add `weight` times their mean cross-entropy by token to the loss.
+    """
+
+    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    """The weight of the tokens of a demonstration's reply."""
+    most: int | None = Field(default=None, ge=1)
+    """The most demonstrations of an iteration, those closest to the tasks that were asked; None is
+    all different ones."""
+    again: bool = False
+    """Whether a task that an earlier iteration demonstrated is demonstrated again."""
+    replay: int = Field(default=0, ge=0)
+    """Episodes of earlier iterations that solved the task that they were asked, which each update
+    imitates too, drawn from the shortest ones of the latest 256 problems."""
+
+
 class GrpoConfig(LoopConfig):
     """Policy gradients on played episodes; the scheme and the loss have sections of their own."""
 
@@ -192,6 +210,9 @@ class GrpoConfig(LoopConfig):
     below fp32 and for GSPO."""
     mismatch: Literal["stop", "ignore"] = "stop"
     """The action if the sampler's log-probabilities differ too much from the trainer's."""
+    hindsight: HindsightMixConfig | None = None
+    """Supervised rows of the iteration's own episodes on the tasks that they solved
+    (`Env.relabel`), beside the policy gradient; None is none."""
 
     @model_validator(mode="after")
     def _check(self) -> GrpoConfig:

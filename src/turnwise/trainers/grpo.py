@@ -203,6 +203,8 @@ def update_all(
     }
     for name in metrics:
         trained = session.trained[name]
+        if trained.hindsight is not None:
+            metrics[name]["hindsight/rows"] = float(trained.hindsight.shown)
         if trained.floor is not None:
             factor = trained.floor.factor
             rarest = trained.floor.learn(actions_of(episodes, name), max(of_loop, share))

@@ -93,7 +93,7 @@ def demonstrations(
             session.runner.env,
             session.agents,
             trained.policy.renderer,
-            lambda episode, number: draws.of_step(episode.id, number),
+            draws.of_step,
         )
     ]
 

@@ -14,7 +14,7 @@ Part = tuple[int, str]
 
 
 def parts_of(samples: Sequence[TrainingSample], credit: Credit) -> list[Part | None]:
-    """Return the part that each row belongs to; None for rows of the SFT mix.
+    """Return the part that each row belongs to; None for supervised rows.
 
     Rows of one group are one part. Where the group is the whole batch, a visit is a part.
     """
@@ -42,7 +42,7 @@ def minibatches(
         return [list(range(len(parts)))]
     names = sorted({part for part in parts if part is not None})
     places = {names[n]: i % count for i, n in enumerate(order.permutation(len(names)))}
-    count = min(count, len(names))
+    count = max(1, min(count, len(names)))
     batches: list[list[int]] = [[] for _ in range(count)]
     for row, part in enumerate(parts):
         batches[row % count if part is None else places[part]].append(row)

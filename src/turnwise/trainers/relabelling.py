@@ -20,23 +20,25 @@ from turnwise.render import Renderer
 from turnwise.rollout.random_play import exchange_of
 from turnwise.trainers.config import HindsightConfig
 from turnwise.trainers.rows import supervised_row
-from turnwise.types import Episode, Task, TrainingSample
+from turnwise.types import Episode, EpisodeId, Task, TrainingSample
 
 BEST_SHARE = 0.25
 """The default of `trainer.best_share`."""
-Noise = Callable[[Episode, int], np.random.Generator]
-"""From an episode and the number of an env step to the step's draws."""
+Noise = Callable[[EpisodeId, int], np.random.Generator]
+"""From the identity of an episode and the number of an env step to the step's draws."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Achieved:
     """What an episode achieved: a task, the actions that solve it, and how close it is.
 
-    `problem` is a hash, equal for equal tasks (`Env.canonical`). `closeness` says in [0, 1] how
-    near this task is to the one that was played.
+    `id` is the episode's, and `asked` the task that it played. `problem` is a hash, equal for equal
+    tasks (`Env.canonical`). `closeness` says in [0, 1] how near this task is to the one that was
+    played.
     """
 
-    episode: Episode
+    id: EpisodeId
+    asked: Task
     task: Task
     actions: tuple[str, ...]
     problem: str
@@ -67,7 +69,8 @@ def relabelled(env: Env[Any], episodes: Sequence[Episode]) -> list[Achieved]:
         if new is not None:
             found.append(
                 Achieved(
-                    episode=episode,
+                    id=episode.id,
+                    asked=episode.task,
                     task=replace(episode.task, data=new.data),
                     actions=new.actions,
                     problem=_hash(env.canonical(new.data)),
@@ -102,7 +105,7 @@ def chosen(
         share = BEST_SHARE if config.best_share is None else config.best_share
         closest = sorted(shown, key=lambda each: -each.closeness)
         shown = closest[: max(1, round(share * len(closest)))]
-        shown = [replace(each, task=each.episode.task) for each in shown]
+        shown = [replace(each, task=each.asked) for each in shown]
     seen.update(each.problem for each in shown)
     if config.relabel == "shuffled":
         tasks = [shown[place].task for place in rng.permutation(len(shown))]
@@ -134,7 +137,7 @@ def rows_of(
         rows.append(supervised_row(agent.policy, start, renderer.completion_ids(reply)))
         past.append(exchange_of(agent, renderer, seen, action))
         try:
-            step = env.step(state, seat, action, noise(achieved.episode, number))
+            step = env.step(state, seat, action, noise(achieved.id, number))
         except IllegalActionError:
             break
         if step.terminated or step.truncated:

@@ -175,6 +175,7 @@ class Session:
             "metrics_offset": self.metrics.sync(),
             "policy_versions": {name: each.policy.version for name, each in self.trained.items()},
             "action_floors": {n: e.floor.state() for n, e in self.trained.items() if e.floor},
+            "hindsight": {n: e.hindsight.state() for n, e in self.trained.items() if e.hindsight},
             **(extra or {}),
         }
         self.checkpoints.save(phase, step, write, meta, score=score)
@@ -213,6 +214,9 @@ class Resumed:
         floors = self.meta["action_floors"]
         if trained.floor is not None and trained.name in floors:
             trained.floor.restore(floors[trained.name])
+        mixes = self.meta["hindsight"]
+        if trained.hindsight is not None and trained.name in mixes:
+            trained.hindsight.restore(mixes[trained.name])
 
 
 def resume(session: Session, *, based_on: str = "") -> Resumed | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
@@ -19,6 +19,9 @@ from turnwise.formats import ReplyFormat
 from turnwise.policies import AnyOptimizerConfig, Policy, PolicyOptimizer, make_optimizer
 from turnwise.trainers.action_floor import ActionFloor
 from turnwise.trainers.sft_mix import SftMix
+
+if TYPE_CHECKING:
+    from turnwise.trainers.hindsight_mix import HindsightMix
 
 
 @dataclass(kw_only=True)
@@ -32,6 +35,7 @@ class TrainedPolicy:
         reference: a frozen copy of the start weights, where the loss has a KL part.
         sft_mix: supervised rows of every update, where the recipe has `[sft_mix]`.
         floor: the floor under the frequency of actions, where the SFT mix has one.
+        hindsight: supervised rows of its own episodes, where `trainer.hindsight` is given.
     """
 
     policy: Policy
@@ -40,6 +44,7 @@ class TrainedPolicy:
     reference: Policy | None = None
     sft_mix: SftMix | None = None
     floor: ActionFloor | None = None
+    hindsight: HindsightMix | None = None
     _optimizer: PolicyOptimizer | None = None
 
     @property

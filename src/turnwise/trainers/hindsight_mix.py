@@ -1,0 +1,107 @@
+"""Demonstrations of the model's own episodes beside the policy gradient, in one loss.
+
+Provides `HindsightMix`. In every update there are supervised rows of two kinds: the iteration's
+episodes on the tasks that they solved (`trainers.relabelling`), and episodes of earlier iterations
+that solved the task that they were asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from turnwise.seeding import generator
+from turnwise.trainers.config import HindsightConfig, HindsightMixConfig
+from turnwise.trainers.relabelling import Achieved, chosen, relabelled, rows_of
+from turnwise.trainers.session import Session
+from turnwise.types import Episode, EpisodeId, Task, TrainingSample
+
+KEPT = 256
+"""The most solved problems that are kept for replay, the latest ones."""
+
+
+@dataclass(kw_only=True)
+class HindsightMix:
+    """The supervised rows of a policy's own episodes, and what they showed already.
+
+    `seen` are the problems that were demonstrated, and `solved` the shortest episode of each
+    problem that was solved as it was asked, by problem. `shown` is the number of the latest rows.
+    """
+
+    config: HindsightMixConfig
+    seen: set[str] = field(default_factory=set)
+    solved: dict[str, Achieved] = field(default_factory=dict)
+    shown: int = 0
+
+    def rows(
+        self, session: Session, policy: str, episodes: Sequence[Episode], iteration: int
+    ) -> list[TrainingSample]:
+        """Return the rows of an iteration, and note what they show.
+
+        Args:
+            session: has the env, the agents and the seeds.
+            policy: the name of the trained policy, whose renderer writes the rows.
+            episodes: of the iteration.
+            iteration: its number.
+        """
+        found = relabelled(session.runner.env, episodes)
+        rng = generator(session.seed, "hindsight mix", iteration)
+        replayed = self._replayed(rng)
+        options = HindsightConfig(again=self.config.again, order="closeness")
+        fresh = chosen(found, options, self.seen, rng)
+        if self.config.most is not None:
+            fresh = fresh[-self.config.most :]  # the closest are the last
+        self._keep(found)
+        draws = session.runner.draws("train")
+        renderer = session.trained[policy].policy.renderer
+        weight = np.float32(self.config.weight)
+        rows = [
+            replace(row, ce_weight=row.ce_weight * weight)
+            for each in (*fresh, *replayed)
+            for row in rows_of(each, session.runner.env, session.agents, renderer, draws.of_step)
+        ]
+        self.shown = len(rows)
+        return rows
+
+    def _replayed(self, rng: np.random.Generator) -> list[Achieved]:
+        """Return some solved episodes of earlier iterations, drawn without replacement."""
+        known = list(self.solved.values())
+        places = rng.permutation(len(known))[: self.config.replay]
+        return [known[place] for place in places]
+
+    def _keep(self, found: Sequence[Achieved]) -> None:
+        """Keep the shortest episode of each problem that was solved as it was asked."""
+        for each in found if self.config.replay else ():
+            if each.closeness < 1:
+                continue
+            known = self.solved.pop(each.problem, each)
+            self.solved[each.problem] = min(known, each, key=lambda one: one.length)
+        while len(self.solved) > KEPT:
+            del self.solved[next(iter(self.solved))]
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds, as plain values."""
+        return {
+            "seen": sorted(self.seen),
+            "solved": [asdict(each) for each in self.solved.values()],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take back what `state` returned."""
+        self.seen = set(state["seen"])
+        found = [
+            Achieved(
+                **each
+                | {
+                    "id": EpisodeId(**each["id"]),
+                    "asked": Task(**each["asked"]),
+                    "task": Task(**each["task"]),
+                    "actions": tuple(each["actions"]),
+                }
+            )
+            for each in state["solved"]
+        ]
+        self.solved = {each.problem: each for each in found}

@@ -1,0 +1,164 @@
+"""GRPO with demonstrations of its own episodes: which rows there are, and what they do."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from turnwise.app.build import plan_of
+from turnwise.errors import ConfigError
+from turnwise.recipe.schema import load_recipe
+from turnwise.runs import comparable, read_metrics
+from turnwise.trainers import grpo, resume, train_grpo
+from turnwise.trainers.batches import batches_of, begin
+from turnwise.trainers.config import HindsightMixConfig
+from turnwise.trainers.grpo import credit_of
+from turnwise.trainers.hindsight_mix import KEPT, HindsightMix
+from turnwise.trainers.loop import play_groups
+from turnwise.trainers.relabelling import Achieved
+from turnwise.types import EpisodeId, Task
+
+MIX = ("sft_mix=none", "trainer.hindsight={}")
+
+
+@pytest.fixture
+def ready(make_recipe, make_session, speaker, tmp_path):
+    """`ready("trainer.hindsight.most=1")`: a session before its first update, and its episodes."""
+
+    def make(*settings):
+        recipe = make_recipe(f"policies.main.model={speaker}", *MIX, *settings)
+        session, plan = make_session(recipe, tmp_path / "run"), plan_of(recipe)
+        begin(session, plan, session.trained["main"])
+        return session, plan, play_groups(session, plan, session.curriculum.visits(0))
+
+    return make
+
+
+def supervised(batch):
+    return [row for row in batch.samples if not row.turns]
+
+
+def test_the_episodes_on_the_tasks_that_they_solved_are_beside_the_policy_gradient(ready):
+    session, plan, played = ready("trainer.hindsight.weight=0.25")
+    credit = credit_of(session, plan, played)
+    assert credit.has_signal
+    batch = batches_of(session, plan, played, credit, {}, 0)["main"]
+    rows = supervised(batch)
+    assert rows
+    assert len(batch.samples) > len(rows), "there is a policy gradient too"
+    assert {weight for row in rows for weight in np.unique(row.ce_weight)} == {0.0, 0.25}
+    said = [r for r in batch.samples if r.turns]
+    assert not any(row.ce_weight.any() for row in said)
+    renderer = session.policies["main"].renderer
+    goals = [renderer.decode(row.token_ids.tolist()) for row in rows]
+    assert all("goal" in text and "<answer>" in text for text in goals)
+    assert not any(row.rl_weight.any() for row in rows)
+
+
+def test_what_was_shown_is_not_shown_again_unless_asked(ready):
+    session, _, played = ready()
+    mix = session.trained["main"].hindsight
+    first = mix.rows(session, "main", played, 0)
+    assert first and mix.shown == len(first)
+    assert mix.rows(session, "main", played, 1) == []
+    again = HindsightMix(config=HindsightMixConfig(again=True))
+    both = [again.rows(session, "main", played, n) for n in (0, 1)]
+    assert [r.token_ids.tolist() for r in both[0]] == [r.token_ids.tolist() for r in both[1]]
+    few = HindsightMix(config=HindsightMixConfig(most=1))
+    closest = few.rows(session, "main", played, 0)
+    assert 0 < len(closest) < len(first)
+    ends = [row.token_ids.tolist() for row in first[-len(closest) :]]
+    assert [row.token_ids.tolist() for row in closest] == ends
+
+
+def test_rows_alone_are_a_signal(ready):
+    """All groups are equal: grpo alone would take no step."""
+    session, plan, played = ready("trainer.minibatches=2")
+    credit = credit_of(session, plan, played)
+    silent = credit.of(())
+    assert not silent.has_signal
+    batch = batches_of(session, plan, played, silent, {}, 0)["main"]
+    assert supervised(batch)
+    before = session.policies["main"].digest()
+    metrics = grpo.update(session, plan, session.trained["main"], 0, batch)
+    assert metrics["loss/ce"] > 0
+    assert session.policies["main"].digest() != before
+
+
+def achieved(number, closeness, *actions):
+    task = Task(id="t", env="e", seed=0, data={"goal": number})
+    identity = EpisodeId(iteration=0, visit=0, task="t", member=number)
+    return Achieved(
+        id=identity, asked=task, task=task, actions=actions, problem=str(number),
+        closeness=closeness,
+    )  # fmt: skip
+
+
+def test_solved_episodes_are_kept_and_replayed_the_shortest_of_each_problem():
+    mix = HindsightMix(config=HindsightMixConfig(replay=2))
+    mix._keep([achieved(1, 1.0, "long way"), achieved(2, 0.9, "no"), achieved(3, 1.0, "yes")])
+    mix._keep([achieved(1, 1.0, "way"), achieved(3, 1.0, "longer")])
+    assert {name: each.actions for name, each in mix.solved.items()} == {
+        "1": ("way",), "3": ("yes",)
+    }  # fmt: skip
+    mix._keep([achieved(4, 1.0, "and"), achieved(5, 1.0, "more")])
+    drawn = [{e.problem for e in mix._replayed(np.random.default_rng(seed))} for seed in range(30)]
+    assert all(len(each) == 2 for each in drawn)
+    assert set.union(*drawn) == {"1", "3", "4", "5"}
+    none = HindsightMix(config=HindsightMixConfig())
+    none._keep([achieved(1, 1.0, "way")])
+    assert none.solved == {} and none._replayed(np.random.default_rng(0)) == []
+    mix._keep([achieved(number, 1.0, "a") for number in range(10, 10 + KEPT)])
+    assert len(mix.solved) == KEPT and "1" not in mix.solved
+
+
+def test_its_state_is_plain_and_is_restored():
+    mix = HindsightMix(config=HindsightMixConfig(replay=2), seen={"a", "b"})
+    mix._keep([achieved(1, 1.0, "one", "two")])
+    state = json.loads(json.dumps(mix.state()))
+    other = HindsightMix(config=HindsightMixConfig(replay=2))
+    other.restore(state)
+    assert (other.seen, other.solved) == (mix.seen, mix.solved)
+
+
+def trained(make_recipe, make_session, folder, *more):
+    recipe = make_recipe(*MIX, "trainer.iterations=4", "trainer.hindsight.replay=2", *more)
+    session = make_session(recipe, folder)
+    back = resume(session)
+    if back is None:
+        session.save_start()
+    done = train_grpo(session, plan_of(recipe), back)
+    session.metrics.sync()
+    return done, session, comparable(read_metrics(session.run.metrics))
+
+
+def test_a_run_that_is_stopped_goes_on_to_the_same_numbers(
+    make_recipe, make_session, speaker, tmp_path, monkeypatch
+):
+    model = f"policies.main.model={speaker}"
+    _, whole, records = trained(make_recipe, make_session, tmp_path / "whole", model)
+    assert sum(record.get("hindsight/rows", 0) for record in records) > 0
+    real, calls = grpo.update_all, []
+
+    def stopping(session, *args):
+        calls.append(1)
+        if len(calls) == 2:
+            session.stop.requested = "a test"
+        return real(session, *args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(grpo, "update_all", stopping)
+        done, *_ = trained(make_recipe, make_session, tmp_path / "parts", model)
+    assert not done
+    done, session, again = trained(make_recipe, make_session, tmp_path / "parts", model)
+    assert done and again == records
+    assert session.policies["main"].digest() == whole.policies["main"].digest()
+
+
+def test_an_env_that_cannot_relabel_is_refused():
+    with pytest.raises(ConfigError, match=r"trainer.hindsight needs the task .* 'treasure'"):
+        load_recipe("treasure", {"trainer.hindsight": {}})
+    recipe = load_recipe("frozen-lake", {"trainer.hindsight.weight": 0.5})
+    assert recipe.trainer.hindsight.weight == 0.5
