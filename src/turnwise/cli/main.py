@@ -31,6 +31,7 @@ from turnwise.cli.options import (
     say,
 )
 from turnwise.cli.sandbox import sandbox
+from turnwise.cli.solve import solve
 from turnwise.cli.sweep import sweep
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ app = typer.Typer(
 )
 app.add_typer(bench, name="bench")
 app.add_typer(sandbox, name="sandbox")
+app.command()(solve)
 app.command()(sweep)
 
 

@@ -17,6 +17,7 @@ from turnwise.cli.options import one_sentence, print_json, say
 from turnwise.errors import ConfigError, DataError
 from turnwise.sandbox import Job, Limits, Sandbox
 from turnwise.settings import parse
+from turnwise.utils.console import printable
 
 sandbox = typer.Typer(help="Run programs that a model wrote, and describe their isolation.")
 
@@ -95,24 +96,19 @@ def run(
         print_json(asdict(result) | {"value": _shown(result.value)})
     else:
         for text in filter(None, (result.stdout, result.stderr)):
-            say(_printable(text.rstrip("\n")))
+            say(printable(text.rstrip("\n")))
         line = f" in line {result.line}" if result.line else ""
         failed = f"{result.failure}{line}: {result.message}"
-        say(f"value: {_shown(result.value)}" if result.ok else _printable(failed))
+        say(f"value: {_shown(result.value)}" if result.ok else printable(failed))
         say(f"{result.cpu_seconds:.3f} s of CPU time, {result.wall_seconds:.3f} s by the clock")
     if not result.ok:
         raise typer.Exit(1)
 
 
-def _printable(text: str) -> str:
-    """Return a program's text without control characters of the terminal."""
-    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
-
-
 def _shown(value: Any) -> str:
     """Return a program's value as text that any terminal can print."""
     try:
-        return _printable(repr(value).encode("utf-8", "backslashreplace").decode())
+        return printable(repr(value).encode("utf-8", "backslashreplace").decode())
     except ValueError as cause:  # an integer with more digits than Python prints
         return f"a value that cannot be shown: {cause}"
 

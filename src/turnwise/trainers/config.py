@@ -258,8 +258,9 @@ class HindsightConfig(LoopConfig):
     at random."""
     batch_size: int = Field(default=8, ge=1)
     """Demonstrations in one optimizer step."""
-    passes: int = Field(default=1, ge=1)
-    """Passes over the demonstrations of an iteration."""
+    passes: int = Field(default=1, ge=0)
+    """Passes over the demonstrations of an iteration; 0 imitates nothing: sampling alone, with
+    which training is compared."""
 
     @model_validator(mode="after")
     def _check(self) -> HindsightConfig:

@@ -80,7 +80,7 @@ def demonstrations(
     session: Session, config: HindsightConfig, found: Sequence[Achieved], seen: set[str]
 ) -> list[TrainingSample]:
     """Return the rows that an iteration shows, in their order; note what they show in `seen`."""
-    if not found:
+    if not found or not config.passes:
         return []
     (trained,) = session.trained.values()
     draws = session.runner.draws("train")

@@ -1,8 +1,8 @@
 """A console that survives a closed output, and text for it: without markdown, and tables.
 
-Provides `LastingConsole`, `without_markup` and `aligned`. A run continues when its terminal is
-closed or when the program that reads its output ends, as `tee` does on the Ctrl-C that also stops
-the run.
+Provides `LastingConsole`, `without_markup`, `printable` and `aligned`. A run continues when its
+terminal is closed or when the program that reads its output ends, as `tee` does on the Ctrl-C that
+also stops the run.
 """
 
 from __future__ import annotations
@@ -38,6 +38,16 @@ def without_markup(sentence: str) -> str:
         'All failed. Run `turnwise check`.'
     """
     return re.sub(r"\*\*(?! )(.+?)\*\*", r"\1", sentence)
+
+
+def printable(text: str) -> str:
+    r"""Return text that cannot control a terminal: other characters are written as escapes.
+
+    Example:
+        >>> printable("a\tb\x1b[2J")
+        'a\tb\\x1b[2J'
+    """
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

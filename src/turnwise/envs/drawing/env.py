@@ -11,9 +11,9 @@ Rewards: `pixels` (agent), the share of cells that the program's grids have righ
 End: terminated by the program. The score is `exact`.
 Measures: `pixels`, and `fails`, 1 if the program failed; with `path` also `test_exact`, 1 if the
     test pairs of the file are right, too.
-Baselines: random, a random program of the generator for the first pair; painter, a program that
-    paints the rows of the first target, and is optimal where there is one pair; author, the program
-    that drew a random drawing, otherwise painter.
+Baselines: random, a random program of the generator for the first pair; optimal, the program that
+    drew a random drawing, or one that paints the rows of the target. Where there are several pairs
+    it is `painter`, which paints the first target, and is hardly ever right.
 
 Example:
     >>> env = ArcDraw(ArcDrawConfig(picture="9-vertical-lines"))
@@ -66,13 +66,16 @@ from turnwise.settings import Settings
 from turnwise.types import Split, Task
 
 Pair = tuple[Grid, Grid]
+RANDOM = "random"
+"""The picture that is a random drawing."""
 
 
 class ArcDrawConfig(Settings):
     """The grids, and how they are shown."""
 
-    picture: str | None = None
-    """A named target, such as `12-squares`, on an empty grid; every split has this one task."""
+    picture: str = RANDOM
+    """`random` drawings; or a named target, such as `12-squares`, on an empty grid, which is then
+    the only task of every split."""
     path: str | None = None
     """A JSON file of one task of ARC-AGI; its training pairs are the task of every split."""
     smallest: int = Field(default=3, ge=3, le=LARGEST_SIDE)
@@ -92,14 +95,15 @@ class ArcDrawConfig(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> ArcDrawConfig:
-        if self.picture is not None and self.path is not None:
+        named = self.picture != RANDOM
+        if named and self.path is not None:
             raise ValueError("picture and path both give the task: leave one out")
-        if self.picture is not None and self.picture not in PICTURES:
-            raise unknown_name("picture", self.picture, PICTURES)
+        if named and self.picture not in PICTURES:
+            raise unknown_name("picture", self.picture, [RANDOM, *PICTURES])
         if self.largest < self.smallest or self.most_calls < self.fewest_calls:
             raise ValueError("the largest number is below the smallest one: raise it")
         sized = {"smallest", "largest", "fewest_calls", "most_calls"} & self.model_fields_set
-        if sized and (self.picture is not None or self.path is not None):
+        if sized and (named or self.path is not None):
             raise ValueError(f"{min(sized)} is for random drawings and a task is given: leave it")
         return self
 
@@ -134,7 +138,7 @@ class ArcDraw(Env[DrawingState]):
         super().__init__(config or ArcDrawConfig())
         self.blocking = self.runs_programs = self.config.runner == "sandbox"
         self._only: dict[str, Any] | None = None
-        if self.config.picture is not None:
+        if self.config.picture != RANDOM:
             target = PICTURES[self.config.picture]
             self._only = {"pairs": [[_empty(target), list(target)]]}
         elif self.config.path is not None:
@@ -244,11 +248,12 @@ class ArcDraw(Env[DrawingState]):
         return random_program(rng, shape, calls, self.config.spacing).text
 
     def baselines(self) -> Mapping[str, Baseline]:
-        """Return random programs, one that paints the first target, and that of a drawing."""
+        """Return random programs, and the one that drew or paints the first target."""
+        several = self._only is not None and len(self._only["pairs"]) > 1
+        name = "painter" if several else "optimal"
         return {
             **super().baselines(),
-            "painter": self._paint,
-            "author": lambda state, rng: state.author or self._paint(state, rng),
+            name: lambda state, rng: state.author or self._paint(state, rng),
         }
 
     def _paint(self, state: DrawingState, rng: np.random.Generator) -> str:

@@ -1,0 +1,155 @@
+"""`turnwise solve`: what it found and what that cost, from a base of a few steps."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import turnwise as tw
+from turnwise.app import solve as module
+from turnwise.app.solve import METHODS, digest_of, solve
+from turnwise.cli.main import app
+from turnwise.envs.drawing.pictures import PICTURES
+from turnwise.errors import ConfigError, RunError
+from turnwise.recipe.schema import load_recipe
+from turnwise.runs import read_episodes
+
+from ..conftest import TINY
+
+SMALL = (
+    "trainer.tasks_per_iteration=2",
+    "trainer.group_size=4",
+    "agents.player.max_tokens=12",
+    "engine.probe_tokens=64",
+    "forest.probe_tokens=64",
+    "policies.main.device=cpu",
+    "policies.main.lora.rank=2",
+)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """A finished run of the base, which knows which words there are."""
+    run = tmp_path_factory.mktemp("base") / "run"
+    steps = ("warmup.steps=150", "warmup.eval_every=150", "warmup.batch_size=32")
+    rate = ("warmup.optimizer.lr=1e-2", "env.options.most_calls=1", "env.options.largest=3")
+    recipe = load_recipe("arc-draw-base", [*TINY, *steps, *rate])
+    assert tw.train(recipe, run=run).finished
+    return run
+
+
+def go(base, tmp_path, method="sample", *settings, task="9-vertical-lines", **given):
+    given = {"budget": 16, "seed": 1, "run": tmp_path / "solve"} | given
+    return solve(task, method, base=base, settings=[*SMALL, *settings], **given)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_that_fails_tells_its_best_program_and_its_costs(base, tmp_path, method):
+    many = () if method in ("sample", "hindsight") else ("trainer.minibatches=2",)
+    found = go(base, tmp_path, method, *many)
+    assert (found.task, found.method, found.seed) == ("9-vertical-lines", method, 1)
+    assert (found.solved, found.greedy_exact, found.generations) == (False, False, 16)
+    files = sorted((tmp_path / "solve" / "episodes").glob("train-*"))
+    played = [e for file in files for e in read_episodes(file).episodes]
+    assert len(played) == 16
+    best = max(played, key=lambda each: each.measures.get("pixels", 0.0))
+    assert found.pixels == best.measures["pixels"] > 0
+    assert found.program == best.turns[0].action
+    assert found.wanted == (PICTURES["9-vertical-lines"],)
+    (drawn,) = found.drawn
+    cells = ("".join(grid) for grid in (drawn, found.wanted[0]))
+    right = sum(a == b for a, b in zip(*cells, strict=True))
+    assert found.pixels == pytest.approx(right / 81)
+    assert found.sampled_tokens >= sum(len(e.turns[0].completion_ids) for e in played)
+    assert (found.updates > 0) == (found.trained_tokens > 0) == (method != "sample")
+    made = set()
+    env = tw.make_env("arc-draw", picture="9-vertical-lines")
+    for each in played:
+        made.add(module._drawn(env, each))
+    assert found.distinct == len(made - {()})
+    assert found.base == digest_of(next((base / "checkpoints").rglob("model.safetensors")).parent)
+
+
+def test_it_stops_at_the_first_exact_program(base, tmp_path, monkeypatch):
+    easy = ("111", "000", "000")
+    monkeypatch.setitem(PICTURES, "easy", easy)
+    found = go(base, tmp_path, task="easy", budget=4096)
+    assert found.solved
+    assert found.pixels == 1.0
+    assert found.drawn == found.wanted == (easy,)
+    assert found.generations < 4096
+    assert found.generations % 8 == 0
+    again = tw.make_env("arc-draw", picture="easy")
+    task = tw.tasks.GeneratedTasks(again, "test", 0).task(0)
+    step = again.step(again.reset(task), "player", found.program, None)
+    assert step.rewards["exact"] == 1.0
+
+
+def test_an_interrupted_one_goes_on_and_a_finished_one_is_only_told(base, tmp_path):
+    first = go(base, tmp_path)
+    assert go(base, tmp_path) == first
+    for other in ({"task": "12-squares"}, {"seed": 2}, {"budget": 24}):
+        with pytest.raises(RunError, match=r"is a run with another (env|seed|trainer) than"):
+            go(base, tmp_path, **other)
+
+
+def test_a_task_of_arc_is_a_file(base, tmp_path):
+    pair = {"input": [[0, 0], [0, 0]], "output": [[3, 3], [0, 0]]}
+    file = tmp_path / "task.json"
+    file.write_text(json.dumps({"train": [pair, pair], "test": [pair]}))
+    found = go(base, tmp_path, task=str(file), budget=8)
+    assert found.wanted == (("33", "00"), ("33", "00"))
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "says"),
+    [
+        ({"task": "12-square"}, ConfigError, "did you mean '12-squares'"),
+        ({"method": "her"}, ConfigError, "method 'her': expected one of grpo, hindsight"),
+        ({"budget": 7}, ConfigError, "an iteration samples 8 programs"),
+    ],
+)
+def test_wrong_arguments_are_refused(base, tmp_path, given, error, says):
+    with pytest.raises(error, match=says):
+        go(base, tmp_path, **given)
+    assert not (tmp_path / "solve").exists()
+
+
+def test_without_a_base_the_cure_is_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RunError, match="`turnwise train arc-draw-base`, or give --base"):
+        solve("12-squares")
+    with pytest.raises(Exception, match="nowhere"):
+        solve("12-squares", base=tmp_path / "nowhere")
+
+
+def test_the_command_prints_json_or_a_picture(base, tmp_path):
+    words = ["solve", "12-squares", "--method", "sample", "--base", base, "--budget", 8]
+    words += ["--run", tmp_path / "run", *(w for s in SMALL for w in ("--set", s))]
+    told = CliRunner().invoke(app, [*map(str, words), "--json"])
+    assert told.exit_code == 0, told.output
+    found = json.loads(told.stdout)
+    assert set(found) == {
+        "task", "method", "seed", "solved", "greedy_exact", "pixels", "generations", "distinct",
+        "updates", "sampled_tokens", "trained_tokens", "seconds", "program", "base", "run",
+    }  # fmt: skip
+    assert (tmp_path / "run" / "drawing.png").read_bytes().startswith(b"\x89PNG")
+    shown = CliRunner().invoke(app, [*map(str, words)])
+    assert "12-squares by sample: not solved" in " ".join(shown.stdout.split())
+
+
+def test_a_program_cannot_control_the_terminal(tmp_path, capsys):
+    from turnwise.cli.solve import show
+
+    grid = ("01",)
+    found = module.Solved(
+        task="t", method="sample", seed=0, solved=False, greedy_exact=False, pixels=0.5,
+        generations=1, distinct=1, updates=0, sampled_tokens=1, trained_tokens=0, seconds=1.0,
+        program="a # \x1b[2J\x07", base="", run=tmp_path, wanted=(grid,), drawn=(),
+    )  # fmt: skip
+    show(found)
+    out = capsys.readouterr().out
+    assert "\x1b[2J" not in out and "\x07" not in out
+    assert "\\x1b[2J\\x07" in out
