@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -34,8 +34,7 @@ from turnwise.runs.metric_names import TRAIN
 from turnwise.trainers.progress import Progress
 from turnwise.types import Episode
 
-Method = Literal["grpo", "hindsight", "hybrid", "sample"]
-METHODS: tuple[Method, ...] = ("grpo", "hindsight", "hybrid", "sample")
+METHODS = ("grpo", "hindsight", "hybrid", "sample")
 RECIPE, BASE = "arc-draw-solve", "arc-draw-base"
 
 
@@ -51,7 +50,7 @@ class Solved:
     """
 
     task: str
-    method: Method
+    method: str
     seed: int
     solved: bool
     greedy_exact: bool
@@ -71,7 +70,7 @@ class Solved:
 
 def solve(
     task: str,
-    method: Method = "hybrid",
+    method: str = "hybrid",
     *,
     base: str | Path | None = None,
     budget: int = 4096,

@@ -1,0 +1,170 @@
+"""Solve drawings at test time by several methods, and keep what each run cost.
+
+    turnwise train arc-draw-base --run runs/base
+    python benchmarks/drawing.py FILE --base runs/base --arms grpo hindsight --seeds 0 1 2
+    python benchmarks/drawing.py FILE --tasks 16-squares --budget 4096 --workers 2 --base runs/base
+    python benchmarks/drawing.py FILE                     # the table; --plot PNG draws it
+
+A job is an arm, a task and a seed: `turnwise solve` with a method and some settings. Jobs that FILE
+holds are not solved again, and one that was interrupted goes on. Each line of FILE holds its
+command, the commit, and the costs that every comparison prints (docs/math.md 5). The gate says of
+each task how many of 256 samples of the base are exact: `--arms gate-0.5 gate-0.9`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+from threading import Lock
+from typing import Any, NamedTuple
+
+TASKS = ("9-vertical-lines", "12-squares", "16-squares", "25-squares")
+LOCK = Lock()
+
+
+class Arm(NamedTuple):
+    """A method, its settings over the recipe's, and the budget where it is fixed."""
+
+    method: str
+    settings: tuple[str, ...] = ()
+    budget: int | None = None
+
+
+ARMS: dict[str, Arm] = {
+    "grpo": Arm("grpo"),
+    "hindsight": Arm("hindsight"),
+    "hybrid": Arm("hybrid"),
+    "sample": Arm("sample"),
+    # what hindsight owes to what: the same updates without relabels, and wrong relabels
+    "best-of": Arm("hindsight", ("trainer.relabel=none",)),
+    "shuffled": Arm("hindsight", ("trainer.relabel=shuffled",)),
+    # what kept grpo from 16 squares: the published choices, one at a time
+    "grpo-kl": Arm("grpo", ("loss.kl=loss_k3", "loss.kl_weight=0.04")),
+    "grpo-narrow": Arm("grpo", ("agents.player.temperature=0.5",)),
+    "grpo-one-group": Arm("grpo", ("trainer.tasks_per_iteration=1", "trainer.minibatches=1")),
+    "grpo-one-step": Arm("grpo", ("trainer.minibatches=1",)),
+    "grpo-std": Arm("grpo", ("credit.std=group",)),
+    "grpo-short": Arm("grpo", ("agents.player.max_tokens=256",)),
+    "gate-0.5": Arm("sample", ("agents.player.temperature=0.5",), 256),
+    "gate-0.9": Arm("sample", ("agents.player.temperature=0.9",), 256),
+}
+COSTS = ("generations", "distinct", "updates", "sampled_tokens", "trained_tokens", "seconds")
+
+
+def solve(job: tuple[str, str, int], args: argparse.Namespace, commit: str) -> dict[str, Any]:
+    """Solve a task, or go on; return what is kept."""
+    arm, task, seed = job
+    method, own, fixed = ARMS[arm]
+    settings = [*own, *args.set]
+    budget = fixed or args.budget
+    words = ["solve", task, "--method", method, "--seed", str(seed), "--budget", str(budget)]
+    words += ["--base", str(args.base), *(word for one in settings for word in ("--set", one))]
+    run = args.runs / f"{arm}-{task}-{seed}"
+    with (args.runs / f"{run.name}.log").open("a") as log:
+        done = subprocess.run(
+            [sys.executable, "-m", "turnwise", *words, "--run", str(run), "--json"],
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            check=True,
+        )
+    found = json.loads(done.stdout)
+    found.pop("run")
+    command = " ".join(["turnwise", *words]).replace(str(args.base), "BASE")
+    kept = {"arm": arm, "budget": budget, "settings": settings, "command": command}
+    return kept | {"commit": commit} | found
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return the costs of each task and arm: solved runs, and medians over seeds.
+
+    A run that did not solve its task counts with the programs that it sampled, as a lower bound.
+    """
+    heads = ("task", "arm", "solved", *COSTS, "best cells")
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["task"], row["arm"]), []).append(row)
+    for (task, arm), group in sorted(groups.items()):
+        solved = sum(row["solved"] for row in group)
+        costs = [f"{median(row[cost] for row in group):,.0f}" for cost in COSTS]
+        if 2 * solved < len(group):
+            costs[0] = f"> {costs[0]}"
+        best = f"{median(row['pixels'] for row in group):.3f}"
+        cells = (task, arm, f"{solved} of {len(group)}", *costs, best)
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def plot(rows: list[dict[str, Any]], path: Path) -> None:
+    """Draw the generations of each run by task and arm; open marks were not solved."""
+    from matplotlib.figure import Figure
+
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    arms = list(dict.fromkeys(row["arm"] for row in rows))
+    figure = Figure(figsize=(3.2 * len(tasks) + 1, 4.2), dpi=130, layout="constrained")
+    for place, task in enumerate(tasks):
+        axes = figure.add_subplot(1, len(tasks), place + 1)
+        axes.set_title(task, fontsize=10)
+        axes.set_yscale("log")
+        for number, arm in enumerate(arms):
+            found = [row for row in rows if (row["task"], row["arm"]) == (task, arm)]
+            for solved, face in ((True, f"C{number % 10}"), (False, "none")):
+                values = [row["generations"] for row in found if row["solved"] == solved]
+                axes.scatter(
+                    [number] * len(values), values, facecolor=face, edgecolor=f"C{number % 10}"
+                )
+        axes.set_xticks(range(len(arms)), arms, rotation=60, ha="right", fontsize=8)
+        axes.set_ylabel("programs sampled" if not place else "")
+    figure.savefig(path)
+
+
+def main() -> None:
+    """Solve what is left, and print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--arms", nargs="+", default=[], choices=ARMS)
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--budget", type=int, default=2400)
+    parser.add_argument("--base", type=Path, help="a run of arc-draw-base, or a model's directory")
+    parser.add_argument("--set", action="append", default=[], help="a setting of all arms")
+    parser.add_argument("--runs", type=Path, default=Path("runs/drawing"))
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--plot", type=Path, metavar="PNG")
+    args = parser.parse_args()
+    if args.arms and args.base is None:
+        parser.error("--base: give a run of arc-draw-base")
+    args.runs.mkdir(parents=True, exist_ok=True)
+    rows = [json.loads(line) for line in args.file.open()] if args.file.is_file() else []
+    known = {(row["arm"], row["task"], row["seed"]) for row in rows}
+    told = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    commit = subprocess.run(told, capture_output=True, text=True, check=True).stdout.strip()
+    jobs = [(arm, task, seed) for seed in args.seeds for task in args.tasks for arm in args.arms]
+
+    def one(job: tuple[str, str, int]) -> None:
+        row = solve(job, args, commit)
+        with LOCK:
+            rows.append(row)
+            with args.file.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+        said = "solved" if row["solved"] else f"{row['pixels']:.3f} of the cells"
+        print(*job, said, row["generations"], f"{row['seconds']:.0f} s", flush=True)
+
+    with ThreadPoolExecutor(args.workers) as pool:
+        list(pool.map(one, [job for job in jobs if job not in known]))
+    print(table(rows))
+    if args.plot:
+        plot(rows, args.plot)
+
+
+if __name__ == "__main__":
+    main()
