@@ -15,11 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from turnwise.envs.rows.env import Row, Rows, reply_of
+from turnwise.envs.user_calls import call_env
+from turnwise.errors import EnvError, RewardError
 
 ASKED = 32
 """The most rows that are answered with a column's values."""
 LONGEST = 400
 """The most characters of a value that is tried as a reply."""
+PATIENCE = 60.0
+"""Seconds that the rewards of these rows may take."""
 LEAST_LEAD = 2.0
 """Standard errors by which a row's own value must earn more than those of others."""
 
@@ -78,8 +82,11 @@ def _tried(
     own = [reply_of(row, name) or "" for row in asked]
     others = [_another(rows, name, reply, rng) for reply in own]
     try:
-        earned = [_rewards(env, asked, replies, weights) for replies in (own, others)]
-    except Exception:  # whatever the user's code raises: training calls it again, and reports it
+        earned = [
+            call_env(env, "judge", PATIENCE, _rewards, env, asked, replies, weights)
+            for replies in (own, others)
+        ]
+    except (EnvError, RewardError):  # training calls the reward functions again, and reports it
         return None
     lead = earned[0] - earned[1]
     lead = lead[np.isfinite(lead)]
