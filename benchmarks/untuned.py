@@ -132,10 +132,9 @@ def constants(name: str) -> dict[str, float]:
 
     Where its word is not legal, it takes the first legal one.
     """
-    import numpy as np
-
     import turnwise as tw
     from turnwise.errors import IllegalActionError
+    from turnwise.seeding import generator
     from turnwise.tasks import GeneratedTasks
 
     world = BATTERY[name]
@@ -152,7 +151,7 @@ def constants(name: str) -> dict[str, float]:
     for word in list(words)[:MOST_WORDS]:
         total = 0.0
         for task in tasks:
-            state, noise = env.reset(task), np.random.default_rng(task.seed)
+            state, noise = env.reset(task), generator(task.seed, "constant")
             for _ in range(1000):
                 role = env.acting(state)[0]
                 legal = env.observe(state, role).legal_actions
