@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from turnwise import runs as runs
     from turnwise import sandbox as sandbox
     from turnwise import settings as settings
+    from turnwise import sweeps as sweeps
     from turnwise import tasks as tasks
     from turnwise import trainers as trainers
     from turnwise import types as types
@@ -176,6 +177,7 @@ _SUBMODULES = (
     "runs",
     "sandbox",
     "settings",
+    "sweeps",
     "tasks",
     "trainers",
     "types",

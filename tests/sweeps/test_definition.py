@@ -101,15 +101,24 @@ def test_commas_part_values_outside_of_brackets_and_quotes(text, values):
 
 
 @pytest.mark.parametrize(
-    "value", [1, 1.5, 1e-7, float("inf"), True, "auto", "1e-3", "none", 'a "b"\n\\', [1, "a"], None]
+    "value",
+    [
+        1,
+        1.5,
+        1e-7,
+        float("inf"),
+        True,
+        "auto",
+        "1e-3",
+        "none",
+        'a "b"\n\\',
+        [1, "a"],
+        None,
+        {"a": {"b": [1.5, "x"]}},
+    ],
 )
 def test_a_value_is_read_as_it_was_written(value):
     assert parse_override(as_override("key.of", value)) == ("key.of", value)
-
-
-def test_a_table_is_no_value():
-    with pytest.raises(ConfigError, match="give each key of it its own"):
-        as_override("policies", {"main": 1})
 
 
 def test_names_of_folders_differ_and_are_short():

@@ -86,6 +86,7 @@ def train(
         >>> def brief(completions, **kwargs):
         ...     return [-float(len(text)) for text in completions]
         >>> tiny = {"trainer.iterations": 1, "trainer.group_size": 2, "agents.player.max_tokens": 2}
+        >>> import tempfile
         >>> runs = tempfile.mkdtemp()
         >>> outcome = train("nano", rows, reward=brief, settings=tiny, root=runs, progress=False)
         >>> outcome.finished, outcome.scores.seen

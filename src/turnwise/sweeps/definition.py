@@ -196,20 +196,24 @@ def parse_values(text: str) -> tuple[str, list[Any]]:
 def as_override(key: str, value: Any) -> str:
     """Return a setting as "section.key=value", which `parse_override` reads.
 
-    Raises:
-        ConfigError: if the value is a table.
-
     Example:
         >>> as_override("optimizer.lr", 0.001), as_override("device", "1e-3")
         ('optimizer.lr=0.001', 'device="1e-3"')
+        >>> as_override("policies.main.nano", {"hidden": 32})
+        'policies.main.nano={"hidden" = 32}'
     """
+    return f"{key}=none" if value is None else f"{key}={_toml(value)}"
+
+
+def _toml(value: Any) -> str:
+    """Return a value as TOML, on one line."""
     if isinstance(value, Mapping):
-        raise ConfigError(f"{key} = {value!r}: expected one value: give each key of it its own")
-    if value is None:
-        return f"{key}=none"
+        return "{" + ", ".join(f"{_toml(str(k))} = {_toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, float):
-        return f"{key}={value!r}"  # TOML has inf and nan, JSON does not
-    return f"{key}={json.dumps(value, ensure_ascii=False)}"
+        return repr(value)  # TOML has inf and nan, JSON does not
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:

@@ -63,6 +63,11 @@ class ActionFloor:
         self.factor = min(max(self.factor * STEP if rare else self.factor / STEP, 1.0), MOST)
         return left
 
+    def metrics_of(self, actions: Iterable[str], done: float) -> dict[str, float]:
+        """Adapt the factor as `learn` does; return the factor before, and the rarest frequency."""
+        before = self.factor
+        return {"sft_mix/factor": before, "policy/rarest_action": self.learn(actions, done)}
+
     def state(self) -> dict[str, Any]:
         """Return what a resumed run needs, as JSON-able values."""
         return {"start": self.start, "factor": self.factor}

@@ -8,7 +8,6 @@ takes a step.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from turnwise.credit import Credit
 from turnwise.losses import LossConfig
@@ -89,10 +88,8 @@ def batches_of(
     batches: dict[str, Batch] = {}
     for name, trained in session.trained.items():
         own = credit.of({t.id for e in episodes for t in e.turns if t.policy == name})
-        shown: list[TrainingSample] = []
-        if trained.hindsight is not None:
-            make = partial(trained.hindsight.rows, session, name, episodes, iteration)
-            shown = session.group.from_first(make)  # an env may break in one process only
+        mix = trained.hindsight
+        shown = mix.rows(session, name, episodes, iteration) if mix else []
         if not own.has_signal and not shown:
             continue
         samples = samples_of(plan, episodes, own) + shown

@@ -192,7 +192,7 @@ def update_all(
     iteration: int,
 ) -> dict[str, dict[str, float]]:
     """Update every trained policy that has a signal; return their metrics by policy name."""
-    share, of_loop = training_share(session, plan), iteration / plan.trainer.iterations
+    share, done = training_share(session, plan), iteration / plan.trainer.iterations
     for trained in session.trained.values():
         trained.optimizer.least_done = share
     batches = batches_of(session, plan, episodes, credit, kl, iteration, share)
@@ -206,9 +206,7 @@ def update_all(
         if trained.hindsight is not None:
             metrics[name]["hindsight/rows"] = float(trained.hindsight.shown)
         if trained.floor is not None:
-            factor = trained.floor.factor
-            rarest = trained.floor.learn(actions_of(episodes, name), max(of_loop, share))
-            metrics[name] |= {"policy/rarest_action": rarest, "sft_mix/factor": factor}
+            metrics[name] |= trained.floor.metrics_of(actions_of(episodes, name), max(done, share))
     return metrics
 
 

@@ -41,12 +41,21 @@ class HindsightMix:
     ) -> list[TrainingSample]:
         """Return the rows of an iteration, and note what they show.
 
+        Process 0 makes them for all processes of the run: an env may break in one of them only.
+
         Args:
             session: has the env, the agents and the seeds.
             policy: the name of the trained policy, whose renderer writes the rows.
             episodes: of the iteration.
             iteration: its number.
         """
+        rows = session.group.from_first(lambda: self._made(session, policy, episodes, iteration))
+        self.shown = len(rows)
+        return rows
+
+    def _made(
+        self, session: Session, policy: str, episodes: Sequence[Episode], iteration: int
+    ) -> list[TrainingSample]:
         found = relabelled(session.runner.env, episodes)
         rng = generator(session.seed, "hindsight mix", iteration)
         replayed = self._replayed(rng)
@@ -58,13 +67,11 @@ class HindsightMix:
         draws = session.runner.draws("train")
         renderer = session.trained[policy].policy.renderer
         weight = np.float32(self.config.weight)
-        rows = [
+        return [
             replace(row, ce_weight=row.ce_weight * weight)
             for each in (*fresh, *replayed)
             for row in rows_of(each, session.runner.env, session.agents, renderer, draws.of_step)
         ]
-        self.shown = len(rows)
-        return rows
 
     def _replayed(self, rng: np.random.Generator) -> list[Achieved]:
         """Return some solved episodes of earlier iterations, drawn without replacement."""
