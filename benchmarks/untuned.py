@@ -150,8 +150,8 @@ def constants(name: str) -> dict[str, float]:
     found = {}
     for word in list(words)[:MOST_WORDS]:
         total = 0.0
-        for task in tasks:
-            state, noise = env.reset(task), generator(task.seed, "constant")
+        for number, task in enumerate(tasks):
+            state, noise = env.reset(task), generator(0, "constant", number)
             for _ in range(1000):
                 role = env.acting(state)[0]
                 legal = env.observe(state, role).legal_actions

@@ -86,10 +86,9 @@ def train(
         >>> def brief(completions, **kwargs):
         ...     return [-float(len(text)) for text in completions]
         >>> tiny = {"trainer.iterations": 1, "trainer.group_size": 2, "agents.player.max_tokens": 2}
-        >>> import tempfile
-        >>> runs = tempfile.mkdtemp()
-        >>> outcome = train("nano", rows, reward=brief, settings=tiny, root=runs, progress=False)
-        >>> outcome.finished, outcome.scores.seen
+        >>> from tempfile import mkdtemp
+        >>> ended = train("nano", rows, reward=brief, settings=tiny, root=mkdtemp(), progress=False)
+        >>> ended.finished, ended.scores.seen
         (True, True)
     """
     given = {"rows": rows, "reward": reward, "reward_weights": reward_weights}
