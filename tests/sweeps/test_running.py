@@ -13,6 +13,7 @@ import time
 import pytest
 
 from turnwise.errors import ConfigError, Interrupted, RunError
+from turnwise.parallel.cores import usable_cores
 from turnwise.runs.files import locked
 from turnwise.sweeps import run_sweep, running
 from turnwise.trainers import Silent
@@ -43,7 +44,7 @@ def test_every_cell_is_trained_once_with_its_settings(tmp_path, starts, sweep_of
         ("0.0001", "0"), ("0.0001", "1"), ("0.001", "0"), ("0.001", "1")
     }  # fmt: skip
     assert all(s["preset"] == '"fast"' and s["processes"] == "1" for s in sets)
-    threads = max(1, len(os.sched_getaffinity(0)) // 2)
+    threads = max(1, int(usable_cores()) // 2)
     assert {each[3] for each in begun} == {str(threads)}
     assert [group.mean for group in found.compared.groups] == pytest.approx([0.5001, 0.501])
     assert not found.failed
@@ -181,11 +182,13 @@ def test_one_cell_at_a_time_where_a_model_is_on_a_card(monkeypatch, sweep_of):
 
     sweep = sweep_of()
     recipes = [sweep.load(cell) for cell in sweep.all_cells]
-    assert running._fitting(recipes) == running._cores()
+    assert running._fitting(recipes) == max(1, int(usable_cores()))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert running._fitting(recipes) == 1
     on_cpu = sweep_of(settings={"device": "cpu"})
-    assert running._fitting([on_cpu.load(cell) for cell in on_cpu.all_cells]) == running._cores()
+    assert running._fitting([on_cpu.load(cell) for cell in on_cpu.all_cells]) == max(
+        1, int(usable_cores())
+    )
 
 
 def test_results_hold_the_numbers_of_a_run(tmp_path, starts, sweep_of):

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from turnwise.bench.peers import Against, describe
-from turnwise.cli.options import console, draw_table, one_sentence, print_json, problems, say
+from turnwise.cli.options import (
+    AsJson,
+    console,
+    draw_table,
+    one_sentence,
+    print_json,
+    problems,
+    say,
+)
 
 if TYPE_CHECKING:
     from turnwise.bench.workloads import Workload
@@ -39,7 +47,6 @@ OwnThreads = Annotated[
     int | None,
     typer.Option(min=1, help="Threads of each trainer; by default those of a training run."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
 @bench.command()

@@ -8,16 +8,19 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.cells import cell_len
 from rich.markup import escape
 from rich.table import Table
 
-from turnwise.errors import TurnwiseError
+from turnwise.errors import Interrupted, TurnwiseError
 from turnwise.utils.console import LastingConsole, silence
 from turnwise.utils.stuck_calls import ending_process
+
+if TYPE_CHECKING:
+    from turnwise.app.progress_bar import LiveProgress
 
 Sets = Annotated[
     list[str] | None,
@@ -150,6 +153,17 @@ def fail(message: str) -> NoReturn:
     """Print one sentence to standard error and exit with code 2."""
     problems.print(f"[bold red]error:[/] {message}", highlight=False, soft_wrap=True)
     raise typer.Exit(2)
+
+
+@contextmanager
+def watched(live: LiveProgress) -> Iterator[None]:
+    """Draw progress in the block; a run that a signal stopped ends the command with code 130."""
+    try:
+        with live:
+            yield
+    except Interrupted as stopped:
+        live.note(str(stopped))
+        raise typer.Exit(STOPPED) from None
 
 
 @contextmanager

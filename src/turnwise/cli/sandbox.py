@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from turnwise.cli.options import one_sentence, print_json, say
+from turnwise.cli.options import AsJson, one_sentence, print_json, say
 from turnwise.errors import ConfigError, DataError
 from turnwise.sandbox import Job, Limits, Sandbox
 from turnwise.settings import parse
@@ -21,7 +21,6 @@ from turnwise.utils.console import printable
 
 sandbox = typer.Typer(help="Run programs that a model wrote, and describe their isolation.")
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Backend = Annotated[
     str,
     typer.Option(

@@ -9,7 +9,6 @@ import typer
 
 from turnwise.app.progress_bar import LiveProgress
 from turnwise.cli.options import (
-    STOPPED,
     AsJson,
     Sets,
     console,
@@ -18,8 +17,8 @@ from turnwise.cli.options import (
     print_styled,
     problems,
     say,
+    watched,
 )
-from turnwise.errors import Interrupted
 from turnwise.utils.console import printable
 
 if TYPE_CHECKING:
@@ -60,15 +59,11 @@ def solve(
         from turnwise.app.solve import solve as go
 
         live = LiveProgress(problems if as_json else console)
-        try:
-            with live:
-                found = go(
-                    task, method, base=base, budget=budget, seed=seed, settings=sets or [], run=run,
-                    progress=live,
-                )  # fmt: skip
-        except Interrupted as stopped:
-            live.note(str(stopped))
-            raise typer.Exit(STOPPED) from None
+        with watched(live):
+            found = go(
+                task, method, base=base, budget=budget, seed=seed, settings=sets or [], run=run,
+                progress=live,
+            )  # fmt: skip
         draw_png(found.run / "drawing.png", found)
     if as_json:
         print_json(plain(found))

@@ -13,7 +13,6 @@ import typer
 
 from turnwise.app.progress_bar import LiveProgress
 from turnwise.cli.options import (
-    STOPPED,
     AsJson,
     Sets,
     console,
@@ -22,8 +21,9 @@ from turnwise.cli.options import (
     print_json,
     problems,
     say,
+    watched,
 )
-from turnwise.errors import ConfigError, Interrupted
+from turnwise.errors import ConfigError
 
 if TYPE_CHECKING:
     from turnwise.sweeps import SweepConfig, SweepOutcome
@@ -65,12 +65,8 @@ def sweep(
         chosen = sweep_of(target, over or [], sets or [], measure)
         live = LiveProgress(problems if as_json else console)
         where = folder or Path("runs") / f"sweep-{chosen.name}"
-        try:
-            with live:
-                found = run_sweep(chosen, where, workers=workers, progress=live)
-        except Interrupted as stopped:
-            live.note(str(stopped))
-            raise typer.Exit(STOPPED) from None
+        with watched(live):
+            found = run_sweep(chosen, where, workers=workers, progress=live)
     if as_json:
         print_json(plain(found))
     else:

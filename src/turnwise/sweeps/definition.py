@@ -5,7 +5,6 @@ Provides `SweepConfig`, `Cell`, `load_sweep` and `parse_values`.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import tomllib
@@ -13,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from turnwise.errors import ConfigError
 from turnwise.recipe.overrides import parse_override
 from turnwise.recipe.schema import Recipe, load_recipe
 from turnwise.settings import Settings, parse
+from turnwise.utils.hashes import short_hash
 
 MOST_CELLS = 10_000
 """The most cells of a sweep: more are a mistake in a grid."""
@@ -44,19 +45,18 @@ class Cell:
             >>> Cell((("optimizer.lr", 0.001), ("seed", 2))).label
             'optimizer.lr=0.001 seed=2'
         """
-        return " ".join(f"{key}={_shown(value)}" for key, value in self.settings)
+        return " ".join(f"{key}={shown(value)}" for key, value in self.settings)
 
     @cached_property
     def name(self) -> str:
         """The name of its folder: readable, and different for different settings."""
         readable = re.sub(r"[^\w.=+-]+", "-", self.label).strip("-.")[:LONGEST_NAME]
-        digest = hashlib.blake2b(self.key.encode(), digest_size=4).hexdigest()
-        return f"{readable or 'run'}-{digest}"
+        return f"{readable or 'run'}-{short_hash(self.key)[:8]}"
 
     @cached_property
     def key(self) -> str:
         """The settings in one order, for comparison."""
-        return json.dumps(dict(self.settings), sort_keys=True)
+        return key_of(dict(self.settings))
 
     @property
     def seedless(self) -> tuple[tuple[str, Any], ...]:
@@ -107,10 +107,7 @@ class SweepConfig(Settings):
                 raise ValueError(f"{key} is in settings and is varied: leave one of them out")
         count = len(self.cells)
         if self.grid:
-            sizes = 1
-            for values in self.grid.values():
-                sizes *= len(values)
-            count += sizes
+            count += prod(map(len, self.grid.values()))
         if count > MOST_CELLS:
             raise ValueError(f"the sweep has {count:,} cells, expected at most {MOST_CELLS:,}")
         keys = [cell.key for cell in self.all_cells]
@@ -160,9 +157,9 @@ def load_sweep(path: Path) -> SweepConfig:
         raise ConfigError(f"sweep '{path}' is not TOML: {error}") from None
     for section in ("settings", "grid"):
         if isinstance(data.get(section), Mapping):
-            data[section] = _flat(data[section])
+            data[section] = flat(data[section])
     if isinstance(data.get("cells"), list):
-        tables = [_flat(cell) if isinstance(cell, Mapping) else cell for cell in data["cells"]]
+        tables = [flat(cell) if isinstance(cell, Mapping) else cell for cell in data["cells"]]
         data["cells"] = tables
     data.setdefault("name", path.stem)
     found = parse(SweepConfig, data, f"sweep '{path}'")
@@ -216,12 +213,12 @@ def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+def flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     """Return the leaves of nested tables by their dotted keys."""
     found: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{before}{key}.")
+            found |= flat(value, f"{before}{key}.")
         else:
             found[f"{before}{key}"] = value
     return found
@@ -244,5 +241,11 @@ def _parts(text: str) -> Sequence[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Return the value of a setting as text."""
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def key_of(settings: Mapping[str, Any]) -> str:
+    """Return settings in one order, equal for equal settings."""
+    return json.dumps(settings, sort_keys=True)

@@ -6,7 +6,6 @@ repetitions: their mean has the standard error over seeds.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +13,10 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
+from turnwise.errors import RunError
 from turnwise.runs import Run, read_metrics
-from turnwise.runs.files import write_atomically
-from turnwise.sweeps.definition import SEED, Cell, SweepConfig
+from turnwise.runs.files import json_object, write_atomically
+from turnwise.sweeps.definition import SEED, Cell, SweepConfig, flat, key_of, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,7 +70,7 @@ class Compared:
         found: list[tuple[str, ...]] = []
         for group in self.groups:
             given = dict(group.settings)
-            cells = [_text(given[key]) if key in given else "" for key in self.keys]
+            cells = [shown(given[key]) if key in given else "" for key in self.keys]
             error = "" if group.stderr is None else f"{group.stderr:.2g}"
             span = f"{min(group.values):.4g} to {max(group.values):.4g}"
             cells += [str(len(group.values)), f"{group.mean:.4g}", error]
@@ -96,12 +96,15 @@ def numbers_of(run: Path) -> dict[str, float]:
         RunError: if a file of the run is damaged.
     """
     folder = Run.open(run)
-    found: dict[str, float] = {}
+    found: dict[str, Any] = {}
     for record in read_metrics(folder.metrics):
-        found |= {key: value for key, value in record.items() if _is_number(value)}
+        found |= record
     if folder.evaluation.is_file():
-        found |= _leaves(json.loads(folder.evaluation.read_text(encoding="utf-8")))
-    return found
+        scores = json_object(folder.evaluation.read_bytes())
+        if scores is None:
+            raise RunError(f"'{folder.evaluation}' is damaged: delete the run to train it again")
+        found |= flat(scores)
+    return {key: value for key, value in found.items() if _is_number(value)}
 
 
 def compare(config: SweepConfig, rows: Sequence[Mapping[str, Any]]) -> Compared:
@@ -111,7 +114,8 @@ def compare(config: SweepConfig, rows: Sequence[Mapping[str, Any]]) -> Compared:
         config: the sweep.
         rows: of finished cells: their `settings` and `numbers`.
     """
-    known = {json.dumps(row["settings"], sort_keys=True): row["numbers"] for row in rows}
+    known = {key_of(row["settings"]): row["numbers"] for row in rows}
+    own_error = "stderr" if config.measure == "score" else f"{config.measure}_stderr"
     by_settings: dict[str, list[tuple[Cell, float]]] = {}
     missing: list[str] = []
     unmeasured: list[str] = []
@@ -127,10 +131,10 @@ def compare(config: SweepConfig, rows: Sequence[Mapping[str, Any]]) -> Compared:
     groups: list[Measured] = []
     for group in by_settings.values():
         values = tuple(value for _, value in group)
-        error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-        if len(values) == 1:
-            error = known[group[0][0].key].get(f"{config.measure}_stderr", error)
-            error = known[group[0][0].key].get("stderr") if config.measure == "score" else error
+        if len(values) > 1:
+            error = stdev(values) / math.sqrt(len(values))
+        else:
+            error = known[group[0][0].key].get(own_error)
         groups.append(
             Measured(
                 settings=group[0][0].seedless,
@@ -177,7 +181,7 @@ def _draw_groups(axes: Axes, found: Compared) -> None:
     for group in found.groups:
         others = tuple(pair for pair in group.settings if pair[0] != first)
         lines.setdefault(Cell(others).label, []).append((dict(group.settings).get(first), group))
-    shown = list(dict.fromkeys(_text(value) for line in lines.values() for value, _ in line))
+    names = list(dict.fromkeys(shown(value) for line in lines.values() for value, _ in line))
     numbers = [value for line in lines.values() for value, _ in line]
     numeric = all(_is_number(value) for value in numbers)
     if numeric and min(numbers) > 0 and max(numbers) / min(numbers) >= WIDE:
@@ -186,7 +190,7 @@ def _draw_groups(axes: Axes, found: Compared) -> None:
         colour = COLOURS[number % len(COLOURS)]
         if numeric:
             line = sorted(line, key=lambda pair: pair[0])
-        places = [value if numeric else shown.index(_text(value)) for value, _ in line]
+        places = [value if numeric else names.index(shown(value)) for value, _ in line]
         for place, (_, group) in zip(places, line, strict=True):
             axes.plot([place] * len(group.values), group.values, ".", color=colour, alpha=0.4)
         means = [group.mean for _, group in line]
@@ -196,7 +200,7 @@ def _draw_groups(axes: Axes, found: Compared) -> None:
             label=label or None,
         )  # fmt: skip
     if not numeric:
-        axes.set_xticks(range(len(shown)), shown)
+        axes.set_xticks(range(len(names)), names)
     axes.set_xlabel(first)
     if any(lines):
         axes.legend(frameon=False, fontsize=8.5)
@@ -204,18 +208,3 @@ def _draw_groups(axes: Axes, found: Compared) -> None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _leaves(table: Mapping[str, Any], before: str = "") -> dict[str, float]:
-    """Return the numbers of nested tables by their dotted keys."""
-    found: dict[str, float] = {}
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            found |= _leaves(value, f"{before}{key}.")
-        elif _is_number(value):
-            found[f"{before}{key}"] = value
-    return found
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

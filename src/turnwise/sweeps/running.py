@@ -7,7 +7,6 @@ A cell that has a line is not trained again; one that was interrupted goes on.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -20,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.errors import Interrupted, RunError
+from turnwise.parallel.cores import usable_cores
 from turnwise.recipe.schema import Recipe
 from turnwise.runs import StopSignal, check_free
 from turnwise.runs.files import LineLog, json_object, locked, read_json_lines, write_atomically
-from turnwise.sweeps.definition import Cell, SweepConfig
+from turnwise.sweeps.definition import Cell, SweepConfig, key_of
 from turnwise.sweeps.results import Compared, compare, draw_plot, numbers_of
 from turnwise.trainers.progress import Progress, Silent
 
@@ -83,7 +83,7 @@ def run_sweep(
     _begin(config, folder)
     busy = "wait for it, stop it, or choose another folder"
     with locked(folder / "sweep.lock", f"sweep '{folder}'", busy), StopSignal(show.note) as stop:
-        known = {json.dumps(row["settings"], sort_keys=True) for row in _rows(folder)}
+        known = {key_of(row["settings"]) for row in _rows(folder)}
         left = [cell for cell in cells if cell.key not in known]
         show.begin(PHASE, done=len(cells) - len(left), total=len(cells))
         work = _Work(config, folder, recipes, many, show, stop)
@@ -149,7 +149,7 @@ class _Work:
                 sets.append("processes=1")
             words = ["train", self._config.recipe, "--run", str(run)]
             words += [word for each in sets for word in ("--set", each)]
-        threads = max(1, _cores() // self._workers)
+        threads = max(1, int(usable_cores()) // self._workers)
         environment = {"OMP_NUM_THREADS": str(threads)} | os.environ if self._workers > 1 else None
         with _log(run).open("ab") as log:
             process = subprocess.Popen(
@@ -214,11 +214,6 @@ def _log(run: Path) -> Path:
     return run.with_name(f"{run.name}.log")
 
 
-def _cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _fitting(recipes: Sequence[Recipe]) -> int:
     """Return how many cells run at a time: one on each core, or one where a model is on a GPU."""
     import torch
@@ -230,7 +225,7 @@ def _fitting(recipes: Sequence[Recipe]) -> int:
     }
     if devices - {"cpu"} and (torch.cuda.is_available() or torch.backends.mps.is_available()):
         return 1
-    return _cores()
+    return max(1, int(usable_cores()))
 
 
 def _why(log: Path, code: int) -> str:

@@ -6,7 +6,6 @@ experience replay, Andrychowicz et al. 2017, arXiv:1707.01495).
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +20,7 @@ from turnwise.rollout.random_play import exchange_of
 from turnwise.trainers.config import HindsightConfig
 from turnwise.trainers.rows import supervised_row
 from turnwise.types import Episode, EpisodeId, Task, TrainingSample
+from turnwise.utils.hashes import short_hash
 
 BEST_SHARE = 0.25
 """The default of `trainer.best_share`."""
@@ -73,15 +73,11 @@ def relabelled(env: Env[Any], episodes: Sequence[Episode]) -> list[Achieved]:
                     asked=episode.task,
                     task=replace(episode.task, data=new.data),
                     actions=new.actions,
-                    problem=_hash(env.canonical(new.data)),
+                    problem=short_hash(env.canonical(new.data)),
                     closeness=new.closeness,
                 )
             )
     return found
-
-
-def _hash(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def chosen(
