@@ -22,6 +22,7 @@ from turnwise.envs.rows.reward_functions import load_functions
 from turnwise.errors import ConfigError
 from turnwise.policies import is_nano, nano_preset
 from turnwise.recipe.env_defaults import env_recipe
+from turnwise.recipe.fit import setting_at
 from turnwise.recipe.from_python import (
     Data,
     as_text,
@@ -146,7 +147,7 @@ def recipe_for_env(
                 f"{name} does not go with env, which has rewards of its own: leave it"
             )
     choice = env_section(env)
-    timeout = (given["settings"] or {}).get("env.timeout")
+    timeout = setting_at(given["settings"] or {}, "env.timeout")
     if not isinstance(timeout, int | float) or timeout <= 0:
         timeout = IMPORTING  # a wrong one is refused when the recipe is parsed
     kind = find_env(choice["name"], timeout)
@@ -163,11 +164,7 @@ def recipe_for_env(
 
 def _most_iterations(settings: Mapping[str, Any] | None, default: int) -> int:
     """Return the number of iterations: `default`, or more than fit where only the time is given."""
-    given = settings or {}
-    table = given.get("trainer")
-    minutes = given.get(
-        "trainer.minutes", table.get("minutes") if isinstance(table, Mapping) else None
-    )
+    minutes = setting_at(settings or {}, "trainer.minutes")
     if not isinstance(minutes, int | float) or not 0 < minutes <= MOST_MINUTES:
         return default  # a wrong number is refused when the recipe is parsed
     return max(default, math.ceil(PER_MINUTE * minutes))

@@ -19,6 +19,7 @@ from turnwise.errors import ConfigError
 from turnwise.policies import is_nano, nano_preset
 from turnwise.recipe.env_credit import TURNS, TURNS_STD, EnvCredit
 from turnwise.recipe.env_sizes import GAME_TURNS, MOST_ROWS, EnvSizes
+from turnwise.recipe.fit import setting_at
 from turnwise.recipe.history import (
     TURN_TOKENS,
     History,
@@ -85,8 +86,7 @@ def env_recipe(plain: Data, settings: Mapping[str, Any]) -> EnvRecipe:
     Raises:
         ConfigError: if the settings name another trainer than grpo.
     """
-    table = settings.get("trainer")
-    kind = settings.get("trainer.kind", table.get("kind") if isinstance(table, Mapping) else None)
+    kind = setting_at(settings, "trainer.kind")
     if kind not in (None, "grpo"):
         raise ConfigError(
             f"trainer.kind = {kind!r}: the defaults for an env are for grpo: write a recipe"

@@ -42,6 +42,19 @@ def value_at(data: Any, path: str) -> Any:
     return data
 
 
+def setting_at(settings: Mapping[str, Any], path: str) -> Any:
+    """Return what settings say at a dotted path, by dotted keys or in tables; None if nothing.
+
+    Example:
+        >>> setting_at({"a.b": 1}, "a.b"), setting_at({"a": {"b": 1}}, "a.b"), setting_at({}, "a.b")
+        (1, 1, None)
+    """
+    tables: Data = {}
+    for key, value in settings.items():
+        tables = merge(tables, nest(key, value))
+    return value_at(tables, path)
+
+
 class Fit:
     """A recipe's values with settings over them, and what the settings touched."""
 

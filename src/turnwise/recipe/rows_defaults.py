@@ -22,6 +22,7 @@ from turnwise.recipe.env_defaults import (
     EnvRecipe,
 )
 from turnwise.recipe.env_sizes import EVALUATION, NANO_MINIBATCHES
+from turnwise.recipe.fit import setting_at
 from turnwise.seeding import generator
 
 Data = dict[str, Any]
@@ -45,7 +46,7 @@ def rows_recipe(
         settings: what the user replaces; without a warm-up the rewards are not called here.
     """
     weights, found = plain["credit"]["rewards"], None
-    if settings.get("warmup.steps") != 0:
+    if setting_at(settings, "warmup.steps") != 0:
         found = find_reply_column(world, weights, generator(0, "reply column"))
     if found is None:
         return EnvRecipe(data=plain, reasons={})
