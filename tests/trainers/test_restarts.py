@@ -74,6 +74,7 @@ def test_a_run_begins_later_and_leaves_early(speaking, train):
         openings = {episode.id.visit_id: length_of(episode.opening) for episode in episodes}
         steps += record["rollout/env_steps"] + sum(openings.values())
         assert record["total/env_steps"] == steps
+        assert record["total/episodes"] == 18 * (iteration + 1)
     assert "validation/score" in records[-1]
 
 

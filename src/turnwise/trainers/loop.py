@@ -51,7 +51,7 @@ def play_groups(session: Session, plan: Plan, visits: Sequence[TaskVisit]) -> li
     restarted = sum(bool(episode.opening) for episode in episodes)
     replayed = sum(length_of(visit.opening) for visit in visits)
     played = sum(turn.action is not None for each in episodes for turn in each.turns)
-    session.count(env_steps=float(played + replayed), state_resets=float(restarted))
+    session.count(episodes=len(episodes), env_steps=played + replayed, state_resets=restarted)
     return episodes
 
 
