@@ -71,6 +71,10 @@ class TrainingError(TurnwiseError, RuntimeError):
     """Training cannot go on: non-finite losses in a row, or a failed invariant of a batch."""
 
 
+class NonFiniteGradientError(TrainingError):
+    """Gradients were not finite several steps in a row."""
+
+
 class ProcessError(TurnwiseError, RuntimeError):
     """Another process of the run ended, failed, or did not do the same as the others."""
 

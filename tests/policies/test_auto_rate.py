@@ -4,7 +4,14 @@ import math
 
 import pytest
 
-from turnwise.policies.auto_rate import DRIFT, LARGEST_CHANGE, MOST_TRIES, judge
+from turnwise.policies.auto_rate import (
+    DRIFT,
+    LARGEST_CHANGE,
+    LARGEST_RATE,
+    MOST_TRIES,
+    RateSearch,
+    judge,
+)
 
 WANTED = 0.01
 
@@ -61,3 +68,41 @@ def test_a_rate_is_found_from_every_start(start, steepness, power):
             break
     assert verdict.stands, (start, steepness, power, rate)
     assert WANTED / 4 <= steepness * rate**power <= 4 * WANTED
+
+
+def searched(start, moves, found=None):
+    """The search for the rate of an update that moves a policy by `moves(rate)`, and its rates."""
+    search = RateSearch(start, found)
+    tried = []
+    while True:
+        tried.append(search.peak)
+        last = search.is_last
+        nats = moves(search.peak)
+        if search.stands(nats / WANTED, nats, skipped=False):
+            return search, tried
+        assert not last, tried
+
+
+@pytest.mark.parametrize("start", [1e-6, 1e-4, 3e-3])
+@pytest.mark.parametrize("most", [WANTED / 5, WANTED / 100])
+def test_a_rate_beyond_which_nothing_moves_further_is_not_searched(start, most):
+    """An adapter may never move as far as wanted: the rate before the flat region is taken."""
+    search, tried = searched(start, lambda rate: min(most, 100 * rate**2))
+    edge = (most / 100) ** 0.5
+    assert tried[-1] == tried[-3] < tried[-2], "it went back by one attempt"
+    assert tried[-1] <= 12 * edge
+    assert search.found == tried[-1]
+
+
+def test_a_search_that_begins_below_rounding_goes_on():
+    search, tried = searched(1e-12, lambda rate: 1e-14 if rate < 1e-6 else 1e4 * rate**2)
+    assert len(tried) == MOST_TRIES + 1
+    assert search.found is None, "the last attempt is no evidence"
+    search, _ = searched(search.peak, lambda rate: 1e4 * rate**2)
+    assert WANTED / 4 <= 1e4 * search.found**2 <= 4 * WANTED
+
+
+def test_what_hardly_moves_at_a_large_rate_stands():
+    search, tried = searched(LARGEST_RATE / 30, lambda rate: 1e-9 * rate**2)
+    assert tried == pytest.approx([LARGEST_RATE / 30, LARGEST_RATE / 3, LARGEST_RATE * 10 / 3])
+    assert search.found == tried[-1]

@@ -270,10 +270,10 @@ def test_a_round_ends_early_where_half_of_the_time_is_over(
     assert [r["step"] for r in records] == [4, 5]
 
 
-def test_a_cooldown_that_takes_longer_than_planned_is_one_round(
+def test_a_cooldown_that_takes_longer_than_planned_is_cut(
     make_recipe, make_session, monkeypatch, clock
 ):
-    """The time is over after its first step: it is not measured and saved after each one."""
+    """Steps of ten minutes: 15 are half of the time, and the cooldown ends at 0.6 of it."""
     settings = ("warmup.steps=40", "warmup.eval_every=20", "warmup.batch_size=2")
     recipe = make_recipe(*LONG, *settings, "warmup.cooldown=8")
     session, real = make_session(recipe), sft.imitate
@@ -289,7 +289,7 @@ def test_a_cooldown_that_takes_longer_than_planned_is_one_round(
     assert warm_up(session, recipe.warmup, None, minutes=300.0)
     session.metrics.sync()
     records = [r for r in read_metrics(session.run.metrics) if r["phase"] == "warmup"]
-    assert [r["step"] for r in records] == [15, 20, 23]
+    assert [r["step"] for r in records] == [15, 18]
 
 
 @pytest.mark.parametrize(

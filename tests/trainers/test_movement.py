@@ -13,7 +13,8 @@ from turnwise.errors import ConfigError, TrainingError
 from turnwise.forest import FlatScorer, ForestConfig
 from turnwise.losses import make_loss
 from turnwise.policies import auto_rate
-from turnwise.policies.schedule import START
+from turnwise.policies.optimizer import MAX_SKIPS
+from turnwise.policies.schedule import MOVEMENT, START
 from turnwise.rollout import samples_from_episodes
 from turnwise.trainers import grpo, loop, movement
 from turnwise.trainers.grpo import update
@@ -345,13 +346,48 @@ def test_a_run_whose_updates_always_go_too_far_stops_and_says_so(first_batch, re
     assert auto_rate.MOST_TRIES == 8
 
 
-def test_one_that_cannot_move_far_enough_stands(first_batch, reports):
-    session, plan, batch, *_ = first_batch(AUTO, "optimizer.lr_start=1e-12")
+def test_the_search_for_a_first_rate_goes_on_in_the_next_iteration(first_batch, reports):
+    session, plan, batch, *_ = first_batch(
+        AUTO, "optimizer.lr_start=1e-12", "trainer.mismatch=ignore"
+    )
+    trained = session.trained["main"]
     reports(moved_so(0.0, 0.0, 0.0))
-    metrics = update(session, plan, session.trained["main"], 0, batch)
+    metrics = update(session, plan, trained, 0, batch)
     assert metrics["optim/undone"] == auto_rate.MOST_TRIES
-    optimizer = session.trained["main"].optimizer
-    assert optimizer.peak == optimizer.found == pytest.approx(1e-4)
+    assert trained.optimizer.found is None
+    assert trained.optimizer.peak == pytest.approx(1e-4)
+    wanted = peak_movement(plan) * movement.informative(batch) ** 0.5
+    reports(moved_so(0.0, 0.0, 0.0), moved_so(wanted, 0.0, 0.0))
+    assert update(session, plan, trained, 1, batch)["optim/undone"] == 1
+    assert trained.optimizer.found == pytest.approx(1e-3)
+
+
+def test_gradients_that_are_not_finite_undo_an_update(first_batch, monkeypatch):
+    """The steps after a first one with too high a rate have no finite gradients."""
+    session, plan, batch, *_ = first_batch(
+        AUTO, "optimizer.lr_start=1e3", "trainer.minibatches=4", "trainer.mismatch=ignore"
+    )
+    trained = session.trained["main"]
+    norm, steps = torch.nn.utils.get_total_norm, []
+
+    def spoiled(gradients):
+        steps.append(trained.optimizer.rate())
+        return norm(gradients) * (float("nan") if trained.optimizer.peak > 1 else 1.0)
+
+    monkeypatch.setattr(torch.nn.utils, "get_total_norm", spoiled)
+    metrics = update(session, plan, trained, 0, batch)
+    assert metrics["optim/undone"] >= 3
+    assert metrics["optim/skipped"] == 0
+    assert 0 < trained.optimizer.peak <= 1
+    assert len(steps) >= 3 * MAX_SKIPS
+
+
+def test_a_run_without_finite_gradients_at_any_rate_stops_and_says_so(first_batch, monkeypatch):
+    session, plan, batch, *_ = first_batch(AUTO, "trainer.minibatches=4", "trainer.mismatch=ignore")
+    nan = torch.tensor(float("nan"))
+    monkeypatch.setattr(torch.nn.utils, "get_total_norm", lambda gradients: nan)
+    with pytest.raises(TrainingError, match="the gradient was not finite 3 steps in a row"):
+        update(session, plan, session.trained["main"], 0, batch)
 
 
 @pytest.mark.parametrize("nats", [1e-6, 0.05])
@@ -567,7 +603,7 @@ def test_settings_of_the_automatic_rate_go_with_one_policy_s(make_recipe):
 
 
 @pytest.mark.parametrize(
-    ("iterations", "wanted"), [(1, 0.1), (20, 0.1), (100, 0.05), (500, 0.01), (5000, 0.005)]
+    ("iterations", "wanted"), [(1, 0.1), (150, 0.1), (500, 0.03), (1500, 0.01), (5000, 0.005)]
 )
 def test_a_policy_moves_as_far_in_long_runs_as_in_short_ones(first_batch, iterations, wanted):
     session, plan, *_ = first_batch(AUTO, f"trainer.iterations={iterations}")
@@ -585,12 +621,39 @@ def replace_movement(plan, movement):
 
 
 def test_under_a_limit_of_time_the_number_of_iterations_follows_from_their_pace(first_batch):
-    """A quarter was over before the first of two updates of two steps each; then 0.02 passed."""
+    """A quarter was over before the first of two updates of two steps each; then 0.005 passed."""
     session, *_ = first_batch(AUTO, "trainer.iterations=5000", "trainer.minibatches=2")
     optimizer = session.trained["main"].optimizer
     optimizer.steps = 6  # of an earlier process
     optimizer.begin(0.25)
-    optimizer.steps, optimizer.least_done = 10, 0.27
-    assert optimizer.wanted_movement(2) == pytest.approx(5 * 0.02 / 2)
+    optimizer.steps = 8
+    assert optimizer.wanted_movement(2) == pytest.approx(0.005)
+    optimizer.steps, optimizer.least_done = 10, 0.255
+    assert optimizer.wanted_movement(2) == pytest.approx(MOVEMENT * 0.005)
     optimizer.least_done = 0.25 + 1e-6
     assert optimizer.wanted_movement(2) == pytest.approx(0.005)
+
+
+def test_a_rate_follows_the_root_of_what_is_wanted(first_batch, reports):
+    """The second update is the first whose share of the time is known."""
+    session, plan, batch, *_ = first_batch(
+        AUTO, "trainer.iterations=5000", "trainer.mismatch=ignore"
+    )
+    trained = session.trained["main"]
+    optimizer, told = trained.optimizer, movement.informative(batch) ** 0.5
+    optimizer.begin(0.0)
+    reports(moved_so(0.005 * told, 0.0, 0.0))
+    update(session, plan, trained, 0, batch)
+    assert (optimizer.peak, optimizer.found) == (START, START)
+    optimizer.least_done = 0.004
+    reports(moved_so(MOVEMENT * 0.004 * told, 0.0, 0.0))
+    metrics = update(session, plan, trained, 1, batch)
+    change = (MOVEMENT * 0.004 / 0.005) ** 0.5
+    assert metrics["optim/undone"] == 0
+    assert metrics["optim/lr"] == pytest.approx(START * change)
+    assert optimizer.found == pytest.approx(START * change)
+    again = deepcopy(optimizer.state_dict())
+    optimizer.begin(0.5)
+    optimizer.load_state_dict(again)
+    optimizer.least_done = 0.004
+    assert optimizer.wanted_movement(1) == pytest.approx(MOVEMENT * 0.004)

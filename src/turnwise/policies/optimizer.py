@@ -6,6 +6,7 @@ non-finite gradients. Gradients must be computed before `step` is called.
 
 from __future__ import annotations
 
+import math
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from turnwise.errors import ConfigError, TrainingError
+from turnwise.errors import ConfigError, NonFiniteGradientError
 from turnwise.policies.policy import Policy
 from turnwise.policies.schedule import (
     AUTO,
@@ -47,6 +48,8 @@ class PolicyOptimizer:
         found: the peak rate of the first update that stood, with `lr = "auto"`, on the evidence of
             enough replies (docs/math.md 6); None before it. The peak rate is at most ten times as
             large.
+        wanted: the steps of the last update with `lr = "auto"`, and the movement that was wanted of
+            it at the peak of the schedule; None before it.
         steps: how often `step` was called, skipped steps included; the schedule's clock.
         skipped: how many of them had non-finite gradients.
         least_done: the lower bound of the share of the schedule that is over, where time ends the
@@ -66,6 +69,7 @@ class PolicyOptimizer:
         ]
         self.peak = first_peak(config)
         self.found: float | None = None
+        self.wanted: tuple[int, float] | None = None
         self._adamw = torch.optim.AdamW(
             [group for group in groups if group["params"]],
             lr=self.peak,
@@ -92,12 +96,26 @@ class PolicyOptimizer:
         """Return the wanted movement of an update of `steps` steps, in nats per decision.
 
         It holds at the peak of the schedule. The update's share of the training follows from the
-        total number of steps, or from the time of the updates so far if that gives a larger share.
+        total number of steps, or from the time of the updates before if that gives a larger share.
         """
         assert isinstance(self.config, OptimizerConfig), "only such a rate follows the movement"
         began, done = self._began
-        of_time = (self.least_done - done) / (self.steps - began)
+        before = self.steps - steps - began
+        of_time = (self.least_done - done) / before if before > 0 else 0.0
         return self.config.wanted_movement(steps * max(1 / self._total_steps, of_time))
+
+    def follow_wanted(self) -> None:
+        """Change the peak rate and the first one by the root of the change of the wanted movement.
+
+        Under a limit of time the number of updates is first known after one of them.
+        """
+        if self.wanted is not None:
+            steps, before = self.wanted
+            self.steps += steps  # as after the update
+            factor = math.sqrt(self.wanted_movement(steps) / before)
+            self.steps -= steps
+            self.peak *= factor
+            self.found = None if self.found is None else self.found * factor
 
     def end_in(self, count: int) -> None:
         """Decrease the learning rate linearly from its current value to 0 in `count` steps."""
@@ -130,8 +148,8 @@ class PolicyOptimizer:
         `optim/grad_norm` is the norm before clipping; it is absent from a skipped step.
 
         Raises:
-            TrainingError: if this is the third step in a row with a non-finite gradient. The
-                message names the policy; whoever knows the batch adds its samples.
+            NonFiniteGradientError: if this is the third step in a row with a non-finite gradient.
+                The message names the policy; whoever knows the batch adds its samples.
         """
         rate = self.rate()
         self.steps += 1
@@ -160,6 +178,8 @@ class PolicyOptimizer:
             ],
             "peak": self.peak,
             "found": self.found,
+            "wanted": self.wanted,
+            "began": self._began,
             "steps": self.steps,
             "skipped": self.skipped,
             "skipped_in_a_row": self._skipped_in_a_row,
@@ -174,8 +194,8 @@ class PolicyOptimizer:
                 if saved is not None:
                     master.copy_(saved)
         if self.is_auto:  # a fixed rate is the recipe's, which may change
-            self.peak, self.found = state["peak"], state["found"]
-        self.steps = state["steps"]
+            self.peak, self.found, self.wanted = state["peak"], state["found"], state["wanted"]
+        self.steps, self._began = state["steps"], state["began"]
         self.skipped = state["skipped"]
         self._skipped_in_a_row = state["skipped_in_a_row"]
         self._ending = state["ending"]
@@ -201,7 +221,7 @@ class PolicyOptimizer:
         self.skipped += 1
         self._skipped_in_a_row += 1
         if self._skipped_in_a_row >= MAX_SKIPS:
-            raise TrainingError(
+            raise NonFiniteGradientError(
                 f"policy {self._policy!r}: the gradient was not finite {MAX_SKIPS} steps in a row "
                 f"(step {self.steps}); expected finite losses: lower the learning rate, or look "
                 "for extreme advantages or log-probabilities in its batch"

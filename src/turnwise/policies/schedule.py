@@ -14,13 +14,14 @@ from turnwise.settings import Settings
 
 Schedule = Literal["constant", "linear", "cosine"]
 Decay = Annotated[float, Field(ge=0, lt=1)]
-Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Rate = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+FirstRate = Annotated[float, Field(ge=1e-12, le=1e3, allow_inf_nan=False)]
 
 
 AUTO: Literal["auto"] = "auto"
 START = 1e-4
 """The rate at which "auto" begins."""
-MOVEMENT, LEAST_PEAK, MOST_PEAK = 5.0, 0.005, 0.1
+MOVEMENT, LEAST_PEAK, MOST_PEAK = 15.0, 0.005, 0.1
 """The movements that "auto" wants at the peak of the schedule, in nats per decision: the sum over
 all updates, and the bounds of that of one update."""
 
@@ -57,14 +58,14 @@ class OptimizerConfig(AdamWConfig):
 
     lr: Rate | Literal["auto"] = AUTO
     """Peak learning rate; "auto" follows how far the updates move the policy (docs/math.md 6)."""
-    lr_start: Rate | None = None
+    lr_start: FirstRate | None = None
     """The first rate that "auto" tries. The first update is repeated with other rates until its
     movement is near the wanted one (docs/math.md 6). None is 1e-4. `turnwise.train` sets 1e-6 for
     pretrained models, and 3e-3 for nano models that are trained on rows."""
     movement: Rate | None = None
     """The movement that "auto" wants of an iteration's update at the peak of the schedule: the KL
-    divergence of the policies before and after it, in nats per decision (docs/math.md 6). None is 5
-    divided by the number of iterations, within 0.005 and 0.1."""
+    divergence of the policies before and after it, in nats per decision (docs/math.md 6). None is
+    15 divided by the number of iterations, within 0.005 and 0.1."""
 
     def wanted_movement(self, part: float) -> float:
         """Return the wanted movement of an update that is the share `part` of the training."""

@@ -23,17 +23,17 @@ BEFORE_TRAINING = "seconds_before_training"
 def begun(session: Session, plan: Plan, resumed: Resumed | None) -> tuple[int, bool]:
     """Return the number of the first iteration to come, and whether training is over before it."""
     iteration, done = 0, False
-    if resumed is None:
-        seconds = session.totals.get("seconds", 0.0)
-        session.totals[BEFORE_TRAINING] = session.group.broadcast(seconds)
     if resumed is not None:
         for trained in session.trained.values():
             resumed.restore(trained)
         iteration, done = resumed.step, reached(plan, resumed.score)
-    elif plan.validate_start or time_share(session, plan) >= 1:
-        done = validate_start(session, plan)
-    for trained in session.trained.values():
-        trained.optimizer.begin(training_share(session, plan))
+    else:
+        seconds = session.totals.get("seconds", 0.0)
+        session.totals[BEFORE_TRAINING] = session.group.broadcast(seconds)
+        if plan.validate_start or time_share(session, plan) >= 1:
+            done = validate_start(session, plan)
+        for trained in session.trained.values():
+            trained.optimizer.begin(training_share(session, plan))
     return iteration, done or time_share(session, plan) >= 1
 
 

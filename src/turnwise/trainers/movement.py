@@ -8,26 +8,25 @@ an update from the policy after it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from turnwise.errors import TrainingError
+from turnwise.errors import NonFiniteGradientError, TrainingError
 from turnwise.forest import Scorer
 from turnwise.forest.score import Model
 from turnwise.parallel import ALONE, ProcessGroup
 from turnwise.policies.auto_rate import (
-    LARGEST_FALL,
     LARGEST_LOSS,
-    LARGEST_RISE,
+    LEAST_MOVEMENT,
     MOST_TRIES,
     TOO_FAR,
-    Verdict,
-    judge,
+    RateSearch,
 )
+from turnwise.policies.optimizer import MAX_SKIPS, PolicyOptimizer
 from turnwise.seeding import generator
 from turnwise.trainers.minibatches import Part
 from turnwise.trainers.session import Session
@@ -56,11 +55,6 @@ replies failed: it estimated that as many replies were readable as before, and 4
 LEAST_REPLIES = 16
 """The rate is not raised where fewer replies with an advantage were measured. The bound `FURTHEST`
 is then for the tokens without an advantage, too."""
-FEW_TRIES = 4
-"""After more attempts at an update the rate may fall further than by `LARGEST_FALL`, so that the
-attempts of the next one are enough."""
-LEAST_MOVEMENT = 1e-5
-"""The lower bound of the wanted movement: rounding moves a policy by less."""
 LARGEST = 20.0
 """The upper bound of a token's log-ratio, so that its exponential does not overflow."""
 
@@ -94,37 +88,64 @@ def update_within_band(
         TrainingError: if the ninth attempt moves the policy too far or loses too many replies.
     """
     optimizer = trained.optimizer
+    optimizer.follow_wanted()
     measured = _measured(session, trained, iteration, batch, failed)
-    before, steps, highest_undone = optimizer.snapshot(), optimizer.steps, 0.0
-    began = optimizer.peak if optimizer.found else 0.0
+    before, steps = optimizer.snapshot(), optimizer.steps
+    search = RateSearch(optimizer.peak, optimizer.found)
     signal = math.sqrt(max(informative(batch, failed), LEAST_INFORMATIVE))
-    moves: list[Moved] = []
     while True:
-        metrics = take()
+        metrics, diverged = _taken(take, optimizer, last=search.is_last)
         highest = max(map(optimizer.factor, range(steps, optimizer.steps)))
         if not highest:
             return metrics
-        peak_movement = optimizer.wanted_movement(optimizer.steps - steps)
+        count = optimizer.steps - steps
+        peak_movement = optimizer.wanted_movement(count)
         largest = max(peak_movement * highest**2, LEAST_MOVEMENT)
         wanted = signal * largest
-        moved = movement(trained.policy.model, trained.scorer, measured, failed, session.group)
-        moves, share = [*moves, moved], _share(moved, wanted, largest)
-        peak, last = optimizer.peak, len(moves) > MOST_TRIES
-        first = optimizer.found is None and peak >= highest_undone  # else a larger one went too far
-        skipped = metrics["optim/skipped"] > 0
-        verdict, known = _judged(moved, share, first=first, skipped=skipped, last=last)
-        if verdict.stands:
+        moved = diverged or movement(
+            trained.policy.model, trained.scorer, measured, failed, session.group
+        )
+        last = search.is_last
+        if search.stands(
+            _share(moved, wanted, largest),
+            moved.nats,
+            lost=moved.surely_lost,
+            few=moved.replies < LEAST_REPLIES,
+            skipped=metrics["optim/skipped"] > 0,
+        ):
             break
         if last:
-            raise TrainingError(_why_it_stops(trained, iteration, moves, wanted, largest))
+            raise TrainingError(_why_it_stops(trained, iteration, moved, wanted, largest))
         optimizer.restore(before)
-        optimizer.peak, highest_undone = peak * verdict.factor, max(highest_undone, peak)
+        optimizer.peak = search.peak
         session.new_weights(trained)
-    optimizer.found = optimizer.found or (peak if known else None)
-    most = LARGEST_RISE * (optimizer.found or math.inf)
-    lowest = LARGEST_FALL * began if len(moves) <= FEW_TRIES else 0.0
-    optimizer.peak = min(max(peak * verdict.factor, lowest), most)
-    return metrics | _movement_metrics(moves, wanted, at_cap=peak >= most)
+    at_cap = optimizer.peak >= search.most
+    optimizer.peak, optimizer.found = search.peak, search.found
+    optimizer.wanted = (count, peak_movement)
+    return metrics | {
+        "policy/movement": moved.nats,
+        "policy/movement_wanted": wanted,
+        "policy/movement_whole": moved.whole,
+        "policy/readable_lost": moved.lost,
+        "optim/undone": float(search.undone),
+        "optim/lr_at_cap": float(at_cap),
+    }
+
+
+def _taken(
+    take: Callable[[], dict[str, float]], optimizer: PolicyOptimizer, *, last: bool
+) -> tuple[dict[str, float], Moved | None]:
+    """Take the steps of an attempt; return their metrics, and how far if that cannot be measured.
+
+    Raises:
+        NonFiniteGradientError: of the last attempt, if gradients were not finite thrice in a row.
+    """
+    try:
+        return take(), None
+    except NonFiniteGradientError:
+        if last:
+            raise
+        return {"optim/skipped": float(MAX_SKIPS)}, DIVERGED
 
 
 def _share(moved: Moved, wanted: float, largest: float) -> float:
@@ -142,18 +163,6 @@ def _share(moved: Moved, wanted: float, largest: float) -> float:
     return max(share, TOO_FAR * nats / most) if nats > most else share
 
 
-def _movement_metrics(moves: Sequence[Moved], wanted: float, *, at_cap: bool) -> dict[str, float]:
-    """Return the metrics of an update that stands, after those that were undone."""
-    return {
-        "policy/movement": moves[-1].nats,
-        "policy/movement_wanted": wanted,
-        "policy/movement_whole": moves[-1].whole,
-        "policy/readable_lost": moves[-1].lost,
-        "optim/undone": float(len(moves) - 1),
-        "optim/lr_at_cap": float(at_cap),
-    }
-
-
 def _measured(
     session: Session,
     trained: TrainedPolicy,
@@ -164,23 +173,6 @@ def _measured(
     """Return the rows on which the movement is measured."""
     rows = batch.rows(_measured_rows(batch, session.seed, iteration, failed))
     return _scored(trained, rows, session.group) if trained.low_precision else rows
-
-
-def _judged(
-    moved: Moved, share: float, *, first: bool, skipped: bool, last: bool
-) -> tuple[Verdict, bool]:
-    """Return the verdict on an update, and whether it is evidence for its rate.
-
-    Few replies do not raise the rate, nor does an update of which a step was skipped. The last
-    attempt stands also if it moved the policy too little, unless replies became unreadable.
-    """
-    verdict = judge(share, first=first, lost=moved.surely_lost)
-    few = moved.replies < LEAST_REPLIES
-    harmless = share < 1 and moved.surely_lost <= LARGEST_LOSS
-    unknown = skipped and harmless
-    if (few and verdict.factor > 1) or unknown or (last and harmless):
-        verdict = Verdict(stands=True, factor=1.0)
-    return verdict, not (few or unknown)
 
 
 def _measured_rows(
@@ -221,10 +213,9 @@ def _scored(trained: TrainedPolicy, batch: Batch, group: ProcessGroup) -> Batch:
 
 
 def _why_it_stops(
-    trained: TrainedPolicy, iteration: int, moves: list[Moved], wanted: float, largest: float
+    trained: TrainedPolicy, iteration: int, last: Moved, wanted: float, largest: float
 ) -> str:
     """Return the message of the error that ends a run whose updates all go too far."""
-    last = moves[-1]
     most = min(TOO_FAR * wanted, max(FURTHEST, wanted))
     did = (
         f"moved the policy by {last.nats:.2g} nats per decision, expected {wanted:.2g} and at most "
@@ -234,10 +225,10 @@ def _why_it_stops(
     if last.surely_lost > LARGEST_LOSS:
         did = f"made {last.lost:.0%} more of its replies unreadable, expected {LARGEST_LOSS:.0%}"
     return (
-        f"policy {trained.name!r}: {len(moves)} attempts at the update of iteration {iteration} "
-        f"failed. The last, at a learning rate of {trained.optimizer.peak:.1e}, {did}. Look for "
-        "extreme advantages in `episodes/`, lower optimizer.movement, or set optimizer.lr to a "
-        "number"
+        f"policy {trained.name!r}: {MOST_TRIES + 1} attempts at the update of iteration "
+        f"{iteration} failed. The last, at a learning rate of {trained.optimizer.peak:.1e}, {did}. "
+        "Look for extreme advantages in `episodes/`, lower optimizer.movement, or set optimizer.lr "
+        "to a number"
     )
 
 
@@ -263,6 +254,10 @@ class Moved(NamedTuple):
     def surely_lost(self) -> float:
         """The fall of the share of readable replies, less `SURE` standard errors."""
         return self.lost - SURE * self.error
+
+
+DIVERGED = Moved(math.inf, math.inf, 0.0, 0.0, LEAST_REPLIES)
+"""The movement of an attempt whose gradients were not finite."""
 
 
 def informative(batch: Batch, failed: Collection[TurnId] = ()) -> float:

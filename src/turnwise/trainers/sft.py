@@ -29,7 +29,7 @@ from turnwise.trainers.update import make_batch, optimise
 from turnwise.types import TrainingSample
 
 PHASE = "warmup"
-PART, MOST_PART = 0.25, 0.5
+PART, MOST_PART, LATEST = 0.25, 0.5, 0.6
 """The share of a run's time after which its warm-up ends; it goes on up to `MOST_PART` while too
 few replies are right, since reinforcement does not teach a format."""
 EXACT_ROUNDS = 2
@@ -56,7 +56,7 @@ def warm_up(
     under the name `phase`. Rows before number `first` were shown by an earlier phase. It ends
     early, after a round, where it has taken `PART` of the `minutes` of the whole run, its cooldown
     included, and `config.required_accuracy` is reached, or else `MOST_PART`; the cooldown has fewer
-    steps where there is no time for them.
+    steps where there is no time for them, and ends at `LATEST`.
     """
     for trained in session.trained.values():
         trained.begin(config.optimizer, config.steps)
@@ -74,12 +74,13 @@ def warm_up(
             return False
         began = time.perf_counter()
         end = min((step // config.eval_every + 1) * config.eval_every, last)
-        over = partial(_is_over, session, began, None if ends else minutes)
+        over = partial(_is_over, session, began, minutes, LATEST if ends else MOST_PART)
         step, found = imitate_round(session, rows, range(step, end), config.batch_size, over)
         if step < end and session.asked_to_stop():  # before the round has been measured
             session.count(seconds=time.perf_counter() - began)
             session.save(phase, step, extra=_progress(exact, last, ends=ends))
             return False
+        last = step if ends and step < end else last
         for trained in session.trained.values():
             session.new_weights(trained)
         seen = {n: perception(session, each, config, step) for n, each in session.trained.items()}
@@ -152,10 +153,10 @@ def _progress(exact: int, last: int, *, ends: bool) -> dict[str, int]:
     return {"exact_rounds": exact, **({"last": last} if ends else {})}
 
 
-def _is_over(session: Session, began: float, minutes: float | None) -> bool:
-    """Return whether a round since `began` ends early: the time is over, or the run is to stop."""
+def _is_over(session: Session, began: float, minutes: float | None, part: float) -> bool:
+    """Return whether a round since `began` ends early: `part` is over, or the run is to stop."""
     seconds = session.totals.get("seconds", 0.0) + time.perf_counter() - began
-    late = minutes is not None and seconds >= MOST_PART * 60 * minutes
+    late = minutes is not None and seconds >= part * 60 * minutes
     return session.group.broadcast(late or bool(session.stop.requested))
 
 

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from turnwise.errors import EngineError, TrainingError
+from turnwise.errors import EngineError, NonFiniteGradientError
 from turnwise.forest import EntropyUse, MicroBatch, Scorer, forest_metrics
 from turnwise.forest.score import Model
 from turnwise.losses import LossConfig, LossInputs, combine_metrics, token_weights, total_loss
@@ -180,7 +180,7 @@ def optimise(
     the rows and take the same step.
 
     Raises:
-        TrainingError: if gradients were not finite three times in a row.
+        NonFiniteGradientError: if gradients were not finite three times in a row.
     """
     part = batch.part(range(len(batch.samples)) if rows is None else rows)
     own = part if group.is_alone else part.rows(rows_of_process(part.samples, group))
@@ -189,8 +189,8 @@ def optimise(
     sum_gradients(policy.trainable_parameters(), group)
     try:
         stepped = optimizer.step()
-    except TrainingError as error:
-        raise TrainingError(f"{error}; {_members(part.samples)}") from None
+    except NonFiniteGradientError as error:
+        raise NonFiniteGradientError(f"{error}; {_members(part.samples)}") from None
     shares = group.gather(share)
     drawn = np.concatenate([each.drawn for each in shares])
     return joined_metrics(shares) | stepped | _gap_metrics(drawn)
