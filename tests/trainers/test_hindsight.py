@@ -89,6 +89,13 @@ def test_what_was_shown_is_not_shown_again_unless_asked():
     assert len(shown(FOUND, seen=seen, again=True)) == 4
 
 
+def test_what_a_limit_leaves_out_was_not_shown():
+    seen, config, rng = set(), HindsightConfig(), np.random.default_rng(0)
+    parts = [[e.problem for e in chosen(FOUND, config, seen, rng, most=2)] for _ in range(3)]
+    assert parts == [["4", "3"], ["2", "1"], []]
+    assert seen == {"1", "2", "3", "4"}
+
+
 def test_orders_at_random_differ_and_hold_the_same():
     orders = [shown(FOUND, order="random", seed=seed) for seed in range(6)]
     assert len({str(order) for order in orders}) > 1

@@ -60,9 +60,7 @@ class HindsightMix:
         rng = generator(session.seed, "hindsight mix", iteration)
         replayed = self._replayed(rng)
         options = HindsightConfig(again=self.config.again, order="closeness")
-        fresh = chosen(found, options, self.seen, rng)
-        if self.config.most is not None:
-            fresh = fresh[-self.config.most :]  # the closest are the last
+        fresh = chosen(found, options, self.seen, rng, self.config.most)
         self._keep(found)
         draws = session.runner.draws("train")
         renderer = session.trained[policy].policy.renderer

@@ -81,7 +81,11 @@ def relabelled(env: Env[Any], episodes: Sequence[Episode]) -> list[Achieved]:
 
 
 def chosen(
-    found: Sequence[Achieved], config: HindsightConfig, seen: set[str], rng: np.random.Generator
+    found: Sequence[Achieved],
+    config: HindsightConfig,
+    seen: set[str],
+    rng: np.random.Generator,
+    most: int | None = None,
 ) -> list[Achieved]:
     """Return the demonstrations of an iteration, in the order in which they are shown.
 
@@ -90,6 +94,7 @@ def chosen(
         config: which of them are shown, of which task, and in which order.
         seen: the problems that earlier iterations showed; those of this one are added.
         rng: draws the tasks of `relabel = "shuffled"`, and random orders.
+        most: the most demonstrations, those closest to their tasks; None is no limit.
     """
     shortest: dict[str, Achieved] = {}
     for each in found:
@@ -102,6 +107,8 @@ def chosen(
         closest = sorted(shown, key=lambda each: -each.closeness)
         shown = closest[: max(1, round(share * len(closest)))]
         shown = [replace(each, task=each.asked) for each in shown]
+    if most is not None:
+        shown = sorted(shown, key=lambda each: each.closeness)[-most:]
     seen.update(each.problem for each in shown)
     if config.relabel == "shuffled":
         tasks = [shown[place].task for place in rng.permutation(len(shown))]
