@@ -9,6 +9,7 @@ import pytest
 
 from turnwise.app.build import plan_of
 from turnwise.errors import ConfigError
+from turnwise.losses import token_weights
 from turnwise.recipe.schema import load_recipe
 from turnwise.runs import comparable, read_metrics
 from turnwise.trainers import grpo, resume, train_grpo
@@ -55,6 +56,20 @@ def test_the_episodes_on_the_tasks_that_they_solved_are_beside_the_policy_gradie
     goals = [renderer.decode(row.token_ids.tolist()) for row in rows]
     assert all("goal" in text and "<answer>" in text for text in goals)
     assert not any(row.rl_weight.any() for row in rows)
+
+
+@pytest.mark.parametrize("rows", [4, 32])
+def test_an_sft_mix_does_not_change_the_weight_of_the_demonstrations(ready, rows):
+    """The weights of all tokens of a kind add up to its weight in the loss (docs/math.md 4)."""
+    mix = f"sft_mix={{rows = {rows}, spans = {{answer = 0.25}}}}"
+    session, plan, played = ready("trainer.hindsight.weight=0.5", mix)
+    credit = credit_of(session, plan, played)
+    batch = batches_of(session, plan, played, credit, {}, 0)["main"]
+    weights = token_weights(batch.samples, plan.loss, counted=credit.counted)
+    sums = [float(each.ce.sum()) for each in weights]
+    assert sum(sums[:-rows]) == pytest.approx(0.5)
+    assert sum(sums[-rows:]) == pytest.approx(0.25)
+    assert len(supervised(batch)) > rows
 
 
 def test_what_was_shown_is_not_shown_again_unless_asked(ready):

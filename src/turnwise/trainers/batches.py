@@ -15,7 +15,7 @@ from turnwise.parallel import ALONE, ProcessGroup
 from turnwise.policies import Policy
 from turnwise.rollout import samples_from_episodes
 from turnwise.trainers.action_floor import ActionFloor
-from turnwise.trainers.hindsight_mix import HindsightMix
+from turnwise.trainers.hindsight_mix import HindsightMix, with_own_means
 from turnwise.trainers.minibatches import parts_of
 from turnwise.trainers.penalties import RewardKl, reward_kl
 from turnwise.trainers.plan import Plan
@@ -88,14 +88,14 @@ def batches_of(
     batches: dict[str, Batch] = {}
     for name, trained in session.trained.items():
         own = credit.of({t.id for e in episodes for t in e.turns if t.policy == name})
-        mix = trained.hindsight
-        shown = mix.rows(session, name, episodes, iteration) if mix else []
+        shown = mix.rows(session, name, episodes, iteration) if (mix := trained.hindsight) else []
         if not own.has_signal and not shown:
             continue
-        samples = samples_of(plan, episodes, own) + shown
         if trained.sft_mix is not None and plan.sft_mix is not None:
             factor = 1.0 if trained.floor is None else trained.floor.factor
-            samples += trained.sft_mix.batch(iteration, plan.sft_mix.rows, least_done, factor)
+            taught = trained.sft_mix.batch(iteration, plan.sft_mix.rows, least_done, factor)
+            shown = with_own_means(shown, taught)
+        samples = samples_of(plan, episodes, own) + shown
         batches[name] = batch_of(plan, trained, samples, own, kl.get(name), session.group)
     return batches
 

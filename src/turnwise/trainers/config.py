@@ -170,7 +170,8 @@ class LoopConfig(Settings):
 class HindsightMixConfig(Settings):
     """Supervised rows of the model's own episodes in every policy-gradient update.
 
-    They add `weight` times their mean cross-entropy by token to the loss.
+    They add `weight` times their mean cross-entropy by token to the loss, whatever the SFT mix adds
+    beside them.
     """
 
     weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)

@@ -1,8 +1,8 @@
 """Demonstrations of the model's own episodes beside the policy gradient, in one loss.
 
-Provides `HindsightMix`. In every update there are supervised rows of two kinds: the iteration's
-episodes on the tasks that they solved (`trainers.relabelling`), and episodes of earlier iterations
-that solved the task that they were asked.
+Provides `HindsightMix` and `with_own_means`. In every update there are supervised rows of two
+kinds: the iteration's episodes on the tasks that they solved (`trainers.relabelling`), and episodes
+of earlier iterations that solved the task that they were asked.
 """
 
 from __future__ import annotations
@@ -110,3 +110,23 @@ class HindsightMix:
             for each in state["solved"]
         ]
         self.solved = {each.problem: each for each in found}
+
+
+def with_own_means(
+    shown: Sequence[TrainingSample], taught: Sequence[TrainingSample]
+) -> list[TrainingSample]:
+    """Return demonstrations and the rows of the SFT mix, the loss of each kind a mean of its own.
+
+    The loss divides by the tokens of both kinds (`losses.token_weights`), so the weights of each
+    are multiplied by these and divided by its own. Otherwise the one would weigh less the more rows
+    the other has.
+    """
+    kinds = (shown, taught)
+    tokens = [sum(int(np.count_nonzero(row.ce_weight)) for row in rows) for rows in kinds]
+    if not all(tokens):
+        return [*shown, *taught]
+    return [
+        replace(row, ce_weight=row.ce_weight * np.float32(sum(tokens) / own))
+        for rows, own in zip(kinds, tokens, strict=True)
+        for row in rows
+    ]
