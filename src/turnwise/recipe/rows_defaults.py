@@ -1,8 +1,8 @@
 """The defaults of `turnwise.train` on rows for a model made on the spot.
 
 Provides `rows_recipe`. Such a model says nothing that a reward could judge. Where a column of the
-rows holds right replies, it is first taught how replies look, by the values that other rows have
-there, drawn at random. A reward then says which of them is right.
+rows holds right replies, it is first taught how replies look, by the different values that rows
+have there, drawn at random. A reward then says which of them is right.
 """
 
 from __future__ import annotations

@@ -64,8 +64,9 @@ class RowsConfig(Settings):
     reward: tuple[str, ...] = ()
     """Reward functions by name, "file.py:function"; their weights are in `credit.rewards`."""
     replies: str | None = None
-    """A column of text or numbers: random replies, as the warm-up shows them, are the values that
-    any row has there. None is a few words of the rows."""
+    """A column of text or numbers: random replies, as the warm-up shows them, are drawn uniformly
+    from the different values that the rows to train on have there, however many rows have each.
+    None is a few words of the rows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
