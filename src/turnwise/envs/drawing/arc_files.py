@@ -23,6 +23,8 @@ def read_task(path: Path) -> dict[str, list[list[list[str]]]]:
         ConfigError: if the file is no such task.
     """
     try:
+        if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
+            raise ValueError("it is no regular file")
         with path.open("rb") as file:
             content = file.read(LARGEST_FILE + 1)
         if len(content) > LARGEST_FILE:
