@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 
 import numpy as np
@@ -171,6 +172,22 @@ def test_a_file_of_arc_is_a_task_of_several_pairs(arc_file):
     assert env.measures(memorised.state)["test_exact"] == 0.0
 
 
+@pytest.mark.parametrize("runner", ["interpreter", "sandbox"])
+def test_a_program_that_fails_on_the_test_pairs_alone_loses_no_reward(arc_file, runner):
+    """Row 2 is outside of the test grid: rewards and demonstrations know nothing of it."""
+    pair = {"input": [[0], [0], [0]], "output": [[0], [0], [1]]}
+    path = arc_file({"train": [pair], "test": [{"input": [[0]], "output": [[0]]}]})
+    env = tw.make_env("arc-draw", path=path, runner=runner)
+    program = "draw_horizontal_line(img, 2, 1)"
+    (step,) = drawn(env, program)
+    assert step.rewards == {"pixels": 1.0, "exact": 1.0}
+    assert step.info == {}
+    assert env.measures(step.state) == {"pixels": 1.0, "fails": 0.0, "test_exact": 0.0}
+    task = tw.Task(id="t", env=env.name, seed=0, data=env.generate(RNG))
+    found = env.relabel(task, [program])
+    assert (found.actions, found.closeness) == ((program,), 1.0)
+
+
 @pytest.mark.parametrize(
     ("data", "says"),
     [
@@ -191,6 +208,13 @@ def test_a_file_of_arc_is_a_task_of_several_pairs(arc_file):
 def test_a_file_that_is_no_task_is_refused(arc_file, data, says):
     with pytest.raises(ConfigError, match=says):
         tw.make_env("arc-draw", path=arc_file(data))
+
+
+def test_a_pipe_or_a_folder_is_no_task(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    for path in (tmp_path / "pipe.json", tmp_path, "/dev/zero"):
+        with pytest.raises(ConfigError, match="it is no regular file"):
+            tw.make_env("arc-draw", path=str(path))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ Rewards: `pixels` (agent), the share of cells that the program's grids have righ
     grids are right.
 End: terminated by the program. The score is `exact`.
 Measures: `pixels`, and `fails`, 1 if the program failed; with `path` also `test_exact`, 1 if the
-    test pairs of the file are right, too.
+    test pairs of the file are right, too. They change no reward.
 Baselines: random, a random program of the generator for the first pair; optimal, the program that
     drew a random drawing, or one that paints the rows of the target. Where there are several pairs
     it is `painter`, which paints the first target, and is hardly ever right.
@@ -113,7 +113,8 @@ class DrawingState:
     """The pairs of grids, and what the program made of the first grids; None before it.
 
     `tests` are pairs that the player does not see, `author` is the program of a random drawing.
-    `made` is empty if the program failed, and `failure` says why.
+    `made` is empty if the program failed, and `failure` says why. `tested` is what it made of the
+    tests, empty if it failed there or before.
     """
 
     pairs: tuple[Pair, ...]
@@ -184,7 +185,7 @@ class ArcDraw(Env[DrawingState]):
     def step(
         self, state: DrawingState, role: str, action: str, noise: np.random.Generator
     ) -> Step[DrawingState]:
-        """Run the program on the first grid of every pair.
+        """Run the program on the first grid of every pair, and of the test pairs by itself.
 
         Raises:
             IllegalActionError: if the text is no program, or too long.
@@ -192,24 +193,35 @@ class ArcDraw(Env[DrawingState]):
         """
         if state.made is not None:
             raise EnvError("arc-draw: the program was run: reset the env")
-        after = self._run(state, action)
+        after = self._test(self._run(state, action), action)
         rewards = {"pixels": _share(after), "exact": self.score(after)}
         info = {"failure": after.failure} if after.failure else {}
         return Step(state=after, rewards=rewards, terminated=True, truncated=False, info=info)
 
     def _run(self, state: DrawingState, action: str) -> DrawingState:
-        grids = [given for given, _ in (*state.pairs, *state.tests)]
+        """Return the state after a program; the test pairs have no part in whether it fails."""
         try:
-            if self.config.runner == "sandbox":
-                made = run_python(action, grids)
-            else:
-                made = tuple(run_program(action, grid) for grid in grids)
+            made = self._made(action, state.pairs)
         except ProgramFailure as failure:
             if failure.failure in ("syntax", "length"):
                 raise IllegalActionError(f"no program: {failure}") from None
             return replace(state, made=(), failure=str(failure))
-        count = len(state.pairs)
-        return replace(state, made=made[:count], tested=made[count:])
+        return replace(state, made=made)
+
+    def _test(self, state: DrawingState, action: str) -> DrawingState:
+        """Return the state after a program, with what it makes of the test pairs if it can."""
+        if not state.made or not state.tests:
+            return state
+        try:
+            return replace(state, tested=self._made(action, state.tests))
+        except ProgramFailure:
+            return state
+
+    def _made(self, action: str, pairs: Sequence[Pair]) -> tuple[Grid, ...]:
+        grids = [given for given, _ in pairs]
+        if self.config.runner == "sandbox":
+            return run_python(action, grids)
+        return tuple(run_program(action, grid) for grid in grids)
 
     def score(self, state: DrawingState) -> float:
         """Return 1 if all grids are right, otherwise 0."""
