@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 
 import numpy as np
 import pytest
@@ -60,6 +61,8 @@ def in_python(text, grid=EMPTY):
         ("draw_rectangle(img, (2, 3), (9, 9), 5)", "00000 00000 00055 00055"),
         ("draw_rectangle(img, (-5, -5), (0, 0), 5)", "50000 00000 00000 00000"),
         ("draw_rectangle(img, (-5, -5), (-1, -1), 5)", "00000 00000 00000 00000"),
+        ("draw_rectangle(img, (0, -9), (3, -4), 5)", "00000 00000 00000 00000"),
+        ("draw_rectangle(img, (0, 7), (3, 9), 5)", "00000 00000 00000 00000"),
         ("draw_line(img, (0, 0), (3, 3), 2)", "20000 02000 00200 00020"),
         ("draw_line(img, (3, 0), (0, 3), 2)", "00020 00200 02000 20000"),
         ("draw_line(img, (0, 0), (1, 4), 2)", "22000 00222 00000 00000"),
@@ -107,6 +110,26 @@ def test_a_fill_goes_over_four_or_eight_neighbours(connectivity, rows):
         assert found == tuple(rows.split())
     else:
         assert found == ("2110", "1211", "2110")
+
+
+def test_a_fill_is_that_of_neighbours_one_by_one():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        grid = ["".join(map(str, row)) for row in rng.integers(0, 2, (7, 6))]
+        row, column, wide = (int(rng.integers(n)) for n in (7, 6, 2))
+        filled, found = {(row, column)}, [(row, column)]
+        while found:
+            r, c = found.pop()
+            for near in (
+                (r + a, c + b) for a in (-1, 0, 1) for b in (-1, 0, 1) if wide or a * b == 0
+            ):
+                inside = 0 <= near[0] < 7 and 0 <= near[1] < 6
+                if inside and near not in filled and grid[near[0]][near[1]] == grid[row][column]:
+                    filled.add(near)
+                    found.append(near)
+        made = drawn(f"flood_fill(img, ({row - 7}, {column}), 5, {8 if wide else 4})", grid)
+        assert {(r, c) for r in range(7) for c in range(6) if made[r][c] == "5"} == filled
+        assert all(made[r][c] in ("5", grid[r][c]) for r in range(7) for c in range(6))
 
 
 @pytest.mark.parametrize(
@@ -285,3 +308,16 @@ def test_statements_without_effect_are_dropped_one_after_the_other():
     assert pruned(found, [EMPTY]) == found
     needed = "a = create_img((1, 1))\ndraw_pixel(a, (0, 0), 4)\ndraw_pixel(img, (0, 0), 5)"
     assert pruned(parse_program(needed), [EMPTY]).text == "draw_pixel(img, (0, 0), 5)"
+
+
+def test_pruning_a_long_program_has_a_bound_and_keeps_what_it_draws():
+    """Each call decides nothing; in a long program of fills only the last ones are tried."""
+    grid = ("0" * 30,) * 30
+    for count in (8, MOST_LINES):
+        calls = [f"flood_fill(img, (0, 0), {n % 9 + 1}, 8)" for n in range(count)]
+        before = time.process_time()
+        found = pruned(parse_program("\n".join(calls)), [grid] * 4)
+        assert time.process_time() - before < 20
+        assert (len(found.statements) == 1) == (count == 8)
+        assert len(found.statements) < count
+        assert drawn(found.text, grid) == drawn("\n".join(calls), grid)

@@ -19,11 +19,11 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from turnwise import sandbox
-from turnwise.envs.drawing.primitives import PRIMITIVES
+from turnwise.envs.drawing.primitives import LARGEST_SIDE, PRIMITIVES
 
 Grid: TypeAlias = tuple[str, ...]
 """The rows of a grid, each a text of one digit for each cell."""
@@ -32,6 +32,8 @@ FailureName: TypeAlias = Literal["syntax", "name", "arguments", "bounds", "resul
 or a row outside of the grid, what it returns is no grid, or it is too long."""
 MOST_CHARACTERS, MOST_LINES = 32_768, 256
 """The bounds of a program."""
+MOST_WORK, CALL_WORK = 3_000_000, 100
+"""The bound of `pruned`, in visited cells: about a second. A call costs as much as some cells."""
 _NAME, _NUMBER, _SIGN = r"[A-Za-z_][A-Za-z_0-9]*", r"-?[0-9]{1,4}(?![0-9A-Za-z_])", r"[()\[\],=:]"
 _TOKEN = re.compile(rf"[ \t]*(?:({_NAME})|({_NUMBER})|({_SIGN}))")
 _END_OF_LINE = re.compile(r"\r\n|\r|\n")
@@ -129,21 +131,32 @@ def execute(program: DrawingProgram, grid: Sequence[str]) -> Grid:
 def pruned(program: DrawingProgram, grids: Sequence[Sequence[str]]) -> DrawingProgram:
     """Return a program without the statements that change nothing of its results.
 
-    They are tried from the last to the first, each without those that were dropped before.
+    They are tried from the last to the first, each without those that were dropped before. Of long
+    programs the last statements are tried, within `MOST_WORK`, and the first ones stay.
 
     Raises:
         ProgramFailure: if the program has no result.
     """
-    results, kept = [execute(program, grid) for grid in grids], list(program.statements)
+    results, kept = [execute(program, grid) for grid in grids], program.statements
+    left = MOST_WORK
     for statement in reversed(program.statements):
-        fewer = [each for each in kept if each is not statement]
-        shorter = DrawingProgram(program.head, program.given, tuple(fewer), program.returned)
+        left -= _work(kept, grids)
+        if left < 0:
+            break
+        fewer = tuple(each for each in kept if each is not statement)
         try:
-            same = [execute(shorter, grid) for grid in grids] == results
+            same = [execute(replace(program, statements=fewer), grid) for grid in grids] == results
         except ProgramFailure:
             same = False
         kept = fewer if same else kept
-    return DrawingProgram(program.head, program.given, tuple(kept), program.returned)
+    return replace(program, statements=kept)
+
+
+def _work(statements: Sequence[Statement], grids: Sequence[Sequence[str]]) -> int:
+    """Return the most cells that a program visits on all grids; a call counts as `CALL_WORK`."""
+    functions = [each.function for each in statements]
+    cells = sum(LARGEST_SIDE**2 if "create_img" in functions else len(g) * len(g[0]) for g in grids)
+    return cells * (1 + functions.count("flood_fill")) + CALL_WORK * len(functions) * len(grids)
 
 
 def parse_program(text: str) -> DrawingProgram:

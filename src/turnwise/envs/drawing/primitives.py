@@ -56,11 +56,10 @@ def draw_rectangle(img, point1, point2, color):
     """Fill the rectangle between two corners, both included; cells outside are dropped."""
     (row1, column1), (row2, column2) = _pair(point1, "point1"), _pair(point2, "point2")
     _check_color(color)
+    first = max(0, min(column1, column2))
+    stop = max(first, min(len(img[0]), max(column1, column2) + 1))
     for row in range(max(0, min(row1, row2)), min(len(img) - 1, max(row1, row2)) + 1):
-        for column in range(
-            max(0, min(column1, column2)), min(len(img[0]) - 1, max(column1, column2)) + 1
-        ):
-            img[row][column] = color
+        img[row][first:stop] = [color] * (stop - first)
     return img
 
 
@@ -94,25 +93,36 @@ def draw_pixel(img, point, color):
 
 
 def flood_fill(img, point, color, connectivity):
-    """Fill the cells of the point's colour that are connected with it, over 4 or 8 neighbours."""
+    """Fill the cells of the point's colour that are connected with it, over 4 or 8 neighbours.
+
+    It paints run by run: a cell that was found paints all of its row up to other colours.
+    """
     row, column = _pair(point, "point")
     _check_color(color)
     if connectivity not in (4, 8):
         raise ValueError(f"connectivity = {connectivity}: expected 4 or 8")
     if not (-len(img) <= row < len(img) and -len(img[0]) <= column < len(img[0])):
         raise IndexError(f"point = {(row, column)}: the grid has {len(img)} x {len(img[0])} cells")
-    before, cells = img[row][column], [(row % len(img), column % len(img[0]))]
+    before, aside = img[row][column], 1 if connectivity == 8 else 0
     if before == color:
         return img
-    while cells:
-        row, column = cells.pop()
-        if not (0 <= row < len(img) and 0 <= column < len(img[0])) or img[row][column] != before:
+    found = [(row % len(img), column % len(img[0]))]
+    while found:
+        row, column = found.pop()
+        cells = img[row]
+        if cells[column] != before:
             continue
-        img[row][column] = color
-        for down in (-1, 0, 1):
-            for right in (-1, 0, 1):
-                if connectivity == 8 or not (down and right):
-                    cells.append((row + down, column + right))
+        first = last = column
+        while first > 0 and cells[first - 1] == before:
+            first -= 1
+        while last + 1 < len(cells) and cells[last + 1] == before:
+            last += 1
+        cells[first : last + 1] = [color] * (last + 1 - first)
+        for other in (row - 1, row + 1):
+            if 0 <= other < len(img):
+                for place in range(max(0, first - aside), min(len(cells), last + 1 + aside)):
+                    if img[other][place] == before:
+                        found.append((other, place))
     return img
 
 
