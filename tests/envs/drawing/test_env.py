@@ -132,7 +132,7 @@ def test_the_sandbox_runs_all_of_python_and_draws_alike():
         "",
         "",
         "result",
-        "exception",
+        "exception (line 2)",
     ]
     assert env.blocking
     assert env.runs_programs

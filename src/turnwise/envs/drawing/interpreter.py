@@ -24,6 +24,7 @@ from typing import Any, Literal, TypeAlias
 
 from turnwise import sandbox
 from turnwise.envs.drawing.primitives import LARGEST_SIDE, PRIMITIVES
+from turnwise.utils.unicode import is_unicode
 
 Grid: TypeAlias = tuple[str, ...]
 """The rows of a grid, each a text of one digit for each cell."""
@@ -36,7 +37,8 @@ MOST_WORK, CALL_WORK = 3_000_000, 100
 """The bound of `pruned`, in visited cells: about a second. A call costs as much as some cells."""
 _NAME, _NUMBER, _SIGN = r"[A-Za-z_][A-Za-z_0-9]*", r"-?[0-9]{1,4}(?![0-9A-Za-z_])", r"[()\[\],=:]"
 _TOKEN = re.compile(rf"[ \t]*(?:({_NAME})|({_NUMBER})|({_SIGN}))")
-_END_OF_LINE = re.compile(r"\r\n|\r|\n")
+END_OF_LINE = re.compile(r"\r\n|\r|\n")
+"""The ends of lines in Python."""
 _PARAMETERS: dict[str, tuple[str, ...]] = {
     name: function.__code__.co_varnames[: function.__code__.co_argcount]
     for name, function in PRIMITIVES.items()
@@ -165,10 +167,14 @@ def parse_program(text: str) -> DrawingProgram:
     Raises:
         ProgramFailure: if it is none.
     """
-    lines = _END_OF_LINE.split(text) if len(text) <= MOST_CHARACTERS else []
+    lines = END_OF_LINE.split(text) if len(text) <= MOST_CHARACTERS else []
     if not lines or len(lines) > MOST_LINES:
         raise ProgramFailure("length")
-    written = [(n, line.partition("#")[0].rstrip(" \t")) for n, line in enumerate(lines, start=1)]
+    numbered = list(enumerate(lines, start=1))
+    for number, line in numbered:
+        if "\0" in line or not is_unicode(line):  # Python refuses them in comments too
+            raise ProgramFailure("syntax", number)
+    written = [(n, line.partition("#")[0].rstrip(" \t")) for n, line in numbered]
     written = [(n, line) for n, line in written if line]
     if not written:
         raise ProgramFailure("syntax")
@@ -176,10 +182,10 @@ def parse_program(text: str) -> DrawingProgram:
     tokens = _tokens(first, number)
     if tokens[0] != "def":
         _check_indent(written, "")
-        return DrawingProgram("", "img", tuple(_statements(written)), "img")
+        return DrawingProgram("", "img", tuple(_statement(line, n) for n, line in written), "img")
     if len(tokens) != 6 or tokens[1:3] != ["task", "("] or tokens[4:] != [")", ":"]:
         raise ProgramFailure("syntax", number)
-    given, body = _name(tokens[3], number), written[1:]
+    given, body = _new_name(tokens[3], number), written[1:]
     if _indent(first) or not body:
         raise ProgramFailure("syntax", number)
     indent = _indent(body[0][1])
@@ -195,16 +201,20 @@ def _body(lines: Sequence[tuple[int, str]]) -> tuple[list[Statement], str]:
 
     Lines after it are read, and not run.
     """
-    for place, (number, line) in enumerate(lines):
+    statements: list[Statement] = []
+    returns: list[tuple[int, str]] = []
+    for number, line in lines:
         tokens = _tokens(line, number)
-        if tokens[0] == "return":
-            if len(tokens) != 2:
-                raise ProgramFailure("result", number)
-            rest = [each for each in lines[place + 1 :] if _tokens(each[1], each[0])[0] != "return"]
-            list(_statements(rest))
-            return list(_statements(lines[:place])), _name(tokens[1], number)
-    list(_statements(lines))
-    raise ProgramFailure("result")
+        if tokens[0] != "return":
+            statements.append(_statement(line, number))
+        elif len(tokens) == 2:
+            returns.append((len(statements), _name(tokens[1], number)))
+        else:
+            raise ProgramFailure("result", number)
+    if not returns:
+        raise ProgramFailure("result")
+    count, returned = returns[0]
+    return statements[:count], returned
 
 
 def _indent(line: str) -> str:
@@ -217,16 +227,11 @@ def _check_indent(lines: Sequence[tuple[int, str]], indent: str) -> None:
             raise ProgramFailure("syntax", number)
 
 
-def _statements(lines: Sequence[tuple[int, str]]) -> Iterator[Statement]:
-    for number, line in lines:
-        yield _statement(line, number)
-
-
 def _statement(line: str, number: int) -> Statement:
     """Read one line: a call, or a name and a call."""
     tokens, to = _tokens(line, number), ""
     if len(tokens) > 1 and tokens[1] == "=":
-        to, tokens = _name(tokens[0], number), tokens[2:]
+        to, tokens = _new_name(tokens[0], number), tokens[2:]
     if len(tokens) < 3 or tokens[1] != "(" or tokens[-1] != ")":
         raise ProgramFailure("syntax", number)
     function = _name(tokens[0], number)
@@ -241,10 +246,13 @@ def _arguments(
     tokens: Sequence[Any], parameters: Sequence[str], number: int
 ) -> Iterator[tuple[str, Value]]:
     """Read the arguments of a call; yield the name and the value of each."""
-    place, count, named = 0, 0, False
+    place, count, named = 0, 0, set[str]()
     while place < len(tokens):
         if place + 1 < len(tokens) and tokens[place + 1] == "=":
-            name, named, place = _name(tokens[place], number), True, place + 2
+            name, place = _name(tokens[place], number), place + 2
+            if name in named:
+                raise ProgramFailure("syntax", number)
+            named.add(name)
         elif named or count >= len(parameters):
             raise ProgramFailure("syntax" if named else "arguments", number)
         else:
@@ -308,4 +316,14 @@ def _tokens(line: str, number: int) -> list[Any]:
 def _name(token: Any, number: int) -> str:
     if not isinstance(token, str) or not token.isidentifier() or keyword.iskeyword(token):
         raise ProgramFailure("syntax", number)
+    if token == "__debug__":  # a constant of Python
+        raise ProgramFailure("syntax", number)
     return token
+
+
+def _new_name(token: Any, number: int) -> str:
+    """Read a name that a program gives to a grid; a primitive's would hide it in all of `task`."""
+    name = _name(token, number)
+    if name in PRIMITIVES:
+        raise ProgramFailure("name", number)
+    return name

@@ -1,7 +1,7 @@
 """Drawing programs as Python, in the sandbox.
 
-Provides `run_python`. Programs may then use all of Python. The source of the primitives stands
-before the program, so that both ways of running it draw alike.
+Provides `run_python`. Programs may then use all of Python. The source of the primitives runs before
+the program, so that both ways of running it draw alike.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from turnwise.envs.drawing import primitives
-from turnwise.envs.drawing.interpreter import Grid, ProgramFailure
+from turnwise.envs.drawing.interpreter import END_OF_LINE, Grid, ProgramFailure
 from turnwise.sandbox import Limits, run
 
 LIMITS = Limits(cpu=1.0, wall=10.0)
 _SOURCE = inspect.getsource(primitives)
-_FUNCTION = re.compile(r"^def task\(", re.MULTILINE)
+_PRIMITIVES = f"exec(compile({_SOURCE!r}, '<primitives>', 'exec'))"
+"""One line that defines the primitives under a file name of their own: errors tell the line of the
+program that called them."""
+_FUNCTION = re.compile(r"^def[ \t]+task[ \t]*\(", re.MULTILINE)
 _CALL = """
 
 def draw_all(grids):
@@ -32,15 +35,30 @@ def run_python(text: str, grids: Sequence[Grid], limits: Limits = LIMITS) -> tup
         ProgramFailure: if the program fails, or a result is no grid.
         SandboxError: if the sandbox itself fails.
     """
-    if not _FUNCTION.search(text):
-        body = "\n".join(f"    {line}" for line in text.splitlines())
-        text = f"def task(img):\n{body}\n    return img"
-    result = run(f"{_SOURCE}\n\n{text}{_CALL}", [list(grids)], limits, call="draw_all")
+    written, before = as_function(text)
+    result = run(f"{_PRIMITIVES}\n{written}{_CALL}", [list(grids)], limits, call="draw_all")
     if result.failure is not None:
-        raise ProgramFailure(result.failure, max(0, result.line - _SOURCE.count("\n") - 2))
+        line, last = result.line - 1 - before, len(END_OF_LINE.split(text))
+        if line > last:  # an end that is missing is noticed after the program
+            line = last if result.failure == "syntax" else 0
+        raise ProgramFailure(result.failure, max(0, line))
     if not isinstance(result.value, list) or len(result.value) != len(grids):
         raise ProgramFailure("result")
     return tuple(_grid(made) for made in result.value)
+
+
+def as_function(text: str) -> tuple[str, int]:
+    r"""Return a program with a function `task`, and how many lines were put before its first one.
+
+    Example:
+        >>> as_function("draw_pixel(img, (0, 0), 1)")
+        ('def task(img):\n    draw_pixel(img, (0, 0), 1)\n    return img', 1)
+    """
+    lines = END_OF_LINE.split(text)
+    text = "\n".join(lines)
+    if _FUNCTION.search(text):
+        return text, 0
+    return "\n".join(["def task(img):", *(f"    {line}" for line in lines), "    return img"]), 1
 
 
 def _grid(made: Any) -> Grid:
