@@ -116,6 +116,33 @@ class Arguments(Right):
         return tw.Observation(text="x", legal_actions=("odd", "even"))
 
 
+class RaisesAlways(Right):
+    def step(self, state, role, action, noise):
+        raise KeyError("the database")
+
+
+class RaisesAtTheSecondStep(Right):
+    def step(self, state, role, action, noise):
+        if state.k:
+            raise KeyError("the database")
+        return super().step(state, role, action, noise)
+
+
+class RaisesInReset(Right):
+    def reset(self, task):
+        raise KeyError("the database")
+
+
+class RaisesInScore(Right):
+    def score(self, state):
+        raise KeyError("the database")
+
+
+class RaisesInGenerate(Right):
+    def generate(self, rng):
+        raise KeyError("the database")
+
+
 WRONG = {
     Mutates: "Mutates: step changes the state that it is given, in place",
     MutatesUnscored: "MutatesUnscored: step changes the state that it is given, in place",
@@ -129,6 +156,11 @@ WRONG = {
     ScoreOfSeven: "ScoreOfSeven: score is 7: return a float from 0 to 1",
     Nameless: "Nameless: has no class attribute 'name'",
     Arguments: r"Arguments: observe\(state\) cannot be called",
+    RaisesAlways: "12 of 12 games of random play broke: RaisesAlways.step raised KeyError",
+    RaisesAtTheSecondStep: "12 of 12 games .* RaisesAtTheSecondStep.step raised KeyError",
+    RaisesInReset: "12 of 12 games .* RaisesInReset.reset raised KeyError",
+    RaisesInScore: "12 of 12 games .* RaisesInScore.score raised KeyError",
+    RaisesInGenerate: "RaisesInGenerate.generate raised KeyError",
 }
 
 
@@ -177,13 +209,50 @@ class Slow(Right):
         return super().step(state, role, action, noise)
 
 
-class RaisesByItself(Right):
+class RaisesInAThird(Right):
     def step(self, state, role, action, noise):
-        raise KeyError("the database")
+        if state.n % 3 == 0:
+            raise KeyError("the database")
+        return super().step(state, role, action, noise)
 
 
-@pytest.mark.parametrize("kind", [Right, Refuses, NeverEnds, Slow, RaisesByItself])
+class RaisesOnce(Right):
+    raised = False
+
+    def observe(self, state, role):
+        if not self.raised:
+            self.raised = True
+            raise KeyError("the database")
+        return super().observe(state, role)
+
+
+class RendersNothing(Right):
+    def render(self, state):
+        raise KeyError("the picture")
+
+
+BORNE = [Right, Refuses, NeverEnds, Slow, RaisesInAThird, RaisesOnce, RendersNothing]
+
+
+@pytest.mark.parametrize("kind", BORNE)
 def test_what_a_run_bears_is_no_mistake(kind):
-    began = time.monotonic()
-    EnvChoice(name=f"{__file__}:{kind.__name__}").look("training", 0)
-    assert time.monotonic() - began < 20, "a look takes about a second"
+    for seed in range(1 if kind is Slow else 5):
+        began = time.monotonic()
+        EnvChoice(name=f"{__file__}:{kind.__name__}").look("training", seed)
+        assert time.monotonic() - began < 20, "a look takes about a second"
+
+
+class MutatesInSomeGames(Mutates):
+    """One of its first games breaks, and the others are to be checked all the same."""
+
+    def step(self, state, role, action, noise):
+        if state.n % 3 == 0:
+            raise KeyError("the database")
+        return super().step(state, role, action, noise)
+
+
+def test_a_broken_game_hides_no_fault_of_the_others():
+    choice = EnvChoice(name=f"{__file__}:MutatesInSomeGames")
+    for seed in range(5):
+        with pytest.raises(EnvError, match="step changes the state that it is given, in place"):
+            choice.look("training", seed)

@@ -21,6 +21,8 @@ from turnwise.types import Task
 
 TASKS, TURNS, ALONE = 3, 12, 40
 """Tasks played; turns of each in interleaved play; turns of each whose steps are made twice."""
+GAMES, MOST_BROKEN = 12, 2 / 3
+"""Games of random play where the env breaks one of the first; the share that it may break."""
 SECONDS = 1.0
 """Seconds after which the check ends; a call that has begun may take longer."""
 TRIES = 2
@@ -50,9 +52,10 @@ class _BriefCalls(Calls):
 def look_at(env: Env[Any], seed: int, timeout: float) -> None:
     """Raise the first failure of `check_env` in a few turns of random play.
 
-    An exception of the env in an episode ends the check without an error: the guard of a run counts
-    such episodes, and stops a run if all of them fail. An env that hangs is checked once more.
-    Methods that a run calls once, such as `baselines` at its end, are called now.
+    Exceptions of the env in a few of the games are no failure: the guard of a run counts such
+    episodes. The first one is raised if more than `MOST_BROKEN` of the games break. An env that
+    hangs is checked once more. Methods that a run calls once, such as `baselines` at its end, are
+    called now.
 
     Args:
         env: the env, without a guard.
@@ -60,7 +63,7 @@ def look_at(env: Env[Any], seed: int, timeout: float) -> None:
         timeout: seconds that one call may take.
 
     Raises:
-        EnvError: if the env breaks its contract.
+        EnvError: if the env breaks its contract, or nearly every game.
     """
     once = Calls(env, seed, timeout)
     check_returned(env, once("vocabulary"), once.get("single_task"), once("baselines"))
@@ -73,41 +76,93 @@ def look_at(env: Env[Any], seed: int, timeout: float) -> None:
         except SlowEnvError:
             if number == TRIES:
                 raise
-        except BrokenEnvError:
-            return
 
 
 def _look(calls: Calls, seed: int) -> None:
-    env = calls.env
-    tasks_of_split = calls("tasks", "train")
-    if tasks_of_split is None:
-        tasks = generated_tasks(calls, TASKS, seed)
-    else:
-        rows = [tasks_of_split[number] for number in range(min(TASKS, len(tasks_of_split)))]
-        tasks = [
-            Task(id=f"check-{number}", env=env.name, seed=seed, data=dict(row))
-            for number, row in enumerate(rows)
-        ]
+    tasks = _tasks(calls, TASKS, seed)
     for task in tasks:
-        check_reset(calls, task)
-    for task in tasks:
-        _play(calls, task, seed)
-    check_side_by_side(calls, tasks, seed, TURNS)
+        _unbroken(check_reset, calls, task)
+    games = _Games(calls, seed)
+    try:
+        whole = [task for task in tasks if games.play(task)]
+        if len(whole) < len(tasks):
+            more = _tasks(calls, GAMES, seed)
+            for number in range(len(tasks), GAMES):
+                games.play(more[number % len(more)])
+    except _Enough:
+        games.check()
+        raise
+    games.check()
+    _unbroken(check_side_by_side, calls, whole, seed, TURNS)
 
 
-def _play(calls: Calls, task: Task, seed: int) -> None:
-    """Play a task at random, each step twice."""
-    state = calls.reset(task)
-    for number in range(min(ALONE, calls("turn_cap"))):
-        role = calls.acting(state)
-        rng = generator(seed, "first look", task.id, number)
-        action = calls("random_action", state, role, rng)
+def _unbroken(check: Callable[..., None], *args: Any) -> None:
+    """Make a check that an exception of the env ends without a result."""
+    try:
+        check(*args)
+    except SlowEnvError:
+        raise
+    except BrokenEnvError:
+        return
+
+
+def _tasks(calls: Calls, count: int, seed: int) -> list[Task]:
+    """Return tasks to train on, at most `count`."""
+    rows = calls("tasks", "train")
+    if rows is None:
+        return generated_tasks(calls, count, seed)
+    return [
+        Task(id=f"check-{number}", env=calls.env.name, seed=seed, data=dict(rows[number]))
+        for number in range(min(count, len(rows)))
+    ]
+
+
+class _Games:
+    """Plays tasks at random, each step twice, and counts the games that the env breaks."""
+
+    def __init__(self, calls: Calls, seed: int) -> None:
+        self._calls, self._seed = calls, seed
+        self._played, self._errors = 0, list[BrokenEnvError]()
+
+    def play(self, task: Task) -> bool:
+        """Play a task; return whether the env raised nothing."""
+        error: BrokenEnvError | None = None
         try:
-            step = calls.step_twice(state, role, action, (task.id, "first look", number))
-        except IllegalActionError:
-            break
-        state = step.state
-        if step.terminated or step.truncated:
-            break
-    calls.view(state)
-    calls.check_kept()
+            self._play(task)
+        except SlowEnvError:
+            raise
+        except BrokenEnvError as broken:
+            error = broken
+        self._played += 1
+        self._errors += [] if error is None else [error]
+        return error is None
+
+    def check(self) -> None:
+        """Raise if the env broke most of the games."""
+        broken, errors = len(self._errors), self._errors
+        if broken > max(1, MOST_BROKEN * self._played):
+            raise BrokenEnvError(
+                f"{broken} of {self._played} games of random play broke: {errors[0]}"
+            ) from errors[0]
+
+    def _play(self, task: Task) -> None:
+        calls = self._calls
+        state = calls.reset(task)
+        for number in range(min(ALONE, calls("turn_cap"))):
+            role = calls.acting(state)
+            rng = generator(self._seed, "first look", task.id, self._played, number)
+            action = calls("random_action", state, role, rng)
+            place = (task.id, f"first look {self._played}", number)
+            try:
+                step = calls.step_twice(state, role, action, place)
+            except IllegalActionError:
+                break
+            state = step.state
+            if step.terminated or step.truncated:
+                calls.unscored = False
+                break
+        try:
+            calls.view(state)
+        finally:
+            calls.unscored = True
+        calls.check_kept()
