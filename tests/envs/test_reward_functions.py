@@ -91,6 +91,34 @@ def test_none_means_that_a_function_does_not_apply():
     assert found.rewards == ({"math_only": 1.0}, {"code_only": -1.0}, None)
 
 
+def test_a_function_changes_only_its_own_copies():
+    chat = [{"role": "user", "content": "2 + 2?"}]
+    tests, ids = [[1]], [(1,), (2,)]
+    reply = [{"role": "assistant", "content": "4"}]
+    seen = []
+
+    def judge(prompts, completions, completion_ids, tests, **kwargs):
+        seen.append([len(each) for each in (*prompts, *completions, *completion_ids, *tests)])
+        for prompt, said, each, own in zip(
+            prompts, completions, completion_ids, tests, strict=True
+        ):
+            prompt += said
+            said[0]["content"] = ""
+            each.append(0)
+            own[0].append(2)
+        return [float(len(prompt)) for prompt in prompts]
+
+    def again(**arguments):
+        return judge(**arguments)
+
+    batch = {"prompts": [chat, chat], "completions": [reply, reply], "completion_ids": ids}
+    found = called(judge, again, **batch, tests=[tests, tests])
+    assert found.rewards == ({"judge": 2.0, "again": 2.0},) * 2  # the same row twice, as in a group
+    assert seen == [[1] * 8] * 2
+    assert (chat, tests) == ([{"role": "user", "content": "2 + 2?"}], [[1]])
+    assert reply == [{"role": "assistant", "content": "4"}]
+
+
 def test_async_functions_wait_side_by_side():
     together = asyncio.Barrier(2)
 

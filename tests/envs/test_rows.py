@@ -123,3 +123,20 @@ def test_rows_without_a_file_or_a_reward_are_refused(tmp_path):
 
 def test_nothing_played_needs_no_judge(rows):
     assert asyncio.run(rows(prompts(1)).score_batch([], 10)).rewards == ()
+
+
+def test_a_judge_that_extends_its_prompts_changes_no_row(rows, tmp_path):
+    path = rows([{"prompt": CHAT, "tests": [[1]]}]).unwrapped.config.path
+    (tmp_path / "extends.py").write_text(
+        "def extend(prompts, completions, tests, **kwargs):\n"
+        "    for prompt, said, own in zip(prompts, completions, tests):\n"
+        "        prompt += said\n"
+        "        own[0].append(2)\n"
+        "    return [float(len(prompt)) for prompt in prompts]\n"
+    )
+    env = make_env("rows", path=path, reward=[f"{tmp_path / 'extends.py'}:extend"])
+    table = env.unwrapped.tasks("train")
+    for _ in range(2):
+        judged = asyncio.run(env.unwrapped.judge([table[0], table[0]], ["4", "5"]))
+        assert judged.rewards == ({"extend": 3.0},) * 2
+    assert table == ({"prompt": CHAT, "tests": [[1]]},)

@@ -9,6 +9,7 @@ not apply. Source of the interface: TRL 1.16, `GRPOTrainer._calculate_rewards`.
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import inspect
 import math
@@ -148,7 +149,8 @@ async def call_functions(
 ) -> BatchRewards:
     """Call every function once with the whole batch; async functions are awaited concurrently.
 
-    A function gets the arguments of its signature, or all of them if it has `**kwargs`.
+    A function gets the arguments of its signature, or all of them if it has `**kwargs`. They are its
+    own copies, so changes to them reach neither the rows nor other functions.
 
     Raises:
         RewardError: if the result is not one number or None for each completion.
@@ -158,14 +160,14 @@ async def call_functions(
     returned: dict[str, Any] = {}
     for name, function in functions.items():
         offered: dict[str, Any] = {
-            "prompts": list(prompts),
-            "completions": list(completions),
+            "prompts": _copied(prompts),
+            "completions": _copied(completions),
             "completion_ids": [list(ids) for ids in completion_ids],
             "trainer_state": state,
             "log_extra": remarks.log_extra,
             "log_metric": remarks.log_metric,
         }
-        offered |= {column: list(values) for column, values in columns.items()}
+        offered |= {column: _copied(values) for column, values in columns.items()}
         assert offered.keys() == {*OFFERED, *columns}
         positional, named = arguments_of(function, offered)
         answer = function(*positional, **named)
@@ -183,6 +185,11 @@ async def call_functions(
         notes=remarks.notes() if remarks.columns else (),
         metrics=remarks.metrics(),
     )
+
+
+def _copied(values: Sequence[Any]) -> list[Any]:
+    """Return a copy of every value: equal rows, which a group has, share none."""
+    return [copy.deepcopy(value) for value in values]
 
 
 def _checked(name: str, returned: Any, count: int) -> list[float | None]:
