@@ -1,3 +1,5 @@
+import csv
+
 import pytest
 
 from turnwise.errors import DataError
@@ -32,6 +34,25 @@ def test_csv_reads_quoted_commas_newlines_and_a_mark(tmp_path):
         ("a.jsonl", '{"a": 1}\n\n[1]\n', "a.jsonl' line 3: got a JSON list, expected an object"),
         ("a.jsonl", b'{"a": 1}\n{"a": "\xe9"}\n', "a.jsonl' line 2: not UTF-8 .byte 0xe9."),
         ("a.jsonl", "\ufeff{}".encode("utf-16-le"), "line 1: not UTF-8"),
+        ("a.jsonl", '{}\n{"a": [NaN]}', "line 2, column 'a': nan cannot be kept: use finite"),
+        ("a.jsonl", '{"a": {"b": -Infinity}}', "line 1, column 'a': -inf cannot be kept"),
+        ("a.jsonl", '{"a": 1e999}', "line 1, column 'a': inf cannot be kept"),
+        (
+            "a.jsonl",
+            r'{"a": "b \ud800"}',
+            "line 1, column 'a': text holds half of a surrogate pair",
+        ),
+        ("a.jsonl", r'{"a": {"\udfff": 1}}', "column 'a': text holds half of a surrogate pair"),
+        ("a.jsonl", r'{"\udfff": 1}', r"the name of column '\\udfff': text holds half of a surrog"),
+        (
+            "a.jsonl",
+            '{"a": ' + "[" * 202 + "]" * 202 + "}",
+            "column 'a': is nested deeper than 200",
+        ),
+        ("a.jsonl", '{"a": ' + "[" * 5000 + "]" * 5000 + "}", "line 1: is nested deeper than 200"),
+        ("a.jsonl", '{"a": ' + "9" * 5000 + "}", "line 1: a whole number of more than 4300 digits"),
+        ("a.jsonl", '{}\n{"a": 1, "b": 2, "a": 1}', "line 2: repeats 'a': give every key"),
+        ("a.jsonl", '{"a": {"b": 1, "b": 2}}', "line 1: repeats 'b': give every key"),
         ("a.csv", "a,b\n1,2\n1,2,3\n", "a.csv' line 3: 3 values for 2 columns .a, b."),
         ("a.csv", 'a,b\n"x\ny",2\n1\n', "a.csv' line 4: 1 values for 2 columns"),
         ("a.csv", 'a,b\n1,"2\n', "a.csv' line 2: not CSV"),
@@ -45,6 +66,17 @@ def test_malformed_files_are_named_with_their_line(tmp_path, name, content, sent
     read = read_csv if name.endswith(".csv") else read_jsonl
     with pytest.raises(DataError, match=sentence):
         read(path)
+
+
+def test_values_at_the_limits_are_read(tmp_path):
+    deep = "[" * 200 + "1" + "]" * 200
+    text = f'{{"deep": {deep}, "digits": {"9" * 4300}, "pair": "\\ud83d\\ude00", "f": 1e308}}'
+    (row,) = read_jsonl(write(tmp_path, "a.jsonl", text))
+    assert (row["digits"], row["pair"], row["f"]) == (10**4300 - 1, "\U0001f600", 1e308)
+    before = csv.field_size_limit()
+    cell = "y" * (before + 1)
+    assert read_csv(write(tmp_path, "a.csv", f'a,b\nx,"{cell}"\n')) == [{"a": "x", "b": cell}]
+    assert csv.field_size_limit() == before
 
 
 def test_missing_files_are_named(tmp_path):

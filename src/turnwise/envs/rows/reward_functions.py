@@ -149,8 +149,8 @@ async def call_functions(
 ) -> BatchRewards:
     """Call every function once with the whole batch; async functions are awaited concurrently.
 
-    A function gets the arguments of its signature, or all of them if it has `**kwargs`. They are its
-    own copies, so changes to them reach neither the rows nor other functions.
+    A function gets the arguments of its signature, or all of them if it has `**kwargs`. They are
+    its own copies, so changes to them reach neither the rows nor other functions.
 
     Raises:
         RewardError: if the result is not one number or None for each completion.

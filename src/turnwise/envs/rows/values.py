@@ -9,7 +9,6 @@ episodes store plain JSON; only reward functions get decoded values.
 from __future__ import annotations
 
 import base64
-import math
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -18,11 +17,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from turnwise.errors import DataError
+from turnwise.utils.data_files import check_depth, check_value
 
 TAG = "__turnwise__"
 VALUE = "value"
-DEEPEST = 200
-"""The deepest nesting of values."""
 KINDS = "biufc"
 """Kinds of numpy's dtypes that are supported: booleans and numbers."""
 KEPT = (
@@ -39,14 +37,15 @@ def encode(value: Any, where: str) -> Any:
         where: the row and column, for messages.
 
     Raises:
-        DataError: for an unsupported type, a number that is not finite, and text that is not
-            Unicode.
+        DataError: for an unsupported type, and for values that `check_value` refuses.
 
     Example:
         >>> encode({"inputs": (1, {2})}, "row 0")["inputs"]
         {'__turnwise__': 'tuple', 'value': [1, {'__turnwise__': 'set', 'value': [2]}]}
     """
-    return _encoded(value, where, 0)
+    encoded = _encoded(value, where, 0)
+    check_value(encoded, where)
+    return encoded
 
 
 def decode(value: Any, where: str) -> Any:
@@ -83,6 +82,7 @@ def encode_row(row: Mapping[Any, Any], where: str) -> dict[str, Any]:
     for column in row:
         if not isinstance(column, str):
             raise DataError(f"{where}: column {column!r} is not text: name every column by text")
+        check_value(column, f"{where}, the name of column {column!r}")
     return {str(k): encode(value, f"{where}, column {k!r}") for k, value in row.items()}
 
 
@@ -95,54 +95,42 @@ def _refuse_tag(where: str, value: Mapping[str, Any]) -> NoReturn:
 
 
 def _encoded(value: Any, where: str, depth: int) -> Any:
+    """Return `value` as plain JSON that is in `depth` lists and objects."""
     kind = type(value)
-    if depth > DEEPEST:
-        raise DataError(f"{where}: is nested deeper than {DEEPEST}: make it flatter")
-    if value is None or kind is bool or kind is int:
+    check_depth(where, depth)
+    if value is None or kind in (bool, int, float):
         return value
     if isinstance(value, str):
-        return _text(str(value), where)
-    if kind is float:
-        if not math.isfinite(value):
-            raise DataError(f"{where}: {value} cannot be kept: use finite numbers, or None")
-        return value
+        return str(value)
     if isinstance(value, np.generic | np.ndarray):
         return _of_numpy(value, where, depth)
     if isinstance(value, Mapping):
         return _mapping(value, where, depth)
     if isinstance(value, list):
-        return _parts(value, where, depth)
+        return _parts(value, where, depth + 1)
     if isinstance(value, tuple | set | frozenset):
         name = next(t for t in (tuple, frozenset, set) if isinstance(value, t)).__name__
-        return _tagged(name, _parts(_ordered(value), where, depth))
+        return _tagged(name, _parts(_ordered(value), where, depth + 2))
     if isinstance(value, bytes | bytearray):
         return _tagged("bytes", base64.b64encode(value).decode())
     if kind is complex:
-        return _tagged("complex", [_encoded(part, where, depth) for part in _pair(value)])
+        return _tagged("complex", [value.real, value.imag])
     if isinstance(value, Decimal | Fraction):
+        if isinstance(value, Fraction):  # whose text has the digits of both
+            check_value([value.numerator, value.denominator], where)
         return _tagged(kind.__name__, str(value))
     raise DataError(f"{where}: a value of type {kind.__name__} cannot be kept: use {KEPT}")
-
-
-def _text(value: str, where: str) -> str:
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise DataError(
-            f"{where}: text holds half of a surrogate pair ({error.reason}): fix it"
-        ) from None
-    return value
 
 
 def _mapping(value: Mapping[Any, Any], where: str, depth: int) -> Any:
     """Return an object if all keys are text, else a list of pairs."""
     if all(isinstance(key, str) for key in value) and TAG not in value:
-        return {_text(str(k), where): _encoded(v, where, depth + 1) for k, v in value.items()}
-    return _tagged("dict", [_parts(pair, where, depth) for pair in value.items()])
+        return {str(k): _encoded(v, where, depth + 1) for k, v in value.items()}
+    return _tagged("dict", [_parts(pair, where, depth + 3) for pair in value.items()])
 
 
 def _parts(values: Sequence[Any], where: str, depth: int) -> list[Any]:
-    return [_encoded(part, where, depth + 1) for part in values]
+    return [_encoded(part, where, depth) for part in values]
 
 
 def _ordered(values: Any) -> list[Any]:
@@ -152,17 +140,13 @@ def _ordered(values: Any) -> list[Any]:
 
 def _of_numpy(value: Any, where: str, depth: int) -> Any:
     if value.dtype.kind in "OSU":  # text and objects: use lists
-        return _encoded(value.tolist(), where, depth + 1)
+        return _encoded(value.tolist(), where, depth + 1)  # an array may hold itself
     if value.dtype.kind not in KINDS or value.dtype.itemsize > 16:
         raise DataError(f"{where}: a numpy value of {value.dtype} cannot be kept: use {KEPT}")
     name = "array" if isinstance(value, np.ndarray) else "number"
     plain = np.asarray(value)
-    flat = [_encoded(part, where, depth + 1) for part in plain.ravel().tolist()]
+    flat = _parts(plain.ravel().tolist(), where, depth + 3)
     return _tagged(name, [value.dtype.name, list(plain.shape), flat])
-
-
-def _pair(value: complex) -> tuple[float, float]:
-    return value.real, value.imag
 
 
 def _tagged(name: str, value: Any) -> dict[str, Any]:
