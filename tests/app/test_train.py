@@ -179,7 +179,9 @@ def test_a_function_that_raises_stops_the_run_in_one_sentence_and_loses_nothing(
             return [{"a": 1.0}[letter] for letter in first]
         return [float(len(text)) for text in completions]
 
-    with pytest.raises(RewardError, match=r"raised KeyError: '.' \(in judge_of, '.*' line \d+\)"):
+    with pytest.raises(
+        RewardError, match=r"'judge_of' raised KeyError: '.' \(.*test_train\.py:\d+\)"
+    ):
         go(tmp_path, reward=judge_of)
     assert len(table(tmp_path)) == 1  # the first iteration is kept
     calls["broken"] = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -171,6 +172,69 @@ def test_arrays_and_scalars_are_numbers(values):
 def test_what_is_no_list_of_numbers_is_one_sentence(returned, sentence):
     with pytest.raises(RewardError, match=sentence):
         called(lambda **kwargs: returned, completions=["a", "b"])
+
+
+class NotAnException(BaseException):
+    pass
+
+
+class NoNumber:
+    def __float__(self):
+        raise KeyError("no number")
+
+
+def generated(completions, **kwargs):
+    yield from (1.0 for _ in completions)
+    raise ValueError("late")
+
+
+def raises(error):
+    def raising(completions, **kwargs):
+        raise error
+
+    return raising
+
+
+async def raises_later(completions, **kwargs):
+    await asyncio.sleep(0)
+    sys.exit(3)
+
+
+@pytest.mark.parametrize(
+    ("function", "sentence"),
+    [
+        (raises(ValueError("two\nlines")), "'raising' raised ValueError: two lines"),
+        (raises(SystemExit(3)), "'raising' raised SystemExit: 3"),
+        (raises(SystemExit()), r"'raising' raised SystemExit \("),
+        (raises(NotAnException("x")), "'raising' raised NotAnException: x"),
+        (raises(StopIteration()), r"'raising' raised StopIteration \("),
+        (raises(asyncio.CancelledError()), r"'raising' raised CancelledError \("),
+        (raises_later, "'raises_later' raised SystemExit: 3"),
+        (generated, "'generated' raised ValueError: late"),
+        (lambda **kwargs: [NoNumber()], "'lambda' raised KeyError: 'no number'"),
+    ],
+)
+def test_what_a_function_raises_names_it_and_the_line(function, sentence):
+    with pytest.raises(RewardError, match=rf"{sentence}.*test_reward_functions\.py:\d+\): fix it"):
+        called(function, completions=["a"])
+
+
+def test_what_stops_a_function_from_outside_passes():
+    with pytest.raises(KeyboardInterrupt):
+        called(raises(KeyboardInterrupt()), completions=["a"])
+    with pytest.raises(RewardError, match="a sentence"):
+        called(raises(RewardError("a sentence")), completions=["a"])
+
+    async def waits(completions, **kwargs):
+        await asyncio.sleep(60)
+
+    async def limited():
+        state = TrainerState(global_step=0, max_steps=1)
+        batch = {"prompts": ["?"], "completions": ["a"], "completion_ids": [()], "columns": {}}
+        await asyncio.wait_for(call_functions({"waits": waits}, **batch, state=state), 0.01)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(limited())
 
 
 class Judge:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from dataclasses import replace
 from typing import ClassVar
 
@@ -500,6 +501,15 @@ def test_rewards_that_no_python_code_refuses_are_named_too(make_runner, lake, sa
 
     with pytest.raises(RewardError, match=r"raised TypeError: .* \(in no line of Python\)"):
         make_runner(Divides(lake.config), says(["DOWN"] * 8)).play()
+
+
+def test_rewards_of_a_batch_that_leave_the_program_are_named_too(make_runner, lake, says):
+    class Leaves(FrozenLake):
+        async def score_batch(self, episodes, iterations):
+            sys.exit(0)
+
+    with pytest.raises(RewardError, match=r"raised SystemExit: 0 \(in score_batch, '.*' line \d+"):
+        make_runner(Leaves(lake.config), says(["DOWN"] * 8)).play()
 
 
 def test_an_episode_that_reaches_the_cap_is_truncated_and_counted(make_runner, says):

@@ -1,11 +1,13 @@
-"""Calls of a user's env with a time limit and errors that name the method, file and line.
+"""Calls of a user's code whose errors name the method or function, the file and the line.
 
-Provides `call_env`. It turns every exception of the env into a `BrokenEnvError`. It checks no
-returned values.
+Provides `call_env`, which has a time limit and turns every exception of an env into a
+`BrokenEnvError`, and `RewardErrors`, which turns those of a reward function into a `RewardError`.
+They check no returned values.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import sysconfig
 from collections.abc import Callable
@@ -16,7 +18,7 @@ from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 from turnwise.envs.timeout import Overrun, within
-from turnwise.errors import BrokenEnvError, SlowEnvError, TurnwiseError
+from turnwise.errors import BrokenEnvError, RewardError, SlowEnvError, TurnwiseError
 from turnwise.utils.stuck_calls import report
 
 T = TypeVar("T")
@@ -69,12 +71,55 @@ def call_env(
         place = place_of(cause.__traceback__, env)
         raise overran(env, method, timeout, place, title=title, cure=cure) from None
     except (Exception, SystemExit) as cause:
-        said = " ".join(str(cause).split())[:LONGEST]
-        what = f"{type(cause).__name__}: {said}" if said else type(cause).__name__
-        named = title or title_of(env, method)
+        named, place = title or title_of(env, method), place_of(cause.__traceback__, env)
         raise BrokenEnvError(
-            f"{named} raised {what} ({place_of(cause.__traceback__, env)}): {_cure(cause, cure)}"
+            f"{named} raised {_shown(cause)} ({place}): {_cure(cause, cure)}"
         ) from cause
+
+
+class RewardErrors:
+    """A context manager that turns what a reward function raises into a `RewardError`.
+
+    This includes `SystemExit`. Turnwise's own errors, Ctrl-C, time limits and the cancellation of
+    the running task pass.
+
+    Args:
+        name: the function's, for the message.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        passing = (TurnwiseError, KeyboardInterrupt, GeneratorExit, Overrun)
+        if error is None or isinstance(error, passing):
+            return
+        if isinstance(error, asyncio.CancelledError) and is_cancelled():
+            return
+        raise RewardError(
+            f"reward function {self._name!r} raised {_shown(error)} ({place_of(trace, None)}): fix "
+            "it; the run can go on from its last checkpoint"
+        ) from error
+
+
+def is_cancelled() -> bool:
+    """Whether the running task is being cancelled, which an error of a user's code is not."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _shown(cause: BaseException) -> str:
+    """Return the type and the message of an exception, on one line."""
+    said = " ".join(str(cause).split())[:LONGEST]
+    return f"{type(cause).__name__}: {said}" if said else type(cause).__name__
 
 
 def _cure(cause: BaseException, otherwise: str) -> str:

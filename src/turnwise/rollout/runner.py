@@ -17,6 +17,7 @@ from turnwise.agents import AgentConfig
 from turnwise.credit.config import StateKeyRule
 from turnwise.engines.loop import SteppedEngine, run
 from turnwise.envs.base import BatchRewards, Env, Step
+from turnwise.envs.user_calls import is_cancelled
 from turnwise.errors import (
     EndpointError,
     EngineError,
@@ -36,7 +37,7 @@ from turnwise.rollout.agent import (
     RolloutAgent,
 )
 from turnwise.rollout.beginning import Beginning, beginning_of
-from turnwise.rollout.user_workflow import call_workflow, is_cancelled, workflow_failure
+from turnwise.rollout.user_workflow import call_workflow, workflow_failure
 from turnwise.tasks.openings import length_of
 from turnwise.types import Episode, EpisodeId, Failure, Stream, TaskVisit
 from turnwise.utils.rewards import mix_rewards
@@ -166,7 +167,10 @@ class Runner:
             return await self.env.score_batch(ended, self._iterations)
         except TurnwiseError:
             raise
-        except Exception as cause:  # code of the user's that fails for a batch fails for the next
+        except (
+            Exception,
+            SystemExit,
+        ) as cause:  # code of the user's that fails for a batch fails for the next
             raise RewardError(
                 f"{self.env.name}: finding the rewards raised {type(cause).__name__}: {cause} "
                 f"({_line_of(cause)}): fix it; the run can go on from its last checkpoint"
@@ -329,7 +333,7 @@ def with_batch_rewards(
     return replace(episode, trajectories=tuple(trajectories), notes=notes)
 
 
-def _line_of(cause: Exception) -> str:
+def _line_of(cause: BaseException) -> str:
     """Return where the code that is not turnwise's raised: its function, file and line."""
     frames = traceback.extract_tb(cause.__traceback__)
     foreign = [f for f in frames if not Path(f.filename).is_relative_to(PACKAGE)]

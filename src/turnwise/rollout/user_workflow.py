@@ -16,7 +16,7 @@ from turnwise.engines.loop import close_engine, run
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.envs import Env, GuardedEnv, Step
 from turnwise.envs.timeout import Overrun, within
-from turnwise.envs.user_calls import place_of
+from turnwise.envs.user_calls import is_cancelled, place_of
 from turnwise.errors import EnvError, IllegalActionError, StuckEnvError, TurnwiseError
 from turnwise.rollout.env_step import step_env
 from turnwise.rollout.failures import GOES_ON, check_question, env_failure, no_seat
@@ -130,12 +130,6 @@ def workflow_failure(cause: BaseException, env: Env[Any]) -> Failure:
         return failure
     place = place_of(cause.__traceback__, None)
     return Failure(kind="env", message=f"the workflow raised {failure.message} ({place}): fix it")
-
-
-def is_cancelled() -> bool:
-    """Whether the running task is being cancelled, which a workflow's own error is not."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 class _RandomAgents(Mapping[str, "_RandomAgent"]):

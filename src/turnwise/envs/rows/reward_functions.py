@@ -13,12 +13,13 @@ import copy
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from turnwise.envs.base import BatchRewards
 from turnwise.envs.rows.reward_arguments import OFFERED, arguments_of
+from turnwise.envs.user_calls import RewardErrors
 from turnwise.errors import ConfigError, RewardError
 from turnwise.formats import REPLY_COMPONENTS
 from turnwise.utils.user_code import is_function, is_import_name, load_object
@@ -153,7 +154,8 @@ async def call_functions(
     its own copies, so changes to them reach neither the rows nor other functions.
 
     Raises:
-        RewardError: if the result is not one number or None for each completion.
+        RewardError: if a function raises, or does not return one number or None for each
+            completion.
     """
     remarks = Remarks(count=len(completions))
     waiting: dict[str, Any] = {}
@@ -170,14 +172,17 @@ async def call_functions(
         offered |= {column: _copied(values) for column, values in columns.items()}
         assert offered.keys() == {*OFFERED, *columns}
         positional, named = arguments_of(function, offered)
-        answer = function(*positional, **named)
+        with RewardErrors(name):
+            answer = function(*positional, **named)
         returned[name] = answer
         if inspect.isawaitable(answer):
-            waiting[name] = answer
+            waiting[name] = _awaited(name, answer)
     returned |= dict(zip(waiting, await asyncio.gather(*waiting.values()), strict=True))
     rewards: list[dict[str, float]] = [{} for _ in completions]
     for name in functions:
-        for place, value in enumerate(_checked(name, returned[name], len(completions))):
+        with RewardErrors(name):  # a generator, and numbers of a class of the user's
+            values = _checked(name, returned[name], len(completions))
+        for place, value in enumerate(values):
             if value is not None:
                 rewards[place][name] = value
     return BatchRewards(
@@ -185,6 +190,12 @@ async def call_functions(
         notes=remarks.notes() if remarks.columns else (),
         metrics=remarks.metrics(),
     )
+
+
+async def _awaited(name: str, answer: Awaitable[Any]) -> Any:
+    """Return what an async function returns; `SystemExit` must not leave a task."""
+    with RewardErrors(name):
+        return await answer
 
 
 def _copied(values: Sequence[Any]) -> list[Any]:
