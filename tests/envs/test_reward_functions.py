@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
+import math
 import re
 import sys
 
@@ -145,8 +147,42 @@ def test_functions_see_how_far_training_is_and_make_remarks():
     assert found.rewards == ({"later": 3.0}, {"later": 3.0})
     assert found.notes == ({"said": "a"}, {"said": "b"})
     assert found.metrics == {"reward_metric/share": 0.3}
-    with pytest.raises(RewardError, match="got 1 values for 2 completions"):
-        called(lambda log_extra, **kwargs: log_extra("x", [1]), completions=["a", "b"])
+
+
+def test_remarks_that_no_file_stores_become_text():
+    def remarks(completions, log_extra, log_metric, **kwargs):
+        log_extra("odd", [float("nan"), "\ud800", -math.inf, {"\udfff"}])
+        log_extra("plain", [None, True, 2**70, 0.5])
+        log_extra("\ud800", [1] * 4)
+        log_metric("\ud800", 1.0)
+        log_metric("nan", np.float32("nan"))
+        return [0.0 for _ in completions]
+
+    found = called(remarks, completions=["a"] * 4)
+    assert [note["odd"] for note in found.notes] == ["nan", "\\ud800", "-inf", "{'\\udfff'}"]
+    assert [note["plain"] for note in found.notes] == [None, True, 2**70, 0.5]
+    assert [note["\\ud800"] for note in found.notes] == [1] * 4
+    assert found.metrics.keys() == {"reward_metric/\\ud800", "reward_metric/nan"}
+    json.dumps(found.notes, allow_nan=False, ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize(
+    ("remark", "sentence"),
+    [
+        (lambda extra, metric: extra("x", [1]), r"log_extra\('x', ...\) got 1 values for 2 compl"),
+        (lambda extra, metric: extra(("x", 1), [1, 2]), "a name of type tuple: give text"),
+        (lambda extra, metric: metric(1, 1.0), "log_metric.* a name of type int: give text"),
+        (lambda extra, metric: metric("x", "abc"), "raised ValueError: .*abc"),
+        (lambda extra, metric: extra("x", [10**5000, 1]), "raised ValueError: .*4300 digits"),
+    ],
+)
+def test_remarks_that_are_wrong_name_the_function(remark, sentence):
+    def judge(completions, log_extra, log_metric, **kwargs):
+        remark(log_extra, log_metric)
+        return [0.0 for _ in completions]
+
+    with pytest.raises(RewardError, match=rf"reward function 'judge':? .*{sentence}"):
+        called(judge, completions=["a", "b"])
 
 
 @pytest.mark.parametrize(

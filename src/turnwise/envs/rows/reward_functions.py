@@ -51,7 +51,7 @@ class Remarks:
 
     Example:
         >>> remarks = Remarks(count=2)
-        >>> remarks.log_metric("hits", 1.0)
+        >>> remarks.log_metric("exact", "hits", 1.0)
         >>> remarks.metrics()
         {'reward_metric/hits': 1.0}
     """
@@ -60,18 +60,19 @@ class Remarks:
     columns: dict[str, list[Any]] = field(default_factory=dict)
     numbers: dict[str, list[float]] = field(default_factory=dict)
 
-    def log_extra(self, column: str, values: Iterable[Any]) -> None:
+    def log_extra(self, function: str, column: str, values: Iterable[Any]) -> None:
         """Store a value for each completion; it is recorded with the episode."""
-        values = list(values)
+        column, values = _name(function, "log_extra", column), list(values)
         if len(values) != self.count:
             raise RewardError(
-                f"log_extra({column!r}, ...) got {len(values)} values for {self.count} "
-                "completions: give one for each"
+                f"reward function {function!r}: log_extra({column!r}, ...) got {len(values)} "
+                f"values for {self.count} completions: give one for each"
             )
         self.columns[column] = [_plain(value) for value in values]
 
-    def log_metric(self, name: str, value: float) -> None:
+    def log_metric(self, function: str, name: str, value: float) -> None:
         """Store a number of the batch; it is logged as the metric `reward_metric/<name>`."""
+        name = _name(function, "log_metric", name)
         self.numbers.setdefault(name, []).append(float(value))
 
     def metrics(self) -> dict[str, float]:
@@ -166,8 +167,8 @@ async def call_functions(
             "completions": _copied(completions),
             "completion_ids": [list(ids) for ids in completion_ids],
             "trainer_state": state,
-            "log_extra": remarks.log_extra,
-            "log_metric": remarks.log_metric,
+            "log_extra": functools.partial(remarks.log_extra, name),
+            "log_metric": functools.partial(remarks.log_metric, name),
         }
         offered |= {column: _copied(values) for column, values in columns.items()}
         assert offered.keys() == {*OFFERED, *columns}
@@ -234,6 +235,25 @@ def _number(name: str, place: int, value: Any) -> float | None:
     return number
 
 
+def _name(function: str, method: str, given: Any) -> str:
+    """Return the name of a note or metric as text that can be stored."""
+    if not isinstance(given, str):
+        raise RewardError(
+            f"reward function {function!r}: {method}({given!r}, ...) got a name of type "
+            f"{type(given).__name__}: give text"
+        )
+    return _storable(given)
+
+
 def _plain(value: Any) -> Any:
-    """Return a note as plain JSON; values of other types become text."""
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
+    """Return a note as plain JSON; values of other types, nan and infinity become text."""
+    text = str(value)  # raises for a whole number with more digits than JSON stores
+    if isinstance(value, str):
+        return _storable(text)
+    plain = isinstance(value, int | None) or (isinstance(value, float) and math.isfinite(value))
+    return value if plain else _storable(text)
+
+
+def _storable(text: str) -> str:
+    """Return text without halves of surrogate pairs, which UTF-8 cannot store."""
+    return text.encode("utf-8", "backslashreplace").decode()
