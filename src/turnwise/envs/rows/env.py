@@ -5,7 +5,8 @@ of messages, which go through the chat template. Reward functions get the other 
 Sees: the prompt.
 Actions: any text; the whole reply is the answer (`agents.player.reply = "whole"`).
 Rewards: one component a reward function, named after it (`envs.reward_functions`), found for all
-replies of a batch at once. They may be any finite numbers, so the score is their weighted sum.
+replies of a batch at once. They may be any numbers of up to 1e18 in size, so the score is their
+weighted sum.
 End: after one reply.
 Baselines: none. A reward function gets the tokens of a model, so the number to compare with is the
 model's own score before training, which every evaluation gives.

@@ -13,11 +13,12 @@ import copy
 import functools
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from turnwise.envs.base import BatchRewards
+from turnwise.envs.measures import LARGEST_REWARD, is_reward
 from turnwise.envs.rows.reward_arguments import OFFERED, arguments_of
 from turnwise.envs.user_calls import RewardErrors
 from turnwise.errors import ConfigError, RewardError
@@ -207,7 +208,8 @@ def _copied(values: Sequence[Any]) -> list[Any]:
 def _checked(name: str, returned: Any, count: int) -> list[float | None]:
     """Return a function's result as numbers, or raise with the reason."""
     wanted = f"return a list of {count} numbers, None where it does not apply"
-    if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable):
+    no_list = isinstance(returned, str | bytes | Mapping | Set)
+    if no_list or not isinstance(returned, Iterable):
         raise RewardError(f"reward function {name!r} returned {type(returned).__name__}: {wanted}")
     values = list(returned)
     if len(values) != count:
@@ -227,10 +229,10 @@ def _number(name: str, place: int, value: Any) -> float | None:
             number = float(value)
         except OverflowError:  # a whole number that no float holds
             number = math.inf
-    if not math.isfinite(number):
+    if not is_reward(number):
         raise RewardError(
             f"reward function {name!r} returned {value!r} for completion {place}: return a finite "
-            "number, or None where it does not apply"
+            f"number, of at most {LARGEST_REWARD:g} in size, or None where it does not apply"
         )
     return number
 
