@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import threading
 import time
@@ -23,6 +24,7 @@ from turnwise.envs import (
     make_guarded,
     score_baselines,
 )
+from turnwise.envs.base import BatchRewards
 from turnwise.envs.guard import WINDOW
 from turnwise.envs.timeout import Overrun, within
 from turnwise.errors import (
@@ -344,6 +346,26 @@ def test_judging_a_batch_has_a_limit(judge, monkeypatch):
     with pytest.raises(StuckEnvError, match=r"Judge\.score_batch did not return within 0\.05 s \("):
         run(env.score_batch([], 1), ScriptedEngine(lambda request: (1,)))
     assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ({"goal": 1.0}, "a BatchRewards, or None"),
+        (BatchRewards(rewards=({}, {})), "rewards, and notes or none, of each of 1 episodes"),
+        (BatchRewards(rewards=(None,), notes=({}, {})), "of each of 1 episodes"),
+        (BatchRewards(rewards=(1.0,)), "rewards that are finite floats"),
+        (BatchRewards(rewards=({"goal": math.nan},)), "rewards that are finite floats"),
+        (BatchRewards(rewards=({"goal": 1.7e308},)), r"finite floats, of at most 1e\+18 in size"),
+    ],
+)
+def test_the_rewards_of_a_batch_are_checked(found, expected):
+    async def judge():
+        return found
+
+    env = guarded(Judge(judge), timeout=5)
+    with pytest.raises(BrokenEnvError, match=rf"Judge\.score_batch returned .*{expected}"):
+        run(env.score_batch([None], 1), ScriptedEngine(lambda request: (1,)))
 
 
 def test_code_that_swallows_everything_is_interrupted_nevertheless():

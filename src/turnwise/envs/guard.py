@@ -222,6 +222,25 @@ class GuardedEnv(Env[Any]):
         self, episodes: Sequence[Episode], iterations: int
     ) -> BatchRewards | None:
         """Judge a batch, in time for each `BATCH` episodes; programs have limits of their own."""
+        found = await self._judged(episodes, iterations)
+        return None if found is None else self._batch(found, len(episodes))
+
+    def _batch(self, found: Any, count: int) -> BatchRewards:
+        """Return what was found for a batch; rewards must be finite, one entry an episode."""
+        if not isinstance(found, BatchRewards):
+            self._wrong("score_batch", found, "a BatchRewards, or None")
+        if len(found.rewards) != count or len(found.notes) not in (0, count):
+            what = f"a BatchRewards with rewards, and notes or none, of each of {count} episodes"
+            self._wrong("score_batch", found, what)
+        for rewards in found.rewards:
+            if rewards is None:
+                continue
+            if not isinstance(rewards, Mapping) or not all(map(is_reward, rewards.values())):
+                what = f"rewards that are finite floats, of at most {LARGEST_REWARD:g} in size"
+                self._wrong("score_batch", rewards, what)
+        return found
+
+    async def _judged(self, episodes: Sequence[Episode], iterations: int) -> BatchRewards | None:
         judged = self._env.score_batch(episodes, iterations)
         if self.runs_programs:
             return await judged
