@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import threading
 
 import numpy as np
 import pytest
@@ -10,10 +12,33 @@ import pytest
 from turnwise.envs import make_env
 from turnwise.envs.rows.reply_column import ASKED, find_reply_column
 from turnwise.errors import ConfigError
+from turnwise.policies import NanoConfig
+from turnwise.recipe.rows_defaults import rows_recipe
 from turnwise.tasks import GeneratedTasks
 
 REWARDS = """
+import threading
+import time
+
 calls = []
+release = threading.Event()
+
+
+def spins(completions, **kwargs):
+    while not release.is_set():
+        try:
+            time.sleep(0.001)
+        except Exception:
+            pass
+
+
+def sleeps(completions, **kwargs):
+    release.wait(60)  # no Python code that can be interrupted
+    return [0.0 for said in completions]
+
+
+def leaves(completions, **kwargs):
+    raise SystemExit(3)
 
 
 def right(completions, answer, **kwargs):
@@ -89,6 +114,7 @@ def test_numbers_and_conversations_are_answered_too(world):
         (ROWS, "never"),
         (ROWS, "breaks"),  # training reports it
         (ROWS, "wrong"),
+        (ROWS, "leaves"),
         ([{**row, "answer": "same"} for row in ROWS], "right"),
         ([{**row, "answer": [row["answer"]]} for row in ROWS], "right"),
         ([{**row, "answer": row["answer"] + "x" * 400} for row in ROWS], "right"),
@@ -116,6 +142,29 @@ def test_the_reward_is_called_twice_for_each_column_with_few_rows(world):
     (function,) = env.functions.values()
     found(env, right=1.0)
     assert function.__globals__["calls"] == [ASKED, ASKED]
+
+
+@pytest.mark.parametrize("name", ["spins", "sleeps"])
+def test_a_reward_that_does_not_return_ends_the_search_and_keeps_no_process(
+    world, monkeypatch, name
+):
+    monkeypatch.setattr("turnwise.envs.rows.reply_column.PATIENCE", 0.2)
+    env = world(ROWS, name).unwrapped
+    plain = {"credit": {"rewards": {name: 1.0}}, "trainer": {}}
+    before = set(threading.enumerate())
+    (function,) = env.functions.values()
+    try:
+        found = rows_recipe(plain, env, NanoConfig(), {})
+        assert all(each.daemon for each in set(threading.enumerate()) - before)
+    finally:
+        function.__globals__["release"].set()
+    assert found.data == plain
+    (reason,) = found.reasons.values()
+    assert re.fullmatch(
+        r"a reward function did not return within 0\.2 s \(.*judge\.py:\d+\), so the search for a "
+        r"column of replies gave up, and there is no warm-up",
+        reason,
+    )
 
 
 def test_random_replies_are_values_of_the_column(world):

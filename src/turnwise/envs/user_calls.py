@@ -2,7 +2,7 @@
 
 Provides `call_env`, which has a time limit and turns every exception of an env into a
 `BrokenEnvError`, and `RewardErrors`, which turns those of a reward function into a `RewardError`.
-They check no returned values.
+`call_on_thread` makes a call that may never return. They check no returned values.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import sys
 import sysconfig
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from functools import partial
 from pathlib import Path
 from traceback import walk_stack, walk_tb
@@ -122,6 +124,41 @@ def _shown(cause: BaseException) -> str:
     return f"{type(cause).__name__}: {said}" if said else type(cause).__name__
 
 
+def call_on_thread(title: str, timeout: float, call: Callable[..., T], *args: Any) -> T:
+    """Return `call(*args)`, made on a thread of its own, where no event loop runs.
+
+    After the limit its Python code is interrupted. A call that cannot be interrupted is left
+    behind: its thread keeps no process from ending.
+
+    Args:
+        title: what is called, for the message.
+        timeout: the time limit in seconds.
+        call: the function to call; what it raises is raised here.
+        *args: the arguments of the call.
+
+    Raises:
+        SlowEnvError: if the call takes longer than `timeout` seconds.
+    """
+    outcome: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            outcome.set_result(within(timeout, call, *args))
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    thread = threading.Thread(target=work, name="turnwise-user-call", daemon=True)
+    thread.start()
+    try:
+        if wait([outcome], timeout).done:
+            return outcome.result()
+        frame = sys._current_frames().get(thread.ident or 0)
+        place = _place_in(frame, None)
+    except Overrun as cause:
+        place = place_of(cause.__traceback__, None)
+    raise SlowEnvError(f"{title} did not return within {timeout:g} s ({place})")
+
+
 def _cure(cause: BaseException, otherwise: str) -> str:
     """Return what to mend where an exception tells it; `otherwise` is for all others."""
     name = str(cause).partition(".__init__()")[0]
@@ -144,8 +181,7 @@ def still_inside(
     env: Any, method: str, seconds: float, frame: FrameType | None, *, title: str = ""
 ) -> None:
     """Report a call that has taken `seconds` and cannot be interrupted."""
-    frames = [] if frame is None else [(f, number) for f, number in walk_stack(frame)]
-    place = _chosen([(f.f_code.co_filename, number) for f, number in reversed(frames)], env)
+    place = _place_in(frame, env)
     report(f"{title or title_of(env, method)} has not returned for {seconds:.0f} s ({place})", CURE)
 
 
@@ -160,6 +196,12 @@ def place_of(trace: TracebackType | None, env: Any) -> str:
     Without such a frame it is the innermost frame in user code, or else the innermost frame.
     """
     return _chosen([(frame.f_code.co_filename, line) for frame, line in walk_tb(trace)], env)
+
+
+def _place_in(frame: FrameType | None, env: Any) -> str:
+    """Return the same for a call that goes on, whose innermost frame is `frame`."""
+    frames = [] if frame is None else [(f, number) for f, number in walk_stack(frame)]
+    return _chosen([(f.f_code.co_filename, number) for f, number in reversed(frames)], env)
 
 
 def _chosen(places: list[tuple[str, int]], env: Any) -> str:

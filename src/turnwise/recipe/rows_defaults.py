@@ -13,6 +13,7 @@ from typing import Any
 
 from turnwise.envs.rows.env import Rows, reply_of
 from turnwise.envs.rows.reply_column import ReplyColumn, find_reply_column
+from turnwise.errors import SlowEnvError
 from turnwise.policies import NanoConfig
 from turnwise.recipe.env_defaults import (
     ACTION_BARRIER,
@@ -47,7 +48,11 @@ def rows_recipe(
     """
     weights, found = plain["credit"]["rewards"], None
     if setting_at(settings, "warmup.steps") != 0:
-        found = find_reply_column(world, weights, generator(0, "reply column"))
+        try:
+            found = find_reply_column(world, weights, generator(0, "reply column"))
+        except SlowEnvError as slow:
+            why = f"{slow}, so the search for a column of replies gave up, and there is no warm-up"
+            return EnvRecipe(data=plain, reasons={"env.options.replies": why})
     if found is None:
         return EnvRecipe(data=plain, reasons={})
     policy = plain["policies"]["main"]

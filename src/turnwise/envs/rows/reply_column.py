@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
 from turnwise.envs.rows.env import Row, Rows, reply_of
-from turnwise.envs.user_calls import call_env
-from turnwise.errors import EnvError, RewardError
+from turnwise.envs.user_calls import call_on_thread
+from turnwise.errors import RewardError
 
 ASKED = 32
 """The most rows that are answered with a column's values."""
@@ -49,6 +48,9 @@ def find_reply_column(
         env: the rows and their reward functions, which are called twice for each column of text.
         weights: reward function -> weight of its rewards.
         rng: draws the rows, and those whose values are the others.
+
+    Raises:
+        SlowEnvError: if the reward functions do not return within `PATIENCE` seconds.
     """
     if env.runs_programs:
         return None
@@ -83,10 +85,10 @@ def _tried(
     others = [_another(rows, name, reply, rng) for reply in own]
     try:
         earned = [
-            call_env(env, "judge", PATIENCE, _rewards, env, asked, replies, weights)
+            call_on_thread("a reward function", PATIENCE, _rewards, env, asked, replies, weights)
             for replies in (own, others)
         ]
-    except (EnvError, RewardError):  # training calls the reward functions again, and reports it
+    except RewardError:  # training calls the reward functions again, and reports it
         return None
     lead = earned[0] - earned[1]
     lead = lead[np.isfinite(lead)]
@@ -108,12 +110,8 @@ def _another(rows: Sequence[Row], name: str, reply: str, rng: np.random.Generato
 def _rewards(
     env: Rows, rows: Sequence[Row], replies: Sequence[str], weights: Mapping[str, float]
 ) -> np.ndarray:
-    """Return the weighted rewards of replies, float64 [rows]; NaN where none applies.
-
-    The functions are called in a thread, as the caller may be in an event loop, as in a notebook.
-    """
-    with ThreadPoolExecutor(1) as pool:
-        judged = pool.submit(asyncio.run, env.judge(rows, replies)).result()
+    """Return the weighted rewards of replies, float64 [rows]; NaN where none applies."""
+    judged = asyncio.run(env.judge(rows, replies))
     return np.array(
         [
             np.nan if found is None else sum(weights[part] * each for part, each in found.items())
