@@ -300,6 +300,72 @@ def test_a_run_that_ends_with_the_weights_of_its_start_is_said_not_to_have_learn
     same = {"warmup": {"difference": 0.0, "stderr": 0.0}}
     said = verdict(scores(checkpoint="train 0", paired=same))
     assert said.startswith("not learned: no iteration had a better validation score than the start")
+    assert verdict(scores(checkpoint="train 0", paired=same), Facts(records=played())) == said
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words"),
+    [
+        ({"trainer": {"minutes": 4.0}}, "as trainer.minutes = 4 were over before the first: raise"),
+        (
+            {"trainer": {"minutes": 5.0}, "evaluation": {"target": 0.9}},
+            "as the start had reached evaluation.target",
+        ),
+        ({"trainer": {"iterations": 0}}, "raise trainer.iterations"),
+    ],
+)
+def test_a_run_without_an_iteration_is_not_said_to_have_had_one(recipe, words):
+    records = [{"phase": "train", "step": 0, "validation/score": 0.5, "time/total": 247.0}]
+    said = verdict(scores(checkpoint="train 0"), Facts(records=records, recipe=recipe))
+    assert said.startswith("not learned: no iteration was made") and words in said
+
+
+TRIVIAL = {"warmup": 0.28, "random": 0.341, "always-fir": 0.35, "always-oak": 0.305, "optimal": 1.0}
+LEADS = {
+    "warmup": 0.066,
+    "random": 0.004,
+    "always-fir": -0.005,
+    "always-oak": 0.04,
+    "optimal": -0.6,
+}
+
+
+def beside_trivial(score, **leads) -> RunScores:
+    """Return scores whose lead over the warm-up is clear, beside those of trivial policies."""
+    paired = {
+        name: {"difference": lead, "stderr": 0.02}
+        for name, lead in (
+            LEADS | {key.replace("_", "-"): lead for key, lead in leads.items()}
+        ).items()
+    }
+    errors = dict.fromkeys(TRIVIAL, 0.02)
+    return scores(score=score, baselines=TRIVIAL, baselines_stderr=errors, paired=paired)
+
+
+def test_a_score_above_the_start_that_a_trivial_policy_has_too_is_not_learned():
+    said = verdict(beside_trivial(0.345))
+    assert said.startswith(
+        "not shown to have learned: 0.07 above warmup (± 0.02, paired), but not clearly above "
+        "always-fir (0.350); see"
+    )
+    said = verdict(beside_trivial(0.4, always_fir=0.05))
+    assert "but not clearly above random (0.341)" in said
+    above = {"random": 0.16, "always_fir": 0.15, "always_oak": 0.2}
+    assert verdict(beside_trivial(0.5, **above)) == "learned: 0.07 above warmup (± 0.02, paired)"
+
+
+def test_a_constant_that_is_the_optimum_is_no_bar():
+    best = {"warmup": 0.2, "constant": 1.0, "optimal": 1.0}
+    paired = {"warmup": {"difference": 0.8, "stderr": 0.02}}
+    found = scores(
+        score=1.0, stderr=0.0, baselines=best, baselines_stderr=dict.fromkeys(best, 0.0),
+        paired=paired,
+    )  # fmt: skip
+    assert verdict(found).startswith("learned: 0.80 above warmup")
+    del best["optimal"]
+    assert "not clearly above constant (1.000)" in verdict(
+        found.model_copy(update={"baselines": best})
+    )
 
 
 def test_a_fall_after_the_best_validation_is_a_finding():

@@ -31,6 +31,7 @@ from turnwise.recipe.from_python import (
 from turnwise.recipe.reasons import annotated, described, still_true
 from turnwise.recipe.schema import Recipe, load_recipe
 from turnwise.report import verdict
+from turnwise.report.findings import Facts
 from turnwise.runs import Run, check_free
 from turnwise.trainers import Progress
 from turnwise.trainers.progress import WARNING
@@ -161,7 +162,9 @@ def _tell(outcome: Outcome, progress: Progress) -> None:
 
 def closing_lines(outcome: Outcome) -> list[str]:
     """Return what is said at the end of a run: the verdict, the findings, where the report is."""
-    said = [] if outcome.scores is None else [verdict(outcome.scores)]
+    said: list[str] = []
+    if outcome.scores is not None:
+        said.append(verdict(outcome.scores, Facts.of_run(Run.open(outcome.run))))
     said += [f"{WARNING}{without_markup(str(finding))}" for finding in outcome.findings]
     return [*said, f"report: {outcome.run / 'report.md'}"]
 

@@ -13,6 +13,9 @@ OPTIMUM = "optimal"
 RANDOM = "random"
 """The name that `score_baselines` gives to play by uniformly drawn actions."""
 
+CONSTANT, ALWAYS = "constant", "always-"
+"""The name of the best constant reply, and the beginning of the names of constant policies."""
+
 SEEING = "warmup/perception"
 SCORE = "rollout/score"
 EPISODES, TURNS = "rollout/episodes", "rollout/turns"

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from turnwise.envs import ErrorUnit, Measure, standard_error
 from turnwise.errors import RunError
+from turnwise.runs import metric_names
 from turnwise.runs.files import json_object, write_atomically
 from turnwise.settings import Settings, parse
 from turnwise.types import Decoding, Split
@@ -18,6 +19,8 @@ from turnwise.utils.console import aligned
 
 MANY = 6
 """With more distinct problems, errors are over episodes only if few problems are most episodes."""
+SURE = 2.0
+"""A difference of more than this many standard errors counts as shown."""
 SMALL = 0.0005
 """Smaller errors would be printed as 0.000."""
 
@@ -50,6 +53,11 @@ class Difference(Settings):
         differences = [a - b for a, b in zip(ours, theirs, strict=True)]
         error = standard_error(differences, problems, span or abs(differences[0]) or None)
         return cls(difference=sum(differences) / len(differences), stderr=error)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the difference is shown to be above 0, by `SURE` standard errors."""
+        return self.difference > SURE * self.stderr
 
 
 class RunScores(Settings):
@@ -171,6 +179,28 @@ them is a 95 % interval of the mean over episodes.
             difference=self.score - self.baselines[baseline], stderr=math.hypot(self.stderr, other)
         )
 
+    @property
+    def unbeaten(self) -> str:
+        """The best trivial baseline that `score` is not clearly above; "" if there is none.
+
+        Trivial baselines are random play and constant policies. One that is as good as the optimum
+        is left out, as no policy can be above it. Clearly is by `SURE` standard errors.
+
+        Example:
+            >>> scores = RunScores(env="e", tasks=99, seed=0, score=0.3, stderr=0.01,
+            ...     score_sampled=0.3, score_sampled_stderr=0.01,
+            ...     baselines={"random": 0.1, "always-left": 0.29, "expert": 0.9},
+            ...     baselines_stderr={"random": 0.01, "always-left": 0.01, "expert": 0.01})
+            >>> scores.unbeaten
+            'always-left'
+        """
+        best = self.baselines.get(metric_names.OPTIMUM, math.inf)
+        leads = {name: self.lead_over(name) for name in self.baselines if is_trivial(name)}
+        found = [
+            name for name, lead in leads.items() if self.baselines[name] < best and not lead.is_sure
+        ]
+        return max(found, key=lambda name: self.baselines[name], default="")
+
     def title(self, decoding: Decoding) -> str:
         """Return what the policies are called that played as `decoding` says."""
         return f"{'models' if self.players else 'trained'}, {decoding}"
@@ -291,6 +321,17 @@ them is a 95 % interval of the mean over episodes.
             own["test/score_best"] = self.score_best
         own |= {f"test/{name}": found.mean for name, found in self.measures.items()}
         return own | {f"test/baseline/{name}": value for name, value in self.baselines.items()}
+
+
+def is_trivial(baseline: str) -> bool:
+    """Return whether a baseline plays without looking: at random, or always the same.
+
+    Example:
+        >>> [is_trivial(name) for name in ("random", "constant", "always-left", "optimal")]
+        [True, True, True, False]
+    """
+    fixed = (metric_names.RANDOM, metric_names.CONSTANT)
+    return baseline in fixed or baseline.startswith(metric_names.ALWAYS)
 
 
 def measured(players: Mapping[str, Mapping[str, Measure]]) -> dict[str, dict[str, str]]:
