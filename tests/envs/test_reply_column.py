@@ -9,7 +9,9 @@ import threading
 import numpy as np
 import pytest
 
-from turnwise.envs import make_env
+import turnwise as tw
+from turnwise.envs import make_env, score_baselines
+from turnwise.envs.rows.baselines import CANDIDATES
 from turnwise.envs.rows.reply_column import ASKED, find_reply_column
 from turnwise.errors import ConfigError
 from turnwise.policies import NanoConfig
@@ -65,6 +67,10 @@ def sometimes(completions, answer, **kwargs):
 
 def never(completions, **kwargs):
     return [None for said in completions]
+
+
+def later(completions, answer, trainer_state, **kwargs):
+    return [1 / len(completion_ids) for completion_ids in kwargs["completion_ids"]]
 
 
 def breaks(completions, **kwargs):
@@ -180,3 +186,59 @@ def test_random_replies_are_values_of_the_column(world):
 def test_a_column_without_replies_is_refused(world, name):
     with pytest.raises(ConfigError, match=rf"replies = '{name}': no row has .*answer, hint, n"):
         world(ROWS, "right", replies=name)
+
+
+SKEWED = [{"prompt": f"{n}?", "answer": "no" if n % 10 == 7 else "yes"} for n in range(200)]
+
+
+def test_a_constant_reply_and_other_rows_replies_are_baselines(world):
+    """Labels that no prompt tells: always saying the commoner one is the best there is."""
+    env = world(SKEWED, "right", replies="answer")
+    tasks = GeneratedTasks(env, "test", seed=0).take(100)
+    share = np.mean([task.data["answer"] == "yes" for task in tasks])
+    for given in (env, env.unwrapped):
+        found = score_baselines(given, tasks, seed=0, weights={"right": 2.0})
+        assert list(found) == ["random", "constant"]
+        assert found["constant"].mean == pytest.approx(2 * share)
+        assert found["constant"].scores == tuple(
+            2.0 * (task.data["answer"] == "yes") for task in tasks
+        )
+        assert found["random"].mean == pytest.approx(2 * (share**2 + (1 - share) ** 2), abs=0.25)
+    twice = score_baselines(env, tasks, seed=0, repeats=2, weights={"right": 2.0})
+    assert twice["constant"] == found["constant"]
+    printed = str(tw.evaluate_baselines(env, tasks=50))
+    assert "constant" in printed and "random" in printed
+
+
+def test_the_constant_is_the_one_that_rewards_favour_among_few(world):
+    rows = [{"prompt": f"{n}?", "answer": "long" if n % 3 else "x"} for n in range(90)]
+    env = world(rows, "brief", replies="answer")
+    assert env.unwrapped.frequent_replies(1) == ("long",)
+    found = score_baselines(env, GeneratedTasks(env, "test", seed=0).take(9), seed=0)
+    assert found["constant"].mean == -1.0
+    many = [{"prompt": f"{n}?", "answer": f"{n}"} for n in range(100)]
+    env = world(many, "right", replies="answer").unwrapped
+    (function,) = env.functions.values()
+    score_baselines(env, GeneratedTasks(env, "test", seed=0).take(9), seed=0)
+    assert len(function.__globals__["calls"]) == 1 + CANDIDATES
+
+
+@pytest.mark.parametrize("reward", ["breaks", "wrong", "later"])
+def test_a_baseline_that_a_reward_cannot_judge_is_left_out(world, reward):
+    env = world(SKEWED, reward, replies="answer")
+    assert score_baselines(env, GeneratedTasks(env, "test", seed=0).take(5), seed=0) == {}
+
+
+def test_a_reply_without_a_reward_is_broken(world):
+    env = world(SKEWED, "never", replies="answer")
+    found = score_baselines(env, GeneratedTasks(env, "test", seed=0).take(5), seed=0)
+    assert (found["constant"].mean, found["constant"].broken) == (0.0, 5)
+
+
+def test_random_replies_are_those_of_other_rows(world):
+    rows = [{"prompt": f"{n}?", "answer": str(n)} for n in range(3)]
+    env = world(rows, "right", replies="answer").unwrapped
+    tasks = GeneratedTasks(env, "test", seed=0).take(3)
+    found = score_baselines(env, tasks, seed=0, repeats=20)
+    assert found["random"].mean == 0.0
+    assert score_baselines(world(rows, "right"), tasks, seed=0) == {}

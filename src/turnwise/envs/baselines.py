@@ -8,6 +8,7 @@ Episodes end at the env's turn limit, as those of a model do. Where the env says
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +18,8 @@ import numpy as np
 
 from turnwise.envs.base import Baseline, Env, score_span
 from turnwise.envs.measures import Measure, mean_measures
+from turnwise.envs.rows.baselines import reply_scores
+from turnwise.envs.rows.env import Rows
 from turnwise.envs.standard_errors import standard_error
 from turnwise.errors import EnvError, IllegalActionError, StuckEnvError, unknown_name
 from turnwise.seeding import generator, world_generator
@@ -67,7 +70,8 @@ def score_baselines(
 ) -> dict[str, BaselineScore]:
     """Play baselines on tasks and return their scores by name.
 
-    Rewards of `score_batch`, which judges a model's replies, are in no baseline's return.
+    Rewards of `score_batch`, which judges a model's replies, are in no baseline's return, but for
+    rows, whose reward functions judge the replies of their baselines too.
 
     Args:
         env: the env.
@@ -93,23 +97,42 @@ def score_baselines(
             raise unknown_name("baseline", name, known)
     problems = [env.canonical(task.data) for task in tasks]
     weights = dict.fromkeys(env.components, 1.0) if weights is None else weights
-    found = {}
-    for name in chosen:
-        play = partial(_play, env, weights, name, known[name], seed)
-        played = [[play(task, i, r) for r in range(repeats)] for i, task in enumerate(tasks)]
-        scores = [float(np.mean([end.score for end in row])) for row in played]
-        ends = [end for row in played for end in row]
-        found[name] = BaselineScore(
-            mean=float(np.mean(scores)),
-            stderr=standard_error(scores, problems, score_span(env)),
-            n=len(set(problems)),
-            scores=tuple(scores),
-            broken=sum(end.broken for end in ends),
-            measures=mean_measures(
-                [end.measures for end in ends], [p for p in problems for _ in range(repeats)]
-            ),
-        )
-    return found
+    world = env.unwrapped
+    if isinstance(world, Rows):
+        judged = reply_scores(world, tasks, seed, repeats, weights)
+        played = {name: [[_judged(each) for each in row] for row in judged[name]]
+                  for name in chosen if name in judged}  # fmt: skip
+    else:
+        play = {name: partial(_play, env, weights, name, known[name], seed) for name in chosen}
+        played = {
+            name: [[play[name](task, i, r) for r in range(repeats)] for i, task in enumerate(tasks)]
+            for name in chosen
+        }
+    return {name: _score_of(ends, problems, score_span(env)) for name, ends in played.items()}
+
+
+def _judged(reward: float) -> _End:
+    """Return the end of a reply to a row; without a reward that applies it is broken."""
+    return _End(broken=True) if math.isnan(reward) else _End(score=float(reward))
+
+
+def _score_of(
+    played: Sequence[Sequence[_End]], problems: Sequence[str], span: float | None
+) -> BaselineScore:
+    """Return the score of the episodes of every task."""
+    scores = [float(np.mean([end.score for end in row])) for row in played]
+    ends = [end for row in played for end in row]
+    return BaselineScore(
+        mean=float(np.mean(scores)),
+        stderr=standard_error(scores, problems, span),
+        n=len(set(problems)),
+        scores=tuple(scores),
+        broken=sum(end.broken for end in ends),
+        measures=mean_measures(
+            [end.measures for end in ends],
+            [p for p, row in zip(problems, played, strict=True) for _ in row],
+        ),
+    )
 
 
 def _play(

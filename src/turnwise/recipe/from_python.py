@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 from turnwise.envs import ENVS, Env
 from turnwise.envs.checks.declarations import check_names
 from turnwise.envs.gymnasium.registry import gymnasium_cure
-from turnwise.envs.rows.env import Row, check_row, read_rows
 from turnwise.envs.rows.reward_functions import check_function, name_of
+from turnwise.envs.rows.table import Row, check_row, read_rows
 from turnwise.envs.rows.values import encode_row
 from turnwise.errors import ConfigError, DataError
 from turnwise.policies import PolicyConfig

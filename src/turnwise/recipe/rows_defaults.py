@@ -11,8 +11,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from turnwise.envs.rows.env import Rows, reply_of
+from turnwise.envs.rows.env import Rows
 from turnwise.envs.rows.reply_column import ReplyColumn, find_reply_column
+from turnwise.envs.rows.table import reply_of
 from turnwise.errors import SlowEnvError
 from turnwise.policies import NanoConfig
 from turnwise.recipe.env_defaults import (

@@ -8,7 +8,8 @@ Rewards: one component a reward function, named after it (`envs.reward_functions
 replies of a batch at once. They may be any numbers of up to 1e18 in size, so the score is their
 weighted sum.
 End: after one reply.
-Baselines: none. A reward function gets the tokens of a model, so the number to compare with is the
+Baselines: with the option `replies`, `random`, another row's value, and `constant`, the best of the
+most frequent values (`envs.rows.baselines`). Otherwise none: the number to compare with is then the
 model's own score before training, which every evaluation gives.
 Example: `make_env("rows", path="rows.jsonl", reward=["my_rewards.py:length"])`.
 """
@@ -19,8 +20,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from pathlib import Path
+from functools import cached_property
 from typing import Any, ClassVar, get_args
 
 import numpy as np
@@ -36,23 +36,22 @@ from turnwise.envs.base import (
 )
 from turnwise.envs.rows.reward_arguments import check_columns, check_names, inner
 from turnwise.envs.rows.reward_functions import TrainerState, call_functions, load_functions
+from turnwise.envs.rows.table import Row, problem_of, read_rows, reply_of
 from turnwise.envs.rows.values import TAG, decode
 from turnwise.envs.split import FEW, share_of, split_of
-from turnwise.errors import ConfigError, DataError, EnvError
+from turnwise.errors import ConfigError, EnvError
 from turnwise.sandbox import is_marked
 from turnwise.settings import Settings
-from turnwise.types import Episode, Message, MessageRole, Split, Task
-from turnwise.utils.data_files import read_numbered
+from turnwise.types import Episode, Message, Split, Task
 
 GIVEN = ("prompt", "completion", "completion_ids")
 """Columns that reward functions do not get under their own names."""
 MOST_WORDS = 4096
 SAID_AT_RANDOM = 3
-TABLES_KEPT = 16
+ATTEMPTS = 32
+"""Draws of a row until one is of another problem."""
 BEFORE = TrainerState(global_step=0, max_steps=0)
 """The state for rewards of replies that no training has sampled."""
-
-Row = Mapping[str, Any]
 
 
 class RowsConfig(Settings):
@@ -88,6 +87,7 @@ class Rows(Env[RowState]):
 
     Example:
         >>> import tempfile
+        >>> from pathlib import Path
         >>> path = Path(tempfile.mkdtemp()) / "rows.jsonl"
         >>> _ = path.write_text('{"prompt": "2+2=", "answer": "4", "tests": []}')
         >>> rows = Rows(RowsConfig(path=str(path), reward=("turnwise.rewards:solves",)))
@@ -225,8 +225,30 @@ class Rows(Env[RowState]):
         return json.dumps([dict(state.row), state.said], sort_keys=True)
 
     def baselines(self) -> Mapping[str, Baseline]:
-        """Return no baselines (see the module docstring)."""
-        return {}
+        """Return `random` and `constant` (see the module docstring), or none.
+
+        Played alone, `constant` is the most frequent value: only rewards tell the best one.
+        """
+        if not self._replies or self.runs_programs:
+            return {}
+        return {
+            "random": lambda state, rng: self._reply_of_another(state.row, rng),
+            "constant": lambda state, rng: self.frequent_replies(1)[0],
+        }
+
+    def frequent_replies(self, count: int) -> tuple[str, ...]:
+        """Return the most frequent values of the column `replies` in the rows to train on."""
+        found = Counter(reply for _, reply in self._answered)
+        return tuple(reply for reply, _ in found.most_common(count))
+
+    def _reply_of_another(self, row: Row, rng: np.random.Generator) -> str:
+        """Return the value of a row that is drawn, of another problem if one is met."""
+        own, reply = problem_of(row), ""
+        for _ in range(ATTEMPTS):
+            problem, reply = self._answered[rng.integers(len(self._answered))]
+            if problem != own:
+                break
+        return reply
 
     def random_action(self, state: RowState, role: str, rng: np.random.Generator) -> str:
         """Return a value of the column `replies`, or a few words of the rows."""
@@ -247,13 +269,18 @@ class Rows(Env[RowState]):
         return tuple(sorted(counts, key=lambda word: (-counts[word], word))[:MOST_WORDS])
 
     @cached_property
-    def _replies(self) -> tuple[str, ...]:
-        """The different values of the column `replies` in the rows to train on."""
+    def _answered(self) -> Sequence[tuple[str, str]]:
+        """The problem and the value of `replies` of each row to train on that has one."""
         name = self.config.replies
         if name is None:
             return ()
-        found = (reply_of(row, name) for row in self.tasks("train"))
-        return tuple(dict.fromkeys(reply for reply in found if reply is not None))
+        found = ((problem_of(row), reply_of(row, name)) for row in self.tasks("train"))
+        return [(problem, reply) for problem, reply in found if reply is not None]
+
+    @cached_property
+    def _replies(self) -> tuple[str, ...]:
+        """The different values of the column `replies` in the rows to train on."""
+        return tuple(dict.fromkeys(reply for _, reply in self._answered))
 
     def render(self, state: RowState) -> str:
         """Return prompt and reply."""
@@ -261,94 +288,9 @@ class Rows(Env[RowState]):
         return asked if state.said is None else f"{asked}\n--> {state.said}"
 
 
-def problem_of(row: Row) -> str:
-    """Return the key that identifies equal problems: the prompt.
-
-    Example:
-        >>> problem_of({"prompt": "2+2=", "answer": "4"})
-        '"2+2="'
-    """
-    return json.dumps(row["prompt"], sort_keys=True)
-
-
-def reply_of(row: Row, column: str) -> str | None:
-    """Return a row's value in a column as a reply: text or a number; None for anything else.
-
-    Example:
-        >>> reply_of({"prompt": "2+2=", "answer": 4}, "answer")
-        '4'
-    """
-    value = row.get(column)
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return None
-    return str(value).strip() or None
-
-
 def _columns(rows: Sequence[Row]) -> tuple[str, ...]:
     """Return the columns that reward functions get under their own names."""
     return tuple(dict.fromkeys(name for row in rows for name in row if name not in GIVEN))
-
-
-def read_rows(path: str | Path) -> tuple[Row, ...]:
-    """Return the checked rows of a .jsonl or .csv file.
-
-    Raises:
-        DataError: if the file or a row is malformed; with its line.
-    """
-    file = Path(path)
-    changed = file.stat().st_mtime_ns if file.is_file() else 0
-    return _read_rows(file.resolve(), changed)
-
-
-@lru_cache(TABLES_KEPT)
-def _read_rows(path: Path, changed: int) -> tuple[Row, ...]:
-    numbered = read_numbered(path)
-    if not numbered:
-        raise DataError(f"'{path}' has no rows: give one row or more with a column 'prompt'")
-    for line, row in numbered:
-        for column, value in row.items():  # report values that cannot be decoded with their line
-            decode(value, f"'{path}' line {line}, column {column!r}")
-    return tuple(check_row(row, f"'{path}' line {line}") for line, row in numbered)
-
-
-def check_row(row: Row, where: str) -> Row:
-    """Return a row after checking it.
-
-    Raises:
-        DataError: if it has no prompt, or one that is neither text nor a conversation that waits
-            for an answer.
-    """
-    if "prompt" not in row:
-        columns = ", ".join(map(str, row)) or "none"
-        raise DataError(f"{where}: has no column 'prompt' (columns: {columns}): name it so")
-    prompt = row["prompt"]
-    if isinstance(prompt, str):
-        if not prompt:
-            raise DataError(f"{where}: the prompt is empty: give text to continue")
-        return row
-    if not isinstance(prompt, list) or not prompt:
-        raise DataError(
-            f"{where}: prompt is {type(prompt).__name__}, expected text or a list of messages, "
-            '[{"role": "user", "content": "..."}]'
-        )
-    for number, message in enumerate(prompt, 1):
-        _check_message(message, f"{where}, message {number}")
-    if prompt[-1]["role"] == "assistant":
-        raise DataError(
-            f"{where}: the prompt ends with the assistant's message: end with the user's, or give "
-            "text that the model goes on with"
-        )
-    return row
-
-
-def _check_message(message: Any, where: str) -> None:
-    if not isinstance(message, dict) or set(message) != {"role", "content"}:
-        raise DataError(f"{where}: got {message!r}, expected an object of role and content only")
-    if message["role"] not in get_args(MessageRole):
-        known = ", ".join(get_args(MessageRole))
-        raise DataError(f"{where}: role {message['role']!r} is none of {known}")
-    if not isinstance(message["content"], str):
-        raise DataError(f"{where}: content {message['content']!r} must be text")
 
 
 def _split(row: Row, apart: bool) -> Split:

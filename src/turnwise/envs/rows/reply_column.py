@@ -1,8 +1,8 @@
 """The column of some rows whose values are what replies look like, found by their rewards.
 
-Provides `find_reply_column`. A model made on the spot would hardly ever say one of few words and
-stop: of 300 tokens, two right ones in a row have a probability of 1e-5. What other rows hold in
-this column shows it how to answer, and not what.
+Provides `find_reply_column` and `rewards_of`. A model made on the spot would hardly ever say one of
+few words and stop: of 300 tokens, two right ones in a row have a probability of 1e-5. What other
+rows hold in this column shows it how to answer, and not what.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from turnwise.envs.rows.env import Row, Rows, reply_of
+from turnwise.envs.rows.env import Rows
+from turnwise.envs.rows.table import Row, reply_of
 from turnwise.envs.user_calls import call_on_thread
 from turnwise.errors import RewardError
+from turnwise.utils.rewards import mix_rewards
 
 ASKED = 32
 """The most rows that are answered with a column's values."""
@@ -85,7 +87,7 @@ def _tried(
     others = [_another(rows, name, reply, rng) for reply in own]
     try:
         earned = [
-            call_on_thread("a reward function", PATIENCE, _rewards, env, asked, replies, weights)
+            call_on_thread("a reward function", PATIENCE, rewards_of, env, asked, replies, weights)
             for replies in (own, others)
         ]
     except RewardError:  # training calls the reward functions again, and reports it
@@ -107,14 +109,11 @@ def _another(rows: Sequence[Row], name: str, reply: str, rng: np.random.Generato
             return drawn
 
 
-def _rewards(
+def rewards_of(
     env: Rows, rows: Sequence[Row], replies: Sequence[str], weights: Mapping[str, float]
 ) -> np.ndarray:
     """Return the weighted rewards of replies, float64 [rows]; NaN where none applies."""
     judged = asyncio.run(env.judge(rows, replies))
     return np.array(
-        [
-            np.nan if found is None else sum(weights[part] * each for part, each in found.items())
-            for found in judged.rewards
-        ]
+        [np.nan if found is None else mix_rewards(found, weights) for found in judged.rewards]
     )
