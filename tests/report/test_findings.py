@@ -17,7 +17,7 @@ from turnwise.recipe.schema import load_recipe, recipe_names
 from turnwise.report.findings import Facts, find_causes
 from turnwise.report.findings.prompts import Shown, independent_turns
 from turnwise.report.series import Series
-from turnwise.runs import read_metrics
+from turnwise.runs import RunScores, read_metrics
 from turnwise.trainers.findings import findings_are_due
 from turnwise.types import VisitId
 
@@ -109,6 +109,27 @@ class Bad(Constant):
 class Good(Constant):
     name = "good"
     worth = 1.0
+
+
+class Half(Constant):
+    """All answers to one task are equally good, or for half of the tasks equally bad."""
+
+    name = "half"
+
+    def reset(self, task):
+        return At("bee" if task.data["n"] % 2 else "cat")
+
+    def seen(self, state):
+        return "say a word"
+
+    def step(self, state, role, action, noise):
+        return replace(super().step(state, role, action, noise), state=At(state.word, 1))
+
+    def pay(self, name, state):
+        return float(state.word == "bee")
+
+    def score(self, state):
+        return float(state.word == "bee")
 
 
 class One(Bad):
@@ -275,6 +296,22 @@ def test_groups_that_are_equally_bad(run):
     assert certain.setting == "loss.entropy_weight=0.01"  # larger groups would be as equal
 
 
+def test_groups_that_are_equally_good_are_not_called_bad(run):
+    told = run(Half)
+    found = told.check("equal-groups", "of them are equally good, with the score 1, the rest")
+    assert "not solved" not in found.sentence
+    start = f"{np.mean([r['rollout/score'] for r in told.records[:3]]):.3g} at the start"
+    assert start in found.sentence
+    assert any("equally good" in note and start in note for note in told.early)
+
+
+def test_without_episodes_or_a_best_score_groups_are_just_equal():
+    for score in (0.5, -3.0):
+        records = played(**{"credit/mixed_share": 0.0, "rollout/score": score})
+        (found,) = find_causes(Facts(records=records))
+        assert "They are equally good or equally bad" in found.sentence
+
+
 def test_a_resumed_run_does_not_say_it_again(run):
     told, watcher = run(Bad, {"seed": 1}), Notes()
     assert told.early
@@ -436,6 +473,27 @@ RISING = {"rollout/score": lambda n: n / 40}
 )  # fmt: skip
 def test_each_limit_has_two_sides(change, wanted):
     assert names(**change) == wanted
+
+
+@pytest.mark.parametrize(
+    ("score", "rivals", "wanted"),
+    [
+        (0.35, {"constant": 0.35, "random": 0.3}, "not clearly above that of 'constant', 0.350"),
+        (0.35, {"always-left": 0.33, "random": 0.3}, "not clearly above that of 'always-left'"),
+        (0.5, {"constant": 0.35, "random": 0.3}, ""),
+        (0.5, {"random": 0.5}, ""),  # no constant is known, and the score has risen
+    ],
+)
+def test_a_score_that_rose_to_a_constants_shows_no_use_of_what_is_seen(score, rivals, wanted):
+    scores = RunScores(
+        env="e", tasks=99, seed=0, score=score, stderr=0.02, score_sampled=score,
+        score_sampled_stderr=0.02, baselines=rivals, baselines_stderr=dict.fromkeys(rivals, 0.02),
+    )  # fmt: skip
+    records = played(**{"rollout/state_dependence": 0.0} | RISING)
+    found = find_causes(Facts(records=records, scores=scores))
+    assert [each.name for each in found] == ["ignores-observation"] * bool(wanted)
+    assert all(wanted in each.sentence for each in found)
+    assert find_causes(Facts(records=records)) == []  # before the test
 
 
 HEALTHY = {

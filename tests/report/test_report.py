@@ -133,7 +133,7 @@ def parts(steps=20, scored=(), **changes) -> list[dict]:
 
 def test_a_run_whose_episodes_are_left_is_judged_by_its_validation():
     facts = Facts(records=parts(), scores=None)
-    assert facts.score == "0.0375 at the start, 0.487 now (validation/score)"
+    assert facts.score == "0.05 at the start, 0.487 now (validation/score)"
     assert facts.bounded and facts.risen and not facts.solved
     assert Facts(records=played(), scores=None).score.endswith("(rollout/score)")
 

@@ -34,10 +34,10 @@ class Series:
         assert len(self) > 0
         return float(np.mean(self.values[-max(1, round(len(self) * part)) :]))
 
-    def start(self, part: float = 0.1) -> float:
-        """Return the mean of the first part of the series, of at least one value."""
+    def start(self, most: int = 3) -> float:
+        """Return the mean of the first `most` values, which later values do not change."""
         assert len(self) > 0
-        return float(np.mean(self.values[: max(1, round(len(self) * part))]))
+        return float(np.mean(self.values[:most]))
 
     def lately(self, least: int = 3) -> np.ndarray:
         """Return the last tenth of the values, at least `least` of them if there are so many."""

@@ -180,6 +180,11 @@ them is a 95 % interval of the mean over episodes.
         )
 
     @property
+    def knows_constants(self) -> bool:
+        """Whether a policy that always plays the same is among the baselines."""
+        return any(is_trivial(name) and name != metric_names.RANDOM for name in self.baselines)
+
+    @property
     def unbeaten(self) -> str:
         """The best trivial baseline that `score` is not clearly above; "" if there is none.
 

@@ -39,11 +39,32 @@ def equal_groups(facts: Facts) -> Finding | None:
         sentence=(
             f"Only {found.end():.0%} of the latest groups had different returns "
             f"({metric_names.MIXED}, below {FEW_MIXED:.0%} since iteration "
-            f"{since(found, FEW_MIXED)}), and the others gave no gradient. They are not solved but "
-            f"equally bad: the score is {facts.score}."
+            f"{since(found, FEW_MIXED)}), and the others gave no gradient. {_how_equal(facts)}: "
+            f"the score is {facts.score}."
         ),
         setting=_more_difference(facts, found.end()),
     )
+
+
+def _how_equal(facts: Facts) -> str:
+    """Say whether the latest groups without a difference have the best score, or one below it.
+
+    The best score is 1 where scores are bounded, otherwise the best one of the latest episodes.
+    """
+    groups: dict[object, list[float]] = {}
+    for episode in facts.episodes:
+        if not episode.broken:
+            groups.setdefault(episode.id.visit_id, []).append(episode.score)
+    equal = [min(group) for group in groups.values() if min(group) == max(group)]
+    every = [score for group in groups.values() for score in group]
+    if not equal or (not facts.bounded and min(every) == max(every)):
+        return "They are equally good or equally bad"
+    best = 1.0 if facts.bounded else max(every)
+    share = sum(score >= best for score in equal) / len(equal)
+    if share == 0:
+        return "They are not solved but equally bad"
+    rest = ", the rest equally bad" if share < 1 else ""
+    return f"{share:.0%} of them are equally good, with the score {best:.3g}{rest}"
 
 
 def _more_difference(facts: Facts, mixed: float) -> str:
@@ -59,15 +80,16 @@ def _more_difference(facts: Facts, mixed: float) -> str:
 
 
 def ignores_state(facts: Facts) -> Finding | None:
-    """Say that actions do not depend on the observation, while nothing has risen.
+    """Say that actions do not depend on the observation, and the score shows nothing else.
 
-    A policy first learns which action is good on average; this raises its return.
+    A policy first learns which action is good on average; this raises its return. The scores of
+    constant policies tell whether that is all. Before the test, a score that has risen is enough.
     """
     found = facts.train(metric_names.STATE_DEPENDENCE)
-    if len(found) < 3 or facts.solved or facts.risen or facts.return_risen:
+    if len(found) < 3 or facts.solved:
         return None
-    mean = float(found.lately().mean())
-    if mean >= LITTLE:
+    mean, level = float(found.lately().mean()), _level(facts)
+    if mean >= LITTLE or not level:
         return None
     action, share = _commonest(facts)
     constant = share > CONSTANT
@@ -78,10 +100,23 @@ def ignores_state(facts: Facts) -> Finding | None:
             f"{max(mean, 0.0):.1%} more often in equal states than in different ones "
             f"({metric_names.STATE_DEPENDENCE}; {LITTLE:.0%} would be little)"
             + (f", and {share:.0%} of them are {action}" if constant else "")
-            + f". The score has not risen: {facts.score}."
+            + f". {level}."
         ),
         setting=facts.explores_more if constant else facts.more_tasks,
     )
+
+
+def _level(facts: Facts) -> str:
+    """Say that the score is not above a constant's, or has not risen; "" where it is, or has."""
+    scores = facts.scores
+    if scores is not None and scores.knows_constants:
+        rival = scores.unbeaten
+        if not rival:
+            return ""
+        level = scores.baselines[rival]
+        return f"The score {scores.score:.3f} is not clearly above that of {rival!r}, {level:.3f}"
+    risen = facts.risen or facts.return_risen
+    return "" if risen else f"The score has not risen: {facts.score}"
 
 
 def _commonest(facts: Facts) -> tuple[str, float]:
