@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from turnwise.envs import Measure
 from turnwise.errors import ConfigError, RunError
+from turnwise.report import curve
 from turnwise.report.curve import LABEL_GAP, _spread
 from turnwise.report.findings import Facts, find_findings
 from turnwise.report.report import write_report
@@ -165,6 +166,36 @@ def test_equal_returns_of_parts_are_no_finding_where_returns_differ_otherwise():
     assert "Only 0% of " not in found(recipe)
     assert "Only 0% of " in found(recipe, **{"credit/return_std": 0.0})
     assert "Only 0% of " in found({})
+
+
+def axes_of(monkeypatch, tmp_path, records, found=None):
+    """Return the panels of the picture: title or label of the y axis -> labels of its lines."""
+    kept = []
+    monkeypatch.setattr(curve, "png", lambda figure: kept.append(figure) or b"")
+    curve.draw_curve(tmp_path / "curve.png", "t", records, found)
+    (figure,) = kept
+    return {axes.get_title(loc="left") or axes.get_ylabel(): axes for axes in figure.axes}
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [("warmup/perception", "exact descriptions"), ("warmup/readable", "readable replies")],
+)
+def test_the_picture_says_what_the_warm_up_measured_on_an_axis_of_shares(
+    monkeypatch, tmp_path, name, label
+):
+    warmup = [{"phase": "warmup", "step": n, name: n / 40} for n in range(10, 40, 10)]
+    panels = axes_of(monkeypatch, tmp_path, warmup + played())
+    labels = panels["score"].get_legend_handles_labels()[1]
+    assert labels == [f"warm-up: {label}", "training episodes"]
+    assert len(panels) == 4
+    returns = played(**{"rollout/score": -4.0})
+    panels = axes_of(monkeypatch, tmp_path, warmup + returns)
+    assert panels["score"].get_legend_handles_labels()[1] == ["training episodes"]
+    own = panels[f"warm-up: {label}"]
+    assert own.get_ylim() == (curve.BOTTOM, curve.TOP)
+    assert own.lines[0].get_ydata().tolist() == [0.25, 0.5, 0.75]
+    assert len(axes_of(monkeypatch, tmp_path, returns)) == 4  # without a warm-up
 
 
 def test_an_empty_run_has_a_report_and_a_picture(tmp_path):

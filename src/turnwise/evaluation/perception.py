@@ -34,6 +34,8 @@ class Seen(NamedTuple):
     Example:
         >>> Seen(share=0.5, described=True).metrics
         {'warmup/perception': 0.5}
+        >>> Seen(share=0.5, described=False).metrics
+        {'warmup/readable': 0.5}
     """
 
     share: float
@@ -42,9 +44,10 @@ class Seen(NamedTuple):
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The measurement as metrics."""
+        """The measurement as metrics: descriptions that are exact, or replies that are actions."""
+        name = "warmup/perception" if self.described else "warmup/readable"
         broken = {"warmup/broken_share": self.broken} if self.broken else {}
-        return {"warmup/perception": self.share, **broken}
+        return {name: self.share, **broken}
 
 
 def perception_accuracy(

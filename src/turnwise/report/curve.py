@@ -1,7 +1,8 @@
 """The picture of a run: score against the baselines, return, entropy, groups without variance.
 
 Provides `draw_curve` and `png`. The warm-up is drawn left of step 0 on a shaded background of fixed
-width, because its steps are not training iterations.
+width, because its steps are not training iterations. What it measures are shares, which have a
+panel of their own where scores are not in [0, 1].
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ BLUE, ORANGE, GREEN, GREY, SHADE = "#0072B2", "#D55E00", "#009E73", "#666666", "
 WARMUP_WIDTH = 0.16
 LABEL_GAP = 0.062
 BOTTOM, TOP = -0.03, 1.03
+WARMUP_SHARES = {
+    metric_names.SEEING: "exact descriptions",
+    metric_names.READABLE: "readable replies",
+}
+"""What a warm-up measures of an env with descriptions, and of one without."""
 
 
 def draw_curve(path: Path, title: str, records: Sequence[Record], scores: RunScores | None) -> None:
@@ -35,10 +41,12 @@ def draw_curve(path: Path, title: str, records: Sequence[Record], scores: RunSco
 
     figure = Figure(figsize=(9.6, 6.4), dpi=130, layout="constrained")
     figure.suptitle(title, fontsize=11, x=0.01, ha="left", weight="bold")
-    grid = figure.add_gridspec(2, 3, height_ratios=(1.7, 1.0))
+    limits, shares = _limits(records, scores), _warmup_shares(records)
+    apart = limits != (BOTTOM, TOP) and len(shares) > 0
+    grid = figure.add_gridspec(2, 3 + apart, height_ratios=(1.7, 1.0))
     time = _TimeAxis(records)
     main = figure.add_subplot(grid[0, :])
-    _draw_score(main, time, records, scores)
+    _draw_score(main, time, records, scores, limits, {} if apart else shares)
     small = (
         (metric_names.RETURN, "mean return", None),
         (metric_names.ENTROPY, "entropy (nats a token)", 0.0),
@@ -47,6 +55,8 @@ def draw_curve(path: Path, title: str, records: Sequence[Record], scores: RunSco
     for column, (name, label, floor) in enumerate(small):
         axes = figure.add_subplot(grid[1, column])
         _draw_small(axes, time, records, name, label, floor)
+    if apart:
+        _draw_shares(figure.add_subplot(grid[1, 3]), shares)
     write_atomically(path, png(figure))
 
 
@@ -87,18 +97,22 @@ class _TimeAxis:
 
 
 def _draw_score(
-    axes: Axes, time: _TimeAxis, records: Sequence[Record], scores: RunScores | None
+    axes: Axes,
+    time: _TimeAxis,
+    records: Sequence[Record],
+    scores: RunScores | None,
+    limits: tuple[float, float],
+    shares: Mapping[str, Series],
 ) -> None:
     time.prepare(axes, labelled=True)
     played = series(records, metric_names.TRAIN, metric_names.SCORE)
     checked = series(records, metric_names.TRAIN, metric_names.VALIDATION)
-    seen = series(records, metric_names.WARMUP, metric_names.SEEING)
-    _draw_line(axes, time, metric_names.WARMUP, seen, GREY, "warm-up: exact descriptions")
+    for label, seen in shares.items():
+        _draw_line(axes, time, metric_names.WARMUP, seen, GREY, f"warm-up: {label}")
     _draw_line(axes, time, metric_names.TRAIN, played, BLUE, "training episodes")
     if len(checked):
         x = time.place(metric_names.TRAIN, checked.steps)
         axes.plot(x, checked.values, color=ORANGE, marker="o", ms=4, lw=1.4, label="validation")
-    limits = _limits([*played.values, *checked.values], scores)
     if scores is not None:
         # The bar is clipped at the panel; otherwise it would shrink the whole figure.
         ends = [scores.score - limits[0], limits[1] - scores.score]
@@ -146,6 +160,23 @@ def _draw_small(
     _tidy(axes)
 
 
+def _draw_shares(axes: Axes, shares: Mapping[str, Series]) -> None:
+    """Draw what the warm-up measures over its own steps."""
+    for seen in shares.values():
+        axes.plot(seen.steps, seen.values, color=GREY, lw=1.8, marker="o", ms=3)
+    axes.set_ylim(BOTTOM, TOP)
+    axes.set_title(f"warm-up: {', '.join(shares)}", fontsize=9, loc="left")
+    _tidy(axes)
+
+
+def _warmup_shares(records: Sequence[Record]) -> dict[str, Series]:
+    """Return what the warm-up measured, by its label."""
+    found = {
+        label: series(records, metric_names.WARMUP, name) for name, label in WARMUP_SHARES.items()
+    }
+    return {label: seen for label, seen in found.items() if len(seen)}
+
+
 def _draw_line(
     axes: Axes, time: _TimeAxis, phase: str, found: Series, color: str, label: str | None
 ) -> None:
@@ -160,8 +191,10 @@ def _draw_line(
     axes.plot(x, smooth, color=color, lw=1.8, label=label, marker=marker, ms=4)
 
 
-def _limits(values: Sequence[float], scores: RunScores | None) -> tuple[float, float]:
+def _limits(records: Sequence[Record], scores: RunScores | None) -> tuple[float, float]:
     """Return the limits of the score panel: 0 to 1, or all values if some lie outside."""
+    drawn = (metric_names.SCORE, metric_names.VALIDATION)
+    values = [v for name in drawn for v in series(records, metric_names.TRAIN, name).values]
     tested = () if scores is None else (scores.score, *scores.baselines.values())
     low, high = min((*values, *tested), default=0.0), max((*values, *tested), default=1.0)
     if low >= 0 and high <= 1:

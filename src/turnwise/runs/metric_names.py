@@ -16,7 +16,7 @@ RANDOM = "random"
 CONSTANT, ALWAYS = "constant", "always-"
 """The name of the best constant reply, and the beginning of the names of constant policies."""
 
-SEEING = "warmup/perception"
+SEEING, READABLE = "warmup/perception", "warmup/readable"
 SCORE = "rollout/score"
 EPISODES, TURNS = "rollout/episodes", "rollout/turns"
 RESTARTED = "rollout/restarted_share"

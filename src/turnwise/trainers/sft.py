@@ -96,8 +96,7 @@ def warm_up(
         shares = {name: each.metrics for name, each in seen.items()}
         metrics = by_policy(found, session.trained)
         session.record(phase, step, metrics | by_policy(shares, session.trained), began)
-        shown = "warmup/perception" if least.described else "warmup/readable"
-        session.progress.advance(step, {**metrics, shown: least.share})
+        session.progress.advance(step, {**metrics, **least.metrics})
         session.save(phase, step, extra=_progress(exact, last, ends=ends))
         if step == last < config.steps:
             session.progress.note(_why_it_ends(phase, step, config, least, exact))
