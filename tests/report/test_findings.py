@@ -19,7 +19,16 @@ from turnwise.report.findings.prompts import Shown, independent_turns
 from turnwise.report.series import Series
 from turnwise.runs import RunScores, read_metrics
 from turnwise.trainers.findings import findings_are_due
-from turnwise.types import VisitId
+from turnwise.types import (
+    Episode,
+    EpisodeId,
+    Sampling,
+    Task,
+    Trajectory,
+    Turn,
+    TurnId,
+    VisitId,
+)
 
 TINY = NanoConfig(hidden=32, layers=1, heads=2, kv_heads=1, head_dim=16, intermediate=64)
 FAST = {
@@ -565,6 +574,47 @@ SICK = [
     {"rollout/capped_share": 1.0, "rollout/turns": 270.0, "rollout/episodes": 9.0},
     {"optim/skipped": 1.0},
 ]
+
+
+def replied(number, length, paid, cut):
+    """Return an episode of one reply."""
+    one = EpisodeId(iteration=1, visit=number, task="t", member=0)
+    turn = Turn(
+        id=TurnId(episode=one, role="player", turn=0), order=0, policy="main", policy_version=0,
+        prompt_ids=(1,), completion_ids=(5,) * length, logprobs=(-0.1,) * length,
+        sampling=Sampling(temperature=1.0, max_tokens=64), text="x",
+        finish_reason="length" if cut else "stop", rewards={"pay": paid},
+    )  # fmt: skip
+    return Episode(
+        id=one, task=Task(id="t", env="e", seed=0, data={}), terminated=True, truncated=False,
+        trajectories=(Trajectory(role="player", seat="player", turns=(turn,)),), score=paid,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("worth", "cost", "found"),
+    [
+        (lambda length: 0.0, 1.0, ["cut"]),  # a cut reply is a wrong one
+        (lambda length: 0.01 * length, 1.0, ["cut"]),
+        (lambda length: 0.0, 0.0, []),
+        (lambda length: 0.01 * length, 0.0, []),
+        (lambda length: -0.01 * length, 0.0, []),  # longer replies would earn even less
+        (lambda length: -0.01 * length, 1.0, ["cut"]),
+    ],
+)
+def test_longer_replies_are_advised_only_where_the_cut_is_what_costs(worth, cost, found):
+    rng = np.random.default_rng(0)
+    lengths = [int(rng.integers(1, 60)) for _ in range(60)] + [64] * 30
+    episodes = [
+        replied(n, length, worth(length) + rng.normal(0, 0.1) - cost * (length == 64), length == 64)
+        for n, length in enumerate(lengths)
+    ]
+    records = played(**{"rollout/cut_share": 0.33})
+    for recipe in ({}, {"credit": {"rewards": {"pay": 2.0}}}):
+        causes = find_causes(Facts(records=records, recipe=recipe, episodes=episodes))
+        assert [each.name for each in causes] == found
+    only = find_causes(Facts(records=records, episodes=episodes[60:]))
+    assert [each.name for each in only] == ["cut"]  # nothing to compare with
 
 
 @pytest.mark.parametrize("name", recipe_names())

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+
+import numpy as np
 
 from turnwise.report.findings.facts import Facts, Finding
 from turnwise.runs import metric_names
+from turnwise.runs.results import SURE
+from turnwise.utils.rewards import mix_rewards
 
 MANY_CUT = 0.1
 """Share of completions cut at the token limit that is a finding."""
@@ -27,6 +32,9 @@ SMALLER = 10
 """How many times smaller a learning rate, or a movement, has to be that destroyed the policy."""
 JUMP = 0.3
 """The rise of the share of failed episodes in one iteration that an update has caused."""
+MOSTLY_BY_LENGTH = 0.5
+"""The share of what replies that were cut earn less that is due to their length, as replies that
+were not cut show, from which their length is the cause."""
 CUT_AMONG_FAILED = 0.5
 """Share of failed replies that were cut, from which on their length is the cause."""
 
@@ -108,11 +116,38 @@ def some_failed(facts: Facts) -> Finding | None:
 
 
 def cut(facts: Facts) -> Finding | None:
-    """Say that many completions are cut."""
+    """Say that many completions are cut, unless that costs them nothing."""
+    if not _cutting_costs(facts):
+        return None
     _, role = _cut(facts)
     what = "completions were cut at the token limit"
     cure = f"allow longer replies (agents.{role}.max_tokens) or teach shorter ones"
     return _many(facts, "cut", metric_names.CUT, MANY_CUT, what, cure, _longer(facts, role))
+
+
+def _cutting_costs(facts: Facts) -> bool:
+    """Whether replies that were cut earn less than others, and not because a long reply does.
+
+    It is so where the recorded episodes have only one of both kinds of replies.
+    """
+    weights = facts.at("credit.rewards", {})
+    found: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+    for episode in facts.episodes:
+        if episode.broken:
+            continue
+        paid = sum(mix_rewards(turn.rewards, weights) for turn in episode.turns)
+        for turn in episode.turns:
+            earned = paid if weights else episode.score
+            length = float(len(turn.completion_ids))
+            found[turn.finish_reason == "length"].append((length, earned))
+    if min(map(len, found.values())) < 2:
+        return True
+    (long, low), (short, high) = (np.array(found[kind]).T for kind in (True, False))
+    gap = high.mean() - low.mean()
+    error = math.hypot(*(each.std(ddof=1) / math.sqrt(len(each)) for each in (low, high)))
+    slope = np.cov(short, high)[0, 1] / max(short.var(ddof=1), 1e-12)
+    by_length = -min(slope, 0.0) * (long.mean() - short.mean())
+    return bool(gap > SURE * error and by_length < MOSTLY_BY_LENGTH * gap)
 
 
 def _does_not_end(facts: Facts) -> bool:
