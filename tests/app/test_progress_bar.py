@@ -47,6 +47,42 @@ def test_a_phase_without_a_curve_says_its_facts():
     assert said("evaluation", {"test/score": 0.5}) == "evaluation 1/1  test score 0.50"
 
 
+def test_a_run_that_the_time_ends_shows_the_share_of_it():
+    file = io.StringIO()
+    with LiveProgress(Console(file=file, width=200)) as live:
+        live.begin("training", done=0, total=2000)
+        for number in range(1, 50):
+            live.advance(number, step(0.5, 0.5) | {"time/share": 0.25 + number / 100})
+        live.advance(50, step(0.5, 0.5) | {"time/share": 1.0})
+        live.begin("evaluation", done=0, total=1)
+        live.advance(1, {"test/score": 0.5})
+    first, *_, last, tested = file.getvalue().splitlines()
+    assert first.startswith("training 1, 26% of the time  ")
+    assert last.startswith("training 50, 100% of the time  ")
+    assert tested.startswith("evaluation 1/1")
+
+
+def test_iterations_that_end_before_the_time_are_counted():
+    line = said("training", *[step(0.5, 0.5) | {"time/share": share} for share in (0.3, 0.6)])
+    assert line.startswith("training 2/2  ")
+
+
+def test_a_terminal_shows_the_time_that_is_left(monkeypatch):
+    clock = iter(range(1000))
+    monkeypatch.setattr("turnwise.app.progress_bar.time.monotonic", lambda: 10.0 * next(clock))
+    file = io.StringIO()
+    console = Console(file=file, width=90, force_terminal=True, color_system=None)
+    with LiveProgress(console) as live:
+        live.begin("training", done=0, total=2000)
+        for number in range(1, 9):
+            live.advance(number, step(0.5, 0.5) | {"time/share": 0.5 + number / 20})
+    lines = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", line) for line in file.getvalue().split("\n")]
+    *_, bar, _ = [line for line in lines if line.strip()]
+    assert bar.count("━") == 20 and "8, 90% of the time" in bar
+    minutes, seconds = map(int, re.search(r"<(\d+):(\d+)", bar).groups())
+    assert 60 * minutes + seconds < 120  # of 2,000 iterations it would be hours
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_a_terminal_keeps_phase_bar_and_failed_replies(width):
     file = io.StringIO()

@@ -16,7 +16,7 @@ from turnwise.parallel import ALONE
 from turnwise.recipe import schema
 from turnwise.recipe.schema import load_recipe
 from turnwise.runs import Checkpoints, Run, comparable, read_metrics
-from turnwise.trainers import grpo, loop, resume, sft, train_grpo, warm_up
+from turnwise.trainers import Silent, grpo, loop, resume, sft, train_grpo, warm_up
 from turnwise.trainers import session as session_module
 
 ITERATION, ROUND = 30.0, 60.0
@@ -125,6 +125,27 @@ def test_the_warm_up_is_part_of_the_time(make_recipe, make_session):
     session.metrics.sync()
     records = [r for r in read_metrics(session.run.metrics) if r["phase"] == "train"]
     assert steps_of(records) == [1]
+
+
+class Shares(Silent):
+    """Keeps the shares of the time that are told."""
+
+    def __init__(self):
+        self.told = []
+
+    def advance(self, done, metrics):
+        if "time/share" in metrics:
+            self.told.append(metrics["time/share"])
+
+
+def test_the_share_of_the_time_is_told_after_each_iteration(make_recipe, make_session):
+    recipe = make_recipe(*LONG, "trainer.minutes=4.0", "optimizer.schedule=linear")
+    session = make_session(recipe)
+    session.progress = watcher = Shares()
+    assert warm_up(session, recipe.warmup, None)  # two rounds
+    session.save_start()
+    assert train_grpo(session, build.plan_of(recipe), None)
+    assert watcher.told == pytest.approx([0.625, 0.75, 0.875, 1.0])
 
 
 def test_a_warm_up_that_takes_all_the_time_is_validated_and_saved(make_recipe, make_session):

@@ -21,7 +21,7 @@ from rich.live import Live
 from rich.text import Text
 
 from turnwise.errors import ConfigError
-from turnwise.trainers.progress import WARNING, Progress, Silent
+from turnwise.trainers.progress import TIME_SHARE, WARNING, Progress, Silent
 from turnwise.utils.console import LastingConsole, without_markup
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -72,6 +72,10 @@ class LiveProgress:
         ...     live.begin("training", done=0, total=2)
         ...     live.advance(2, {"rollout/score": 0.5})
         training 2/2  ▅  score 0.50
+        >>> with LiveProgress(Console(file=sys.stdout, width=60)) as live:
+        ...     live.begin("training", done=0, total=2000)
+        ...     live.advance(24, {"rollout/score": 0.5, "time/share": 0.3})
+        training 24, 30% of the time  ▅  score 0.50
     """
 
     def __init__(self, console: Console, style: Style | None = None) -> None:
@@ -81,6 +85,7 @@ class LiveProgress:
         self._phase, self._done, self._total = "", 0, 0
         self._began, self._first = time.monotonic(), 0
         self._stepped = self._began
+        self._timed = (self._began, 0.0)  # when the first share of the time was told, and which
         self._latest: dict[str, float] = {}
         self._curves: list[list[float]] = []
         self._said = 0.0
@@ -117,16 +122,19 @@ class LiveProgress:
     def advance(self, done: int, metrics: Mapping[str, float]) -> None:
         """Show the step that is finished and the phase's most telling metrics."""
         self._done, self._stepped = done, time.monotonic()
+        if TIME_SHARE not in self._latest:
+            self._timed = (self._stepped, metrics.get(TIME_SHARE, 0.0))
         self._latest.update(metrics)
+        ended = self._share >= 1
         for name, values in zip(CURVES.get(self._phase, ()), self._curves, strict=True):
             if name in metrics:
                 values.append(metrics[name])
         since = time.monotonic() - self._said
-        if self._style == "lines" and (done >= self._total or since > LINE_EVERY):
+        if self._style == "lines" and (ended or since > LINE_EVERY):
             self._said = time.monotonic()
             line = "  ".join(part for part in (self._counted(), *self._parts()) if part)
             self._console.print(line, highlight=False, markup=False, soft_wrap=True)
-        elif self._style == "rewritten" and (done >= self._total or since > REWRITE_EVERY):
+        elif self._style == "rewritten" and (ended or since > REWRITE_EVERY):
             self._said = time.monotonic()
             self._rewrite()
 
@@ -140,8 +148,23 @@ class LiveProgress:
             text = wrapped(text, self._console.width)
         self._console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
+    @property
+    def _share(self) -> float:
+        """The share of the phase that is over: of its steps, or of the time where that is more."""
+        return max(self._done / max(self._total, 1), self._latest.get(TIME_SHARE, 0.0))
+
+    @property
+    def _by_time(self) -> bool:
+        """Whether the time will end the phase before its last step."""
+        return self._share > self._done / max(self._total, 1)
+
+    def _count(self) -> str:
+        if self._by_time:
+            return f"{self._done}, {self._share:.0%} of the time"
+        return f"{self._done}/{self._total}"
+
     def _counted(self) -> str:
-        return f"{self._phase} {self._done}/{self._total}"
+        return f"{self._phase} {self._count()}"
 
     def _parts(self, width: int | None = None) -> list[str]:
         """Return the curve and the facts, with a curve that leaves room for the first two."""
@@ -164,10 +187,10 @@ class LiveProgress:
         width = self._console.width - 1
         elapsed, left = time.monotonic() - self._began, self._left()
         times = f"{_clock(elapsed)} <{'-:--' if left is None else _clock(left)}"
-        head, count = f"{self._phase:>10} ", f" {self._done}/{self._total} "
+        head, count = f"{self._phase:>10} ", f" {self._count()} "
         room = width - len(head) - len(count) - len(times)
         bar = min(BAR, room if room >= 4 else width - len(head) - len(count))
-        full = round(max(bar, 0) * min(1.0, self._done / max(self._total, 1)))
+        full = round(max(bar, 0) * min(1.0, self._share))
         drawn = Text(no_wrap=True)
         drawn.append(head)
         drawn.append("━" * full, "cyan").append("━" * (max(bar, 0) - full), "bright_black")
@@ -181,12 +204,15 @@ class LiveProgress:
 
     def _left(self) -> float | None:
         """Return the seconds that are left, counted down from the latest step; None before one."""
-        made = self._done - self._first
+        made, to_come, began = self._done - self._first, self._total - self._done, self._began
+        if self._by_time:
+            began, first = self._timed
+            made, to_come = self._share - first, 1 - self._share
         if not made:
             return None
-        each = (self._stepped - self._began) / made
+        each = (self._stepped - began) / made
         since = time.monotonic() - self._stepped
-        return max(0.0, each * (self._total - self._done) - since)
+        return max(0.0, each * to_come - since)
 
     def _rewrite(self) -> None:
         """Write a notebook's line over the one before."""

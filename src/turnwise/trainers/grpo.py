@@ -46,6 +46,7 @@ from turnwise.trainers.minibatches import minibatches
 from turnwise.trainers.movement import update_within_band
 from turnwise.trainers.penalties import RewardKl, all_penalties
 from turnwise.trainers.plan import Plan
+from turnwise.trainers.progress import TIME_SHARE
 from turnwise.trainers.session import Resumed, Session
 from turnwise.trainers.trained_policy import TrainedPolicy, by_policy
 from turnwise.trainers.update import Batch, check_weights, optimise
@@ -92,7 +93,7 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
         if (found := validate(session, plan, iteration, ends=ends)) is not None:
             metrics |= found.metrics
         session.record(PHASE, iteration, metrics, began)
-        session.progress.advance(iteration, metrics)
+        session.progress.advance(iteration, metrics | {TIME_SHARE: share})
         session.warn(watch.warning(played, iteration, metrics.get(CAPPED, 0.0)))
         ends = ends or (found is not None and time_share(session, plan) >= 1)  # validation counts
         done = ends or reached(plan, found and found.score)

@@ -28,6 +28,7 @@ from turnwise.trainers.loop import (
     validate,
 )
 from turnwise.trainers.plan import Plan
+from turnwise.trainers.progress import TIME_SHARE
 from turnwise.trainers.relabelling import Achieved, chosen, relabelled, rows_of
 from turnwise.trainers.session import Resumed, Session
 from turnwise.trainers.sft import imitate_rows
@@ -68,7 +69,7 @@ def train_hindsight(session: Session, plan: Plan[HindsightConfig], resumed: Resu
         if (found := validate(session, plan, iteration, ends=ends)) is not None:
             metrics |= found.metrics
         session.record(PHASE, iteration, metrics, began)
-        session.progress.advance(iteration, metrics)
+        session.progress.advance(iteration, metrics | {TIME_SHARE: share})
         done = ends or reached(plan, found and found.score)
         last = session.asked_to_stop() or done
         if found is not None or last or iteration % session.checkpoint_every == 0:

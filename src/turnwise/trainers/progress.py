@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+TIME_SHARE = "time/share"
+"""The share of `trainer.minutes` that is over, told with each iteration; 0 without a limit."""
 WARNING = "warning: "
 """Begins a note that says that something may be wrong."""
 
