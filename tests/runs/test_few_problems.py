@@ -104,6 +104,12 @@ def scores(**changes):
 
 def test_an_error_of_nought_is_said_in_words():
     assert scores().error_text(0.0) == "(all 200 equal)"
+    bound = scores(bounded=True, stderr=0.114, score_sampled=0.0)
+    assert "trained, greedy   1.000 (all 200 equal, ± 0.114 at most)" in str(bound)
+    assert "trained, sampled  0.000 (all 200 equal, ± 0.020 at most)" in str(bound)
+    assert "random            0.100 ± 0.020" in str(bound)
+    returns = scores(stderr=0.114)
+    assert "trained, greedy   1.000 ± 0.114" in str(returns)
     assert scores(tasks=1).error_text(0.0) == "(one episode)"
     assert scores().error_text(0.0004) == "± 0.0004"
     assert scores().error_text(0.0123) == "± 0.012"

@@ -15,7 +15,7 @@ from turnwise.envs import ErrorUnit, Measure, error_unit, score_baselines
 from turnwise.envs.base import Env
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.recipe.sections import open_sandbox
-from turnwise.runs.results import error_text, measured
+from turnwise.runs.error_texts import measured, score_error_text
 from turnwise.sandbox import SandboxConfig
 from turnwise.settings import Settings
 from turnwise.tasks import GeneratedTasks
@@ -72,14 +72,18 @@ class BaselineScores(Settings):
         columns = list(dict.fromkeys(name for row in measures.values() for name in row))
         rows = [("baseline", "score", *columns)]
         for name in sorted(self.baselines, key=lambda name: -self.baselines[name]):
-            error = error_text(self.baselines_stderr[name], self.tasks)
             own = measures.get(name, {})
-            score = f"{self.baselines[name]:.3f} {error}"
+            score = f"{self.baselines[name]:.3f} {self.error_text(name)}"
             rows.append((name, score, *(own.get(column, "") for column in columns)))
         broken = [self.told_of_broken] if self.broken else []
         return "\n".join([head, *aligned(rows), *self.meaning, *broken])
 
     __repr__ = __str__
+
+    def error_text(self, baseline: str) -> str:
+        """Return the standard error of a baseline's score in words."""
+        score, error = self.baselines[baseline], self.baselines_stderr[baseline]
+        return score_error_text(score, error, self.tasks, bounded=not self.reward_weights)
 
     @property
     def meaning(self) -> tuple[str, ...]:

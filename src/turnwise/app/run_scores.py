@@ -161,6 +161,7 @@ def _scores(loaded: Loaded, tasks: int, split: Split) -> RunScores:
         paired=_leads(chosen.scores, rivals, problems, score_span(env)),
         exact=exact,
         thoughts=thoughts,
+        bounded=score_span(env) is not None,
         broken=greedy.broken + sampled.broken + broken,
         seconds=time.perf_counter() - began,
     )

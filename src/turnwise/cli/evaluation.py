@@ -13,7 +13,7 @@ from turnwise.cli.play import options_of
 from turnwise.envs import ENVS, IMPORTING, make_guarded
 from turnwise.errors import ConfigError
 from turnwise.recipe.schema import load_recipe, recipe_names
-from turnwise.runs.results import error_text, measured
+from turnwise.runs.error_texts import measured
 from turnwise.utils.user_code import is_import_name
 
 if TYPE_CHECKING:
@@ -115,10 +115,12 @@ def draw_scores(scores: RunScores) -> None:
     known = "partly seen" if partly else "seen" if scores.seen else "unseen"
     notes = (f"{scores.described}.", scores.meaning_of_errors, scores.divided, scores.played_by)
     errors = scores.baselines_stderr
-    rows = [(name, *found) for name, found in scores.of_policy.items()]
-    rows += [(name, value, errors[name]) for name, value in scores.baselines.items()]
+    found = scores.of_policy | {n: (value, errors[n]) for n, value in scores.baselines.items()}
+    rows = [
+        (n, score, scores.score_error_text(score, error)) for n, (score, error) in found.items()
+    ]
     title = f"{scores.env}: {scores.tasks} {known} tasks, seed {scores.seed}"
-    _draw_ranked(rows, scores.tasks, title)
+    _draw_ranked(rows, title)
     say(" ".join(filter(None, notes)))
     _draw_measures(scores.measured())
     if scores.exact:
@@ -127,19 +129,18 @@ def draw_scores(scores: RunScores) -> None:
 
 def draw_baselines(scores: BaselineScores) -> None:
     """Print the table of an env's baselines, best first."""
-    errors = scores.baselines_stderr
-    rows = [(name, value, errors[name]) for name, value in scores.baselines.items()]
+    rows = [(name, value, scores.error_text(name)) for name, value in scores.baselines.items()]
     title = f"{scores.env}: {scores.tasks} tasks of the {scores.split} split, seed {scores.seed}"
-    _draw_ranked(rows, scores.tasks, title)
+    _draw_ranked(rows, title)
     say(" ".join(scores.meaning))
     if scores.broken:
         problems.print(f"warning: {scores.told_of_broken}")
     _draw_measures(measured(scores.baselines_measures))
 
 
-def _draw_ranked(rows: Sequence[tuple[str, float, float]], tasks: int, title: str) -> None:
+def _draw_ranked(rows: Sequence[tuple[str, float, str]], title: str) -> None:
     texts = [
-        (name, f"{value:.3f}", error_text(error, tasks).removeprefix("± "))
+        (name, f"{value:.3f}", error.removeprefix("± "))
         for name, value, error in sorted(rows, key=lambda row: -row[1])
     ]
     numbers = ("score", "standard error")

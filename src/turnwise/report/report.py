@@ -177,7 +177,7 @@ def _baseline(label: str, name: str, scores: RunScores) -> Row:
 
 def _line(row: Row, scores: RunScores) -> str:
     label, score, error, lead = row
-    beside = "" if error is None else f" {scores.error_text(error)}"
+    beside = "" if error is None else f" {scores.score_error_text(score, error)}"
     ahead = ""
     if lead is not None:
         ahead = f"{lead.difference:+.3f} {scores.error_text(lead.stderr)}"

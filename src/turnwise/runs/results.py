@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import Field
@@ -12,6 +12,7 @@ from pydantic import Field
 from turnwise.envs import ErrorUnit, Measure, standard_error
 from turnwise.errors import RunError
 from turnwise.runs import metric_names
+from turnwise.runs.error_texts import error_text, measured, score_error_text
 from turnwise.runs.files import json_object, write_atomically
 from turnwise.settings import Settings, parse
 from turnwise.types import Decoding, Split
@@ -21,8 +22,6 @@ MANY = 6
 """With more distinct problems, errors are over episodes only if few problems are most episodes."""
 SURE = 2.0
 """A difference of more than this many standard errors counts as shown."""
-SMALL = 0.0005
-"""Smaller errors would be printed as 0.000."""
 
 
 class Difference(Settings):
@@ -150,6 +149,8 @@ them is a 95 % interval of the mean over episodes.
     """Role -> what answers did when thoughts were swapped between states
     (`evaluation.ThoughtSwap`): `pairs`, and the shares `followed`, `kept` and, as a control,
     `again`; roles that think nothing are left out."""
+    bounded: bool = False
+    """Whether every score is in [0, 1]; False where the score is a return."""
     broken: int = 0
     """Episodes (greedy, sampled and of baselines) that the env or the engine broke; they count with
     score 0."""
@@ -163,7 +164,8 @@ them is a 95 % interval of the mean over episodes.
             found[name] = (self.baselines[name], self.baselines_stderr[name])
         rows = [("policy", "score")]
         rows += [
-            (n, f"{score:.3f} {self.error_text(error)}") for n, (score, error) in found.items()
+            (n, f"{score:.3f} {self.score_error_text(score, error)}")
+            for n, (score, error) in found.items()
         ]
         head = f"{self.env}: {self.described}, seed {self.seed}"
         return "\n".join([head, *aligned(rows), self.meaning_of_errors])
@@ -300,6 +302,10 @@ them is a 95 % interval of the mean over episodes.
         """
         return error_text(stderr, self.tasks)
 
+    def score_error_text(self, score: float, stderr: float) -> str:
+        """Return the standard error of a mean score of these tasks in words."""
+        return score_error_text(score, stderr, self.tasks, bounded=self.bounded)
+
     def measured(self) -> dict[str, dict[str, str]]:
         """Return the measures in words: player -> name -> mean and error, the policy first.
 
@@ -337,27 +343,6 @@ def is_trivial(baseline: str) -> bool:
     """
     fixed = (metric_names.RANDOM, metric_names.CONSTANT)
     return baseline in fixed or baseline.startswith(metric_names.ALWAYS)
-
-
-def measured(players: Mapping[str, Mapping[str, Measure]]) -> dict[str, dict[str, str]]:
-    """Return the measures of players in words, without the players that have none."""
-    return {
-        player: {
-            name: f"{found.mean:.3f} {error_text(found.stderr, found.episodes)}"
-            for name, found in measures.items()
-        }
-        for player, measures in players.items()
-        if measures
-    }
-
-
-def error_text(stderr: float, count: int) -> str:
-    """Return the standard error of the mean of `count` values in words."""
-    if count == 1:
-        return "(one episode)"
-    if stderr == 0:
-        return f"(all {count} equal)"
-    return f"± {stderr:.3f}" if stderr >= SMALL else f"± {stderr:.2g}"
 
 
 def _counted(count: int, what: str) -> str:
