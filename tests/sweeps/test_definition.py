@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
+
+import numpy as np
 import pytest
 
 from turnwise.errors import ConfigError
 from turnwise.recipe.overrides import parse_override
+from turnwise.recipe.schema import load_recipe
 from turnwise.sweeps import Cell, SweepConfig, load_sweep, parse_values
 from turnwise.sweeps.definition import as_override
 
@@ -115,16 +119,50 @@ def test_commas_part_values_outside_of_brackets_and_quotes(text, values):
         [1, "a"],
         None,
         {"a": {"b": [1.5, "x"]}},
+        "a\x00b\x1b[2J\x7f\u2028",
+        np.float64(0.1),
     ],
 )
 def test_a_value_is_read_as_it_was_written(value):
     assert parse_override(as_override("key.of", value)) == ("key.of", value)
 
 
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (datetime.date(2024, 1, 1), r"seed = datetime.date\(2024, 1, 1\): expected text, a Python"),
+        ([1, None], r"seed = \[1, None\]: None is no part of a list"),
+        ({"a": {"b": None}}, "None is no part"),
+        ({1: 2}, "the keys of a table are text"),
+        ("\ud800", "it is not UTF-8 text"),
+        (np.int64(1), "convert it"),
+    ],
+)
+def test_a_value_that_cannot_be_written_is_refused(value, says):
+    for given in ({"grid": {"seed": [0, value]}}, {"cells": [{"seed": value}]}):
+        with pytest.raises(ValueError, match=says):
+            SweepConfig(name="s", recipe="frozen-lake", **given)
+    with pytest.raises(ValueError, match=says):
+        SweepConfig(name="s", recipe="r", settings={"seed": value}, grid={"device": ["cpu"]})
+
+
+def test_a_number_of_too_many_digits_is_refused(tmp_path):
+    digits = "1" * 5000
+    assert parse_override(f"seed={digits}") == ("seed", digits)
+    for text in (f"recipe = 'r'\ngrid.seed = [{digits}]", f"seed = {digits}"):
+        (tmp_path / "s.toml").write_text(text)
+        with pytest.raises(ConfigError, match="4300 digits"):
+            load_sweep(tmp_path / "s.toml")
+    with pytest.raises(ConfigError, match="4300 digits"):
+        load_recipe(str(tmp_path / "s.toml"))
+
+
 def test_names_of_folders_differ_and_are_short():
     cells = [Cell((("a", "x/y"),)), Cell((("a", "x-y"),)), Cell((("a", "/" * 500),))]
     assert len({cell.name for cell in cells}) == 3
     assert all(len(cell.name) < 100 and "/" not in cell.name for cell in cells)
+    long = Cell((("a", "\U0001d49c" * 500),)).name
+    assert len(f"{long}.log".encode()) < 255
     assert Cell((("a", 1), ("b", 2))).key == Cell((("b", 2), ("a", 1))).key
     assert Cell((("a", 1),)).name != Cell((("a", "1"),)).name
 

@@ -118,7 +118,7 @@ def sweep_of(
 
 def _is_sweep(target: str) -> bool:
     """Whether a file has a sweep and not a recipe: it names one."""
-    with suppress(OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+    with suppress(OSError, ValueError):  # what is no TOML is refused when it is read
         return target.endswith(".toml") and "recipe" in tomllib.loads(Path(target).read_text())
     return False
 

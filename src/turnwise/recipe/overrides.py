@@ -33,7 +33,7 @@ def parse_override(override: str) -> tuple[str, Any]:
         return key.strip(), None
     try:
         table = tomllib.loads(f"value = {text}")
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # an integer of too many digits is a ValueError, too
         table = {}
     # more than one key: a line break in the text, after which another value stands
     return key.strip(), table["value"] if list(table) == ["value"] else text.strip()

@@ -338,7 +338,7 @@ def _read(name_or_path: str) -> dict[str, Any]:
         text = file.read_text(encoding="utf-8")
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # TOML's, or an integer of too many digits
         raise ConfigError(f"recipe {name_or_path!r} is not valid TOML: {error}") from None
     return _find_files(data, Path(name_or_path).parent) if name_or_path.endswith(".toml") else data
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from math import prod
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from turnwise.utils.hashes import short_hash
 MOST_CELLS = 10_000
 """The most cells of a sweep: more are a mistake in a grid."""
 LONGEST_NAME = 80
-"""The most characters of the part of a cell's name that is readable."""
+"""The most bytes of the part of a cell's name that is readable."""
 SEED = "seed"
 
 
@@ -50,8 +50,9 @@ class Cell:
     @cached_property
     def name(self) -> str:
         """The name of its folder: readable, and different for different settings."""
-        readable = re.sub(r"[^\w.=+-]+", "-", self.label).strip("-.")[:LONGEST_NAME]
-        return f"{readable or 'run'}-{short_hash(self.key)[:8]}"
+        readable = re.sub(r"[^\w.=+-]+", "-", self.label).strip("-.")
+        cut = readable.encode()[:LONGEST_NAME].decode(errors="ignore")
+        return f"{cut or 'run'}-{short_hash(self.key)[:8]}"
 
     @cached_property
     def key(self) -> str:
@@ -102,6 +103,12 @@ class SweepConfig(Settings):
         for key, values in self.grid.items():
             if not values:
                 raise ValueError(f"grid.{key} has no values: give one, or leave it out")
+        varied = [(key, value) for key, values in self.grid.items() for value in values]
+        tables = [pair for table in (self.settings, *self.cells) for pair in table.items()]
+        for key, value in [*varied, *tables]:
+            refused = _refused(value)
+            if refused:
+                raise ValueError(f"{key} = {value!r:.80}: {refused}")
         for key in self.settings:
             if key in self.grid or any(key in cell for cell in self.cells):
                 raise ValueError(f"{key} is in settings and is varied: leave one of them out")
@@ -153,7 +160,7 @@ def load_sweep(path: Path) -> SweepConfig:
     except OSError as error:
         why = (error.strerror or "").lower()
         raise ConfigError(f"sweep '{path}' cannot be read ({why}): give a .toml file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # TOML's, UTF-8's, or an integer of too many digits
         raise ConfigError(f"sweep '{path}' is not TOML: {error}") from None
     for section in ("settings", "grid"):
         if isinstance(data.get(section), Mapping):
@@ -209,8 +216,25 @@ def _toml(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, float):
-        return repr(value)  # TOML has inf and nan, JSON does not
-    return json.dumps(value, ensure_ascii=False)
+        return repr(float(value))  # TOML has inf and nan, JSON does not
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _refused(value: Any, inside: bool = False) -> str:
+    """Return why a sweep cannot set a value, which is written as TOML and as JSON; "" if it can."""
+    if isinstance(value, str):
+        whole = value.encode(errors="ignore").decode() == value
+        return "" if whole else "it is not UTF-8 text: write it as such"
+    if value is None and inside:
+        return "None is no part of a list or table: leave it out"
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            return "the keys of a table are text: write them as such"
+        return next(filter(None, (_refused(each, True) for each in value.values())), "")
+    if isinstance(value, list | tuple):
+        return next(filter(None, (_refused(each, True) for each in value)), "")
+    known = value is None or isinstance(value, bool | int | float)
+    return "" if known else "expected text, a Python number, a list or a table: convert it"
 
 
 def flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
@@ -248,4 +272,18 @@ def shown(value: Any) -> str:
 
 def key_of(settings: Mapping[str, Any]) -> str:
     """Return settings in one order, equal for equal settings."""
-    return json.dumps(settings, sort_keys=True)
+    return json.dumps(finite(settings), sort_keys=True)
+
+
+def finite(value: Any) -> Any:
+    """Return a value with text in place of inf and nan, which JSON does not have.
+
+    Example:
+        >>> finite({"optimizer.max_grad_norm": float("inf"), "optimizer.betas": [0.9, 0.99]})
+        {'optimizer.max_grad_norm': 'inf', 'optimizer.betas': [0.9, 0.99]}
+    """
+    if isinstance(value, Mapping):
+        return {key: finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(each) for each in value]
+    return value if not isinstance(value, float) or isfinite(value) else str(value)
