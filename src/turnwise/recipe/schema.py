@@ -227,7 +227,7 @@ def load_recipe(
         >>> load_recipe("frozen-lake", ["trainer.iterations=30"]).trainer.iterations
         30
     """
-    data = _read(name_or_path)
+    data = read_recipe(name_or_path)
     presets = data.pop("presets", {})
     if not isinstance(presets, Mapping) or not all(
         isinstance(p, Mapping) for p in presets.values()
@@ -301,7 +301,7 @@ def _aliases(data: Mapping[str, Any]) -> dict[str, str]:
 
 def recipe_summary(name: str) -> dict[str, Any]:
     """Return a recipe's name, env, model and presets, for listings."""
-    data = _read(name)
+    data = read_recipe(name)
     chosen = compose(data, [], lambda text: None)  # not parsed: that would make every env
     return {
         "name": chosen["name"],
@@ -313,7 +313,12 @@ def recipe_summary(name: str) -> dict[str, Any]:
     }
 
 
-def _read(name_or_path: str) -> dict[str, Any]:
+def read_recipe(name_or_path: str) -> dict[str, Any]:
+    """Return the values of a recipe as they are written, with its presets and whole paths.
+
+    Raises:
+        ConfigError: if there is no such recipe, or it cannot be read.
+    """
     if name_or_path.endswith(".toml"):
         path = Path(name_or_path)
         if not path.is_file():

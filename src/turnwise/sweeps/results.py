@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
+from turnwise.envs.measures import is_finite
 from turnwise.errors import RunError
 from turnwise.runs import Run, read_metrics
 from turnwise.runs.files import json_object, write_atomically
@@ -104,7 +105,7 @@ def numbers_of(run: Path) -> dict[str, float]:
         if scores is None:
             raise RunError(f"'{folder.evaluation}' is damaged: delete the run to train it again")
         found |= flat(scores)
-    return {key: value for key, value in found.items() if _is_number(value)}
+    return {key: value for key, value in found.items() if is_number(value)}
 
 
 def compare(config: SweepConfig, rows: Sequence[Mapping[str, Any]]) -> Compared:
@@ -183,7 +184,7 @@ def _draw_groups(axes: Axes, found: Compared) -> None:
         lines.setdefault(Cell(others).label, []).append((dict(group.settings).get(first), group))
     names = list(dict.fromkeys(shown(value) for line in lines.values() for value, _ in line))
     numbers = [value for line in lines.values() for value, _ in line]
-    numeric = all(_is_number(value) for value in numbers)
+    numeric = all(is_number(value) for value in numbers)
     if numeric and min(numbers) > 0 and max(numbers) / min(numbers) >= WIDE:
         axes.set_xscale("log")
     for number, (label, line) in enumerate(lines.items()):
@@ -206,5 +207,6 @@ def _draw_groups(axes: Axes, found: Compared) -> None:
         axes.legend(frameon=False, fontsize=8.5)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def is_number(value: Any) -> bool:
+    """Whether a value is a number that a float can hold, and not true or false."""
+    return is_finite(value) and not isinstance(value, bool)

@@ -1,8 +1,9 @@
 """Run the cells of a sweep: several side by side, each a process with a run folder of its own.
 
-Provides `run_sweep`. A sweep's folder has `sweep.json`, `cells/NAME/` (a run folder for each cell),
-`cells/NAME.log`, `results.jsonl` with a line for each finished cell, and `table.md` and `plot.png`.
-A cell that has a line is not trained again; one that was interrupted goes on.
+Provides `run_sweep`. A sweep's folder has `sweep.json`, `base.toml` (the recipe that all cells
+train), `cells/NAME/` (a run folder for each cell), `cells/NAME.log`, `results.jsonl` with a line
+for each finished cell, and `table.md` and `plot.png`. A cell that has a line is not trained again;
+one that was interrupted goes on.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from turnwise.errors import Interrupted, RunError
+from turnwise.errors import Interrupted
 from turnwise.parallel.cores import usable_cores
 from turnwise.recipe.schema import Recipe
-from turnwise.runs import StopSignal, check_free
-from turnwise.runs.files import LineLog, json_object, locked, read_json_lines, write_atomically
-from turnwise.sweeps.definition import Cell, SweepConfig, key_of
+from turnwise.runs import DiskErrors, StopSignal, check_free
+from turnwise.runs.files import LineLog, write_atomically
+from turnwise.sweeps.definition import Cell, SweepConfig, finite, key_of
+from turnwise.sweeps.folder import BASE, RESULTS, log_of, opened, read_results, run_of
 from turnwise.sweeps.results import Compared, compare, draw_plot, numbers_of
 from turnwise.trainers.progress import Progress, Silent
 
-PHASE, RESULTS = "sweep", "results.jsonl"
+PHASE = "sweep"
 MODULE = "turnwise.cli.cell"
 LOOKS = 0.2
 """Seconds between two looks at the processes."""
@@ -66,7 +67,7 @@ def run_sweep(
 
     Args:
         config: the sweep.
-        folder: of this sweep, of one with the same recipe and settings, or new.
+        folder: of this sweep, of one with an equal recipe and settings, or new.
         workers: the most cells at a time; None is the number of this process's cores, or one where
             some model is on a GPU.
         progress: shows what happens.
@@ -80,15 +81,13 @@ def run_sweep(
     cells = config.all_cells
     recipes = {cell.key: config.load(cell) for cell in cells}
     many = workers or _fitting(list(recipes.values()))
-    _begin(config, folder)
-    busy = "wait for it, stop it, or choose another folder"
-    with locked(folder / "sweep.lock", f"sweep '{folder}'", busy), StopSignal(show.note) as stop:
-        known = {key_of(row["settings"]) for row in _rows(folder)}
+    with DiskErrors(), opened(config, folder), StopSignal(show.note) as stop:
+        known = {key_of(row["settings"]) for row in read_results(folder)}
         left = [cell for cell in cells if cell.key not in known]
         show.begin(PHASE, done=len(cells) - len(left), total=len(cells))
         work = _Work(config, folder, recipes, many, show, stop)
         failed = work.all(left, done=len(cells) - len(left))
-        found = compare(config, _rows(folder))
+        found = compare(config, read_results(folder))
         write_atomically(folder / "table.md", found.markdown)
         draw_plot(folder / "plot.png", config.name, found)
         if stop.requested is not None:
@@ -139,7 +138,7 @@ class _Work:
 
     def _start(self, cell: Cell) -> _Running:
         """Start a cell's process, or go on with its run."""
-        run = self._folder / "cells" / cell.name
+        run = run_of(self._folder, cell)
         if (run / "recipe.toml").is_file():
             words = ["resume", str(run)]
         else:
@@ -147,11 +146,11 @@ class _Work:
             sets = self._config.overrides(cell)
             if self._workers > 1 and self._recipes[cell.key].processes is None:
                 sets.append("processes=1")
-            words = ["train", self._config.recipe, "--run", str(run)]
+            words = ["train", str(self._folder / BASE), "--run", str(run)]
             words += [word for each in sets for word in ("--set", each)]
         threads = max(1, int(usable_cores()) // self._workers)
         environment = {"OMP_NUM_THREADS": str(threads)} | os.environ if self._workers > 1 else None
-        with _log(run).open("ab") as log:
+        with log_of(self._folder, cell).open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", MODULE, str(os.getpid()), *words],
                 stdin=subprocess.DEVNULL,
@@ -164,54 +163,23 @@ class _Work:
 
     def _end(self, ended: _Running, failed: dict[str, str], done: int) -> None:
         """Keep what a cell measured, or why it failed."""
-        cell, run = ended.cell, self._folder / "cells" / ended.cell.name
+        cell, run = ended.cell, run_of(self._folder, ended.cell)
         code = ended.process.returncode
         if code and self._stop.requested is not None:
             return  # it has saved what it had, or had nothing yet
         if code:
-            failed[cell.label] = _why(_log(run), code)
+            failed[cell.label] = _why(log_of(self._folder, cell), code)
             self._show.note(f"{cell.label} failed: {failed[cell.label]}")
             return
         numbers = numbers_of(run)
         with closing(LineLog(self._folder / RESULTS)) as log:
-            row = {"settings": dict(cell.settings), "run": f"cells/{cell.name}", "numbers": numbers}
-            log.append(row)
+            settings = finite(dict(cell.settings))
+            log.append({"settings": settings, "run": f"cells/{cell.name}", "numbers": numbers})
             log.sync()
         value = numbers.get(self._config.measure)
         shown = "none" if value is None else f"{value:.4g}"
         self._show.note(f"{cell.label}: {self._config.measure} {shown}")
         self._show.advance(done, {} if value is None else {self._config.measure: value})
-
-
-def _begin(config: SweepConfig, folder: Path) -> None:
-    """Make the folder of a sweep, or check that it is of this one, and write what it trains."""
-    path = folder / "sweep.json"
-    if path.is_file():
-        known = json_object(path.read_bytes())
-        if known is None:
-            raise RunError(f"'{path}' is damaged: choose another folder")
-        for key in ("recipe", "settings"):
-            ours, theirs = getattr(config, key), known.get(key)
-            if ours != theirs:
-                raise RunError(
-                    f"'{folder}' is of another sweep: its {key} are {theirs!r}, not {ours!r}: "
-                    "choose another folder"
-                )
-    else:
-        check_free(folder)
-    (folder / "cells").mkdir(parents=True, exist_ok=True)
-    write_atomically(path, config.model_dump_json(indent=2))
-
-
-def _rows(folder: Path) -> list[dict[str, Any]]:
-    """Return the results of finished cells."""
-    path = folder / RESULTS
-    return read_json_lines(path) if path.is_file() else []
-
-
-def _log(run: Path) -> Path:
-    """Return the file of what a cell prints."""
-    return run.with_name(f"{run.name}.log")
 
 
 def _fitting(recipes: Sequence[Recipe]) -> int:
