@@ -30,6 +30,18 @@ if seed == 13 and not os.path.exists(os.environ["STARTS"] + ".mended"):
     print("error: unlucky [number]")
     print("bye")
     sys.exit(2)
+if seed == 17:
+    resumed = command == "resume"
+    print("oops" if resumed else "error: a first reason", flush=True)
+    sys.exit(3)
+if seed == 18:
+    sys.exit(4)
+if seed == 15:
+    sys.exit(0)
+if seed == 16:
+    (run / "recipe.toml").unlink()
+    run.rmdir()
+    sys.exit(0)
 if seed == 14:
     os.kill(os.getpid(), signal.SIGKILL)
 if seed == 99 and command == "train":
@@ -42,7 +54,7 @@ rate = float(sets.get("optimizer.lr", 1.0))
 records = [{"phase": "train", "step": step, "total/episodes": 10 * step} for step in (1, 2)]
 (run / "metrics.jsonl").write_text("".join(json.dumps(each) + "\\n" for each in records))
 scores = {"score": rate + seed, "stderr": 0.25, "env": "lake", "baselines": {"random": 0.5}}
-(run / "eval.json").write_text(json.dumps(scores))
+(run / "eval.json").write_text("{" if seed == 19 else json.dumps(scores))
 """
 
 

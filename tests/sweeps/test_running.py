@@ -95,6 +95,64 @@ def test_a_failed_cell_is_told_and_tried_again(tmp_path, starts, sweep_of):
     assert [each[0] for each in starts()[3:]] == ["resume", "resume"]
 
 
+@pytest.mark.parametrize("seed", [15, 16])
+def test_a_cell_that_ends_without_an_error_is_no_result(tmp_path, starts, sweep_of, seed):
+    """A reward that calls sys.exit(0), in its first call or later."""
+    sweep = sweep_of(lr=[1e-3], seed=[seed, 0])
+    for _ in range(2):
+        found = run_sweep(sweep, tmp_path / "s", workers=1)
+        (why,) = found.failed.values()
+        assert "before its run was finished" in why
+        assert [group.values for group in found.compared.groups] == [(0.001,)]
+    again = "resume" if seed == 15 else "train"
+    assert [each[0] for each in starts()] == ["train", "train", again]
+
+
+def test_a_cell_with_damaged_scores_fails_alone(tmp_path, starts, sweep_of):
+    found = run_sweep(sweep_of(lr=[1e-3], seed=[19, 0]), tmp_path / "s", workers=1)
+    assert "eval.json' is damaged: delete the run" in found.failed["optimizer.lr=0.001 seed=19"]
+    assert [group.values for group in found.compared.groups] == [(0.001,)]
+
+
+def test_a_cell_that_cannot_be_started_fails_alone(tmp_path, starts, sweep_of, monkeypatch):
+    sweep = sweep_of(lr=[1e-3], seed=[1, 2, 3, 4])
+    names = [cell.name for cell in sweep.all_cells]
+    run_sweep(sweep_of(lr=[1e-3], seed=[4]), tmp_path / "s", workers=1)
+    cells = tmp_path / "s" / "cells"
+    (cells / names[0]).touch()
+    (cells / names[1]).mkdir()
+    (cells / names[1] / "notes").touch()
+    (cells / f"{names[2]}.log").mkdir()
+    seen = Watcher()
+    found = run_sweep(sweep, tmp_path / "s", workers=1, progress=seen)
+    first, second, third = found.failed.values()
+    assert first.endswith(f"{names[0]}' is in the way, and is no run that can go on: delete it")
+    assert "is in the way" in second
+    assert "a folder where a file is expected" in third
+    assert [group.values for group in found.compared.groups] == [(4.001,)]
+    assert len([note for note in seen.notes if " failed: " in note]) == 3
+    many = sweep_of(lr=[1e-3], seed=[0], settings={"agents.player.system": "x" * 200_000})
+    (why,) = run_sweep(many, tmp_path / "t", workers=1).failed.values()
+    assert "its process cannot be started (Argument list too long)" in why
+
+
+def test_a_failure_has_the_reason_of_its_last_attempt(tmp_path, starts, sweep_of):
+    whys = []
+    for _ in range(2):
+        found = run_sweep(sweep_of(lr=[1e-3], seed=[17, 18]), tmp_path / "s", workers=1)
+        whys.append([why.partition(" (all of it")[0] for why in found.failed.values()])
+    assert whys == [
+        ["a first reason", "its process ended with exit code 4"],
+        ["oops", "its process ended with exit code 4"],
+    ]
+
+
+def test_signals_have_names(tmp_path):
+    said = [running._why(tmp_path / "log", 0, -number) for number in (6, 40)]
+    assert said[0].startswith("ended by signal 6 (Aborted")
+    assert said[1].startswith("ended by signal 40 (")
+
+
 def test_a_signal_stops_the_cells_and_the_same_call_goes_on(tmp_path, starts, sweep_of):
     sweep = sweep_of(lr=[1e-3], seed=[99, 0, 1])
 

@@ -18,10 +18,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from turnwise.errors import Interrupted
+from turnwise.errors import Interrupted, RunError
 from turnwise.parallel.cores import usable_cores
 from turnwise.recipe.schema import Recipe
-from turnwise.runs import DiskErrors, StopSignal, check_free
+from turnwise.runs import DiskErrors, Run, StopSignal, check_free
 from turnwise.runs.files import LineLog, write_atomically
 from turnwise.sweeps.definition import Cell, SweepConfig, finite, key_of
 from turnwise.sweeps.folder import BASE, RESULTS, log_of, opened, read_results, run_of
@@ -34,6 +34,8 @@ LOOKS = 0.2
 """Seconds between two looks at the processes."""
 QUOTED = 300
 """The most characters of a log that tell why a cell failed."""
+END = 65_536
+"""The bytes at the end of a log that are read for it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,10 +49,11 @@ class SweepOutcome:
 
 @dataclass(kw_only=True)
 class _Running:
-    """A cell that is being trained."""
+    """A cell that is being trained; `logged` is the length of its log before."""
 
     cell: Cell
     process: subprocess.Popen[bytes]
+    logged: int
 
 
 def run_sweep(
@@ -85,8 +88,8 @@ def run_sweep(
         known = {key_of(row["settings"]) for row in read_results(folder)}
         left = [cell for cell in cells if cell.key not in known]
         show.begin(PHASE, done=len(cells) - len(left), total=len(cells))
-        work = _Work(config, folder, recipes, many, show, stop)
-        failed = work.all(left, done=len(cells) - len(left))
+        work = _Work(config, folder, recipes, many, show, stop, done=len(cells) - len(left))
+        failed = work.all(left)
         found = compare(config, read_results(folder))
         write_atomically(folder / "table.md", found.markdown)
         draw_plot(folder / "plot.png", config.name, found)
@@ -108,19 +111,21 @@ class _Work:
         workers: int,
         show: Progress,
         stop: StopSignal,
+        done: int,
     ) -> None:
         self._config, self._folder, self._recipes = config, folder, recipes
         self._workers, self._show, self._stop = workers, show, stop
         self._running: list[_Running] = []
+        self._failed: dict[str, str] = {}
+        self._done = done
 
-    def all(self, cells: Sequence[Cell], done: int) -> dict[str, str]:
-        """Train cells, after `done` others; return the label of each that failed, and why."""
-        left, failed = list(cells), dict[str, str]()
-        told = False
+    def all(self, cells: Sequence[Cell]) -> Mapping[str, str]:
+        """Train cells; return the label of each that failed, and why."""
+        left, told = list(cells), False
         try:
             while self._running or (left and self._stop.requested is None):
                 while left and len(self._running) < self._workers and not self._stop.requested:
-                    self._running.append(self._start(left.pop(0)))
+                    self._begin(left.pop(0))
                 if self._stop.requested is not None and not told:
                     told = True
                     for each in self._running:
@@ -128,13 +133,27 @@ class _Work:
                 time.sleep(LOOKS)
                 for each in [each for each in self._running if each.process.poll() is not None]:
                     self._running.remove(each)
-                    done += 1
-                    self._end(each, failed, done)
+                    self._end(each)
         finally:
             for each in self._running:  # a second Ctrl-C
                 each.process.kill()
                 each.process.wait()
-        return failed
+        return self._failed
+
+    def _begin(self, cell: Cell) -> None:
+        """Start a cell, or keep why it cannot be: the others are trained."""
+        try:
+            with DiskErrors():
+                self._running.append(self._start(cell))
+        except RunError as error:
+            self._fail(cell, str(error))
+        except OSError as error:  # such as too many processes
+            self._fail(cell, f"its process cannot be started ({error.strerror or error})")
+
+    def _fail(self, cell: Cell, why: str) -> None:
+        """Keep why a cell failed."""
+        self._failed[cell.label] = why
+        self._show.note(f"{cell.label} failed: {why}")
 
     def _start(self, cell: Cell) -> _Running:
         """Start a cell's process, or go on with its run."""
@@ -142,7 +161,7 @@ class _Work:
         if (run / "recipe.toml").is_file():
             words = ["resume", str(run)]
         else:
-            check_free(run)
+            _check_free(run)
             sets = self._config.overrides(cell)
             if self._workers > 1 and self._recipes[cell.key].processes is None:
                 sets.append("processes=1")
@@ -151,6 +170,7 @@ class _Work:
         threads = max(1, int(usable_cores()) // self._workers)
         environment = {"OMP_NUM_THREADS": str(threads)} | os.environ if self._workers > 1 else None
         with log_of(self._folder, cell).open("ab") as log:
+            logged = log.tell()
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", MODULE, str(os.getpid()), *words],
                 stdin=subprocess.DEVNULL,
@@ -159,19 +179,25 @@ class _Work:
                 env=environment,
                 start_new_session=True,  # Ctrl-C reaches this process, which tells the cells
             )
-        return _Running(cell=cell, process=process)
+        return _Running(cell=cell, process=process, logged=logged)
 
-    def _end(self, ended: _Running, failed: dict[str, str], done: int) -> None:
+    def _end(self, ended: _Running) -> None:
         """Keep what a cell measured, or why it failed."""
         cell, run = ended.cell, run_of(self._folder, ended.cell)
         code = ended.process.returncode
-        if code and self._stop.requested is not None:
+        finished = code == 0 and Run(run).evaluation.is_file()
+        if not finished and self._stop.requested is not None:
             return  # it has saved what it had, or had nothing yet
-        if code:
-            failed[cell.label] = _why(log_of(self._folder, cell), code)
-            self._show.note(f"{cell.label} failed: {failed[cell.label]}")
+        self._done += 1
+        if not finished:
+            self._fail(cell, _why(log_of(self._folder, cell), ended.logged, code))
             return
-        numbers = numbers_of(run)
+        try:
+            with DiskErrors():
+                numbers = numbers_of(run)
+        except RunError as error:
+            self._fail(cell, str(error))
+            return
         with closing(LineLog(self._folder / RESULTS)) as log:
             settings = finite(dict(cell.settings))
             log.append({"settings": settings, "run": f"cells/{cell.name}", "numbers": numbers})
@@ -179,7 +205,7 @@ class _Work:
         value = numbers.get(self._config.measure)
         shown = "none" if value is None else f"{value:.4g}"
         self._show.note(f"{cell.label}: {self._config.measure} {shown}")
-        self._show.advance(done, {} if value is None else {self._config.measure: value})
+        self._show.advance(self._done, {} if value is None else {self._config.measure: value})
 
 
 def _fitting(recipes: Sequence[Recipe]) -> int:
@@ -196,12 +222,34 @@ def _fitting(recipes: Sequence[Recipe]) -> int:
     return max(1, int(usable_cores()))
 
 
-def _why(log: Path, code: int) -> str:
-    """Return why a cell failed: the last error in its log, or how its process ended."""
+def _check_free(run: Path) -> None:
+    """Check that a cell's run can be made."""
+    try:
+        check_free(run)
+    except RunError:
+        raise RunError(f"'{run}' is in the way, and is no run that can go on: delete it") from None
+
+
+def _why(log: Path, logged: int, code: int) -> str:
+    """Return why a cell failed: the last error that it logged, or how its process ended.
+
+    Args:
+        log: what the cell printed.
+        logged: the length of the log before this attempt.
+        code: the exit code of the process, or minus a signal.
+    """
     if code == -signal.SIGKILL:
         return "killed by signal 9 (SIGKILL), as the system does when memory is short"
     if code < 0:
-        return f"ended by signal {-code} ({signal.Signals(-code).name})"
-    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["?"]
+        return f"ended by signal {-code} ({signal.strsignal(-code) or 'unknown'})"
+    if code == 0:
+        return (
+            "its process ended before its run was finished, without an error, as sys.exit(0) in "
+            f"the env or a reward does (all of it: {log})"
+        )
+    with log.open("rb") as file:
+        file.seek(max(logged, log.stat().st_size - END))
+        text = file.read().decode(errors="replace")
+    lines = text.strip().splitlines() or [f"its process ended with exit code {code}"]
     told = [line for line in lines if line.startswith("error: ")] or lines
     return f"{told[-1].removeprefix('error: ')[:QUOTED]} (all of it: {log})"
