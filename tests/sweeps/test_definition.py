@@ -70,6 +70,8 @@ def test_a_recipe_beside_the_sweep_is_found(tmp_path, monkeypatch):
         ("recipe = 'frozen-lake'\ngird.seed = [0]", "did you mean 'grid'"),
         ("grid.seed = [0]", "recipe"),
         ("recipe = [", "is not TOML"),
+        ("recipe = 'a'\ngrid.seed = [0]\nname = '../x'", "can end no folder's name: give letters"),
+        ("recipe = 'a'\ngrid.seed = [0]\nmeasure = \"a\\u001b\"", "give a number's name, such as"),
         (f"recipe = 'a'\ngrid.a = {list(range(200))}\ngrid.b = {list(range(200))}", "40,000 cells"),
     ],
 )

@@ -59,6 +59,18 @@ def test_the_table_is_markdown():
     assert lines[2] == "| 0.0001 | 3 | 0.2 | 0.058 | 0.1 to 0.3 |"
 
 
+def test_text_of_any_kind_stays_in_its_cell():
+    grid = {"agents.player.system": ["a|b\nc", "\x1b[2J"], "seed": [0]}
+    config = sweep(grid=grid)
+    given = [
+        {"settings": dict(cell.settings), "numbers": {"score": 1}} for cell in config.all_cells
+    ]
+    lines = compare(config, given).markdown.splitlines()
+    assert lines[2:] == [r"| a\|b\nc | 1 | 1 |  |  |", r"| \x1b[2J | 1 | 1 |  |  |"]
+    said = compare(config, given[:1]).markdown.splitlines()[-1]
+    assert said == r"Without a result: agents.player.system=\x1b[2J seed=0."
+
+
 @pytest.mark.parametrize(
     "grid",
     [
@@ -68,6 +80,9 @@ def test_the_table_is_markdown():
         {"engine.kind": ["local", "hf"]},
         {"optimizer.betas": [[0.9, 0.9], [0.9, 0.99]], "seed": [0, 1]},
         {"sft_mix": [None, 1], "loss.clip_low": [0.0, 0.2]},
+        {"agents.player.system": [r"pay $\foo$ now", "$_$ $^$", "a|b\nc\x00\x1b[2J"], "seed": [0]},
+        {"trainer.group_size": [1, 2], "agents.player.system": [r"pay $\foo$ now", "x" * 9_000]},
+        {"trainer.iterations": [10**400, 1]},
     ],
 )
 def test_any_keys_can_be_drawn(tmp_path, grid):

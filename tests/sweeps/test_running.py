@@ -147,6 +147,34 @@ def test_a_failure_has_the_reason_of_its_last_attempt(tmp_path, starts, sweep_of
     ]
 
 
+def test_a_plot_that_cannot_be_drawn_costs_nothing_else(tmp_path, starts, sweep_of):
+    sweep = sweep_of(lr=[1e-3], seed=[0])
+    run_sweep(sweep, tmp_path / "s", workers=1)
+    (tmp_path / "s" / "plot.png").unlink()
+    (tmp_path / "s" / "plot.png").mkdir()
+    (tmp_path / "s" / "table.md").unlink()
+    seen = Watcher()
+    found = run_sweep(sweep, tmp_path / "s", workers=1, progress=seen)
+    assert found.compared.groups and (tmp_path / "s" / "table.md").is_file()
+    (note,) = seen.notes
+    assert note.startswith("warning: the plot cannot be drawn (") and "see table.md" in note
+
+
+def test_numbers_that_no_axis_holds_cost_the_plot_alone(tmp_path, starts, sweep_of):
+    sweep = sweep_of(lr=[1e-3], seed=[0, 1])
+    run_sweep(sweep, tmp_path / "s", workers=2)
+    rows = [
+        {"settings": {"optimizer.lr": 1e-3, "seed": seed}, "numbers": {"score": value}}
+        for seed, value in enumerate((1e308, -1e308))
+    ]
+    (tmp_path / "s" / "results.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    seen = Watcher()
+    run_sweep(sweep, tmp_path / "s", progress=seen)
+    assert "-1e+308 to 1e+308" in (tmp_path / "s" / "table.md").read_text()
+    assert not (tmp_path / "s" / "plot.png").exists()
+    assert "the plot cannot be drawn" in seen.notes[0]
+
+
 def test_signals_have_names(tmp_path):
     said = [running._why(tmp_path / "log", 0, -number) for number in (6, 40)]
     assert said[0].startswith("ended by signal 6 (Aborted")

@@ -133,7 +133,8 @@ def draw_sweep(found: SweepOutcome) -> None:
         say(f"{label}: has no number {compared.measure!r}: see 'numbers' in results.jsonl")
     for label, why in found.failed.items():
         say(f"{label}: failed: {why}")
-    say(f"table: {found.folder / 'table.md'}; plot: {found.folder / 'plot.png'}")
+    plot = found.folder / "plot.png"
+    say(f"table: {found.folder / 'table.md'}{f'; plot: {plot}' if plot.is_file() else ''}")
 
 
 def plain(found: SweepOutcome) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from turnwise.errors import ConfigError
 from turnwise.recipe.overrides import parse_override
 from turnwise.recipe.schema import Recipe, load_recipe
 from turnwise.settings import Settings, parse
+from turnwise.utils.console import printable
 from turnwise.utils.hashes import short_hash
 
 MOST_CELLS = 10_000
@@ -100,6 +101,10 @@ class SweepConfig(Settings):
     def _check(self) -> SweepConfig:
         if not self.grid and not self.cells:
             raise ValueError("there is nothing to vary: give a grid, or cells")
+        if not self.name.strip() or not self.name.isprintable() or set(self.name) & set("/\\"):
+            raise ValueError(f"name = {self.name!r} can end no folder's name: give letters")
+        if not self.measure.strip() or not self.measure.isprintable():
+            raise ValueError(f"measure = {self.measure!r}: give a number's name, such as score")
         for key, values in self.grid.items():
             if not values:
                 raise ValueError(f"grid.{key} has no values: give one, or leave it out")
@@ -266,8 +271,15 @@ def _parts(text: str) -> Sequence[str]:
 
 
 def shown(value: Any) -> str:
-    """Return the value of a setting as text."""
-    return value if isinstance(value, str) else json.dumps(value)
+    r"""Return the value of a setting as text on one line.
+
+    Example:
+        >>> shown([1, 2]), shown("a b"), shown("a\nb\x1b[2J")
+        ('[1, 2]', 'a b', 'a\\nb\\x1b[2J')
+    """
+    if not isinstance(value, str):
+        return json.dumps(value)
+    return printable(value).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def key_of(settings: Mapping[str, Any]) -> str:

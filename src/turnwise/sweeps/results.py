@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 WIDE = 20.0
 """The ratio of the largest to the smallest value of a key from which its axis is logarithmic."""
+LONGEST = 60
+"""The most characters of a text in the plot."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666")
 Pairs = tuple[tuple[str, Any], ...]
 
@@ -81,13 +83,18 @@ class Compared:
     @property
     def markdown(self) -> str:
         """The table in Markdown, and what is missing."""
-        lines = ["| " + " | ".join(self.columns) + " |", "|" + "---|" * len(self.columns)]
-        lines += ["| " + " | ".join(row) + " |" for row in self.rows]
+        lines = [_line(self.columns), "|" + "---|" * len(self.columns)]
+        lines += map(_line, self.rows)
         if self.missing:
             lines += ["", f"Without a result: {', '.join(self.missing)}."]
         if self.unmeasured:
             lines += ["", f"Without the number {self.measure!r}: {', '.join(self.unmeasured)}."]
         return "\n".join(lines) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    """Return a line of a table in Markdown."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def numbers_of(run: Path) -> dict[str, float]:
@@ -165,8 +172,8 @@ def draw_plot(path: Path, title: str, found: Compared) -> None:
 
     figure = Figure(figsize=(7.2, 4.6), dpi=130, layout="constrained")
     axes = figure.add_subplot()
-    axes.set_title(title, fontsize=11, loc="left", weight="bold")
-    axes.set_ylabel(found.measure)
+    axes.set_title(_plain(title), fontsize=11, loc="left", weight="bold")
+    axes.set_ylabel(_plain(found.measure))
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="#E4E4E4", lw=0.6)
     if found.groups:
@@ -198,13 +205,19 @@ def _draw_groups(axes: Axes, found: Compared) -> None:
         errors = [group.stderr or 0.0 for _, group in line]
         axes.errorbar(
             places, means, yerr=errors, color=colour, marker="o", ms=5, lw=1.5, capsize=3,
-            label=label or None,
+            label=_plain(label) or None,
         )  # fmt: skip
     if not numeric:
-        axes.set_xticks(range(len(names)), names)
-    axes.set_xlabel(first)
+        axes.set_xticks(range(len(names)), list(map(_plain, names)))
+    axes.set_xlabel(_plain(first))
     if any(lines):
         axes.legend(frameon=False, fontsize=8.5)
+
+
+def _plain(text: str) -> str:
+    """Return a text for a plot, cut and without mathematics between dollars."""
+    cut = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return cut.replace("$", r"\$")
 
 
 def is_number(value: Any) -> bool:

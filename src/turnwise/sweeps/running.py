@@ -26,7 +26,7 @@ from turnwise.runs.files import LineLog, write_atomically
 from turnwise.sweeps.definition import Cell, SweepConfig, finite, key_of
 from turnwise.sweeps.folder import BASE, RESULTS, log_of, opened, read_results, run_of
 from turnwise.sweeps.results import Compared, compare, draw_plot, numbers_of
-from turnwise.trainers.progress import Progress, Silent
+from turnwise.trainers.progress import WARNING, Progress, Silent
 
 PHASE = "sweep"
 MODULE = "turnwise.cli.cell"
@@ -92,12 +92,22 @@ def run_sweep(
         failed = work.all(left)
         found = compare(config, read_results(folder))
         write_atomically(folder / "table.md", found.markdown)
-        draw_plot(folder / "plot.png", config.name, found)
+        _draw(folder / "plot.png", config.name, found, show)
         if stop.requested is not None:
             raise Interrupted(
                 f"stopped by {stop.requested}: the same command goes on with '{folder}'", run=None
             )
         return SweepOutcome(folder=folder, compared=found, failed=failed)
+
+
+def _draw(path: Path, name: str, found: Compared, show: Progress) -> None:
+    """Draw the plot; one that cannot be drawn costs nothing else."""
+    try:
+        path.unlink(missing_ok=True)
+        draw_plot(path, name, found)
+    except (ValueError, ArithmeticError, RuntimeError, OSError) as error:
+        why = str(error).strip().partition("\n")[0]
+        show.note(f"{WARNING}the plot cannot be drawn ({why}): see table.md")
 
 
 class _Work:
