@@ -141,11 +141,11 @@ def test_the_command_prints_json_or_a_picture(base, tmp_path):
 
 
 def test_a_program_cannot_control_the_terminal(tmp_path, capsys):
-    from turnwise.cli.solve import show
+    from turnwise.cli.solve import draw_png, show
 
     grid = ("01",)
     found = module.Solved(
-        task="t", method="sample", seed=0, solved=False, greedy_exact=False, pixels=0.5,
+        task=r"$\foo$.json", method="sample", seed=0, solved=False, greedy_exact=False, pixels=0.5,
         generations=1, distinct=1, updates=0, sampled_tokens=1, trained_tokens=0, seconds=1.0,
         program="a # \x1b[2J\x07", base="", run=tmp_path, wanted=(grid,), drawn=(),
     )  # fmt: skip
@@ -153,3 +153,5 @@ def test_a_program_cannot_control_the_terminal(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "\x1b[2J" not in out and "\x07" not in out
     assert "\\x1b[2J\\x07" in out
+    draw_png(tmp_path / "drawing.png", found)
+    assert (tmp_path / "drawing.png").is_file()

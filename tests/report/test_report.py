@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from turnwise.envs import Measure
 from turnwise.errors import ConfigError, RunError
 from turnwise.report import curve
-from turnwise.report.curve import LABEL_GAP, _spread
+from turnwise.report.curve import LABEL_GAP, _draw_baselines, _spread, draw_curve, png
 from turnwise.report.findings import Facts, find_findings
 from turnwise.report.report import write_report
 from turnwise.report.verdict import verdict
@@ -421,3 +421,14 @@ def test_an_env_that_does_not_end_is_named_first_and_the_format_is_not_blamed():
     assert not any("optimizer.lr" in each or "format" in each for each in (first, *others))
     (lost,) = found_in(played(**{"rollout/failed_share": 0.6}), None)
     assert "has not learned the reply format" in lost
+
+
+def test_a_name_with_dollars_can_be_drawn(tmp_path):
+    """Text between dollars is mathematics to matplotlib, and fails where it is none."""
+    from matplotlib.figure import Figure
+
+    draw_curve(tmp_path / "curve.png", r"pay $\foo$ now", [], None)
+    figure = Figure()
+    axes = figure.add_subplot()
+    _draw_baselines(axes, {r"pay $\foo$ now": 0.5}, (0.0, 1.0))
+    assert png(figure).startswith(b"\x89PNG")

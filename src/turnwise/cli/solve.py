@@ -110,7 +110,7 @@ def draw_png(path: Path, found: Solved) -> None:
     """Write the wanted grids, and beside them what the program drew."""
     from matplotlib.figure import Figure
 
-    from turnwise.report.curve import png
+    from turnwise.report.curve import drawable, png
     from turnwise.runs.files import write_atomically
 
     count = len(found.wanted)
@@ -122,7 +122,8 @@ def draw_png(path: Path, found: Solved) -> None:
             axes = figure.add_subplot(count, 2, 2 * number + place + 1)
             axes.set_title(title if not number else "", fontsize=11)
             _draw_grid(axes, grid)
-    figure.suptitle(f"{found.task}, {found.method}, {found.generations:,} programs", fontsize=11)
+    title = f"{drawable(found.task)}, {found.method}, {found.generations:,} programs"
+    figure.suptitle(title, fontsize=11)
     write_atomically(path, png(figure))
 
 

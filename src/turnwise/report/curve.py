@@ -1,8 +1,8 @@
 """The picture of a run: score against the baselines, return, entropy, groups without variance.
 
-Provides `draw_curve` and `png`. The warm-up is drawn left of step 0 on a shaded background of fixed
-width, because its steps are not training iterations. What it measures are shares, which have a
-panel of their own where scores are not in [0, 1].
+Provides `draw_curve`, `drawable` and `png`. The warm-up is drawn left of step 0 on a shaded
+background of fixed width, because its steps are not training iterations. What it measures are
+shares, which have a panel of their own where scores are not in [0, 1].
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from turnwise.runs import metric_names
 from turnwise.runs.files import write_atomically
 from turnwise.runs.metrics import Record
 from turnwise.runs.results import RunScores
+from turnwise.utils.console import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 BLUE, ORANGE, GREEN, GREY, SHADE = "#0072B2", "#D55E00", "#009E73", "#666666", "#F0F0F0"
 WARMUP_WIDTH = 0.16
 LABEL_GAP = 0.062
+LONGEST = 120
+"""The most characters of a user's text in a figure."""
 BOTTOM, TOP = -0.03, 1.03
 WARMUP_SHARES = {
     metric_names.SEEING: "exact descriptions",
@@ -40,7 +43,7 @@ def draw_curve(path: Path, title: str, records: Sequence[Record], scores: RunSco
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.6, 6.4), dpi=130, layout="constrained")
-    figure.suptitle(title, fontsize=11, x=0.01, ha="left", weight="bold")
+    figure.suptitle(drawable(title), fontsize=11, x=0.01, ha="left", weight="bold")
     limits, shares = _limits(records, scores), _warmup_shares(records)
     apart = limits != (BOTTOM, TOP) and len(shares) > 0
     grid = figure.add_gridspec(2, 3 + apart, height_ratios=(1.7, 1.0))
@@ -218,8 +221,8 @@ def _draw_baselines(
             lw=0.7, clip_on=False,
         )  # fmt: skip
         axes.text(
-            1.023, height, f"{_listed(who)}  {level:.3f}", transform=axes.transAxes, va="center",
-            fontsize=8, color=GREY,
+            1.023, height, drawable(f"{_listed(who)}  {level:.3f}"), transform=axes.transAxes,
+            va="center", fontsize=8, color=GREY,
         )  # fmt: skip
 
 
@@ -264,6 +267,17 @@ def _tidy(axes: Axes) -> None:
     axes.tick_params(labelsize=8, length=3)
     axes.grid(axis="y", color="#E4E4E4", lw=0.6)
     axes.set_axisbelow(True)
+
+
+def drawable(text: str, most: int = LONGEST) -> str:
+    r"""Return text of a user for a figure: cut, and without mathematics between dollars.
+
+    Example:
+        >>> drawable(r"pay $\foo$ now"), drawable("a long name", 7)
+        ('pay \\$\\foo\\$ now', 'a long…')
+    """
+    cut = text if len(text) <= most else f"{text[: most - 1]}…"
+    return printable(cut).replace("$", r"\$")
 
 
 def png(figure: Figure) -> bytes:

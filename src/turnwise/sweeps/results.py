@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from turnwise.envs.measures import is_finite
 from turnwise.errors import RunError
+from turnwise.report.curve import drawable, png
 from turnwise.runs import Run, read_metrics
 from turnwise.runs.files import json_object, write_atomically
 from turnwise.sweeps.definition import SEED, Cell, SweepConfig, flat, key_of, shown
@@ -168,12 +169,10 @@ def draw_plot(path: Path, title: str, found: Compared) -> None:
     """
     from matplotlib.figure import Figure
 
-    from turnwise.report.curve import png
-
     figure = Figure(figsize=(7.2, 4.6), dpi=130, layout="constrained")
     axes = figure.add_subplot()
-    axes.set_title(_plain(title), fontsize=11, loc="left", weight="bold")
-    axes.set_ylabel(_plain(found.measure))
+    axes.set_title(drawable(title, LONGEST), fontsize=11, loc="left", weight="bold")
+    axes.set_ylabel(drawable(found.measure, LONGEST))
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="#E4E4E4", lw=0.6)
     if found.groups:
@@ -205,19 +204,13 @@ def _draw_groups(axes: Axes, found: Compared) -> None:
         errors = [group.stderr or 0.0 for _, group in line]
         axes.errorbar(
             places, means, yerr=errors, color=colour, marker="o", ms=5, lw=1.5, capsize=3,
-            label=_plain(label) or None,
+            label=drawable(label, LONGEST) or None,
         )  # fmt: skip
     if not numeric:
-        axes.set_xticks(range(len(names)), list(map(_plain, names)))
-    axes.set_xlabel(_plain(first))
+        axes.set_xticks(range(len(names)), [drawable(name, LONGEST) for name in names])
+    axes.set_xlabel(drawable(first, LONGEST))
     if any(lines):
         axes.legend(frameon=False, fontsize=8.5)
-
-
-def _plain(text: str) -> str:
-    """Return a text for a plot, cut and without mathematics between dollars."""
-    cut = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-    return cut.replace("$", r"\$")
 
 
 def is_number(value: Any) -> bool:
