@@ -20,7 +20,7 @@ from turnwise.sandbox import SandboxConfig
 from turnwise.settings import Settings
 from turnwise.tasks import GeneratedTasks
 from turnwise.types import Split
-from turnwise.utils.console import aligned
+from turnwise.utils.text import aligned
 
 
 class BaselineScores(Settings):

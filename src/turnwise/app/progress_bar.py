@@ -22,7 +22,8 @@ from rich.text import Text
 
 from turnwise.errors import ConfigError
 from turnwise.trainers.progress import TIME_SHARE, WARNING, Progress, Silent
-from turnwise.utils.console import LastingConsole, without_markup
+from turnwise.utils.console import LastingConsole
+from turnwise.utils.text import without_markup
 
 BARS = "▁▂▃▄▅▆▇█"
 CURVE = 24

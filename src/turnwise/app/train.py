@@ -35,7 +35,7 @@ from turnwise.report.findings import Facts
 from turnwise.runs import Run, check_free
 from turnwise.trainers import Progress
 from turnwise.trainers.progress import WARNING
-from turnwise.utils.console import without_markup
+from turnwise.utils.text import without_markup
 from turnwise.utils.user_code import SESSION, file_being_imported
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from turnwise.cli.options import draw_table, problems, say
+from turnwise.cli.options import draw_table, say, tell
 from turnwise.cli.play import env_with
 from turnwise.envs import ENVS, check_env
 from turnwise.envs.base import Env
@@ -26,7 +26,7 @@ def check_name(name: str, *, recipe: bool, timeout: float, sets: Sequence[str]) 
     """
     env_like = is_import_name(name) or name in ENVS or name.endswith(".py")
     if recipe or name.endswith(".toml") or (name in recipe_names() and not env_like):
-        return _check_recipe(load_recipe(name, sets, problems.print), timeout)
+        return _check_recipe(load_recipe(name, sets, tell), timeout)
     if not env_like:
         raise unknown_name(
             "env or recipe", name, {*ENVS, *recipe_names()}, "file.py:Class or a .toml file"
@@ -51,7 +51,7 @@ def _check_recipe(recipe: Recipe, timeout: float) -> Found:
     found = _check_env(choice.name, env, timeout)
     from turnwise.app.recipe_cost import measure_recipe
 
-    problems.print(
+    tell(
         f"measuring recipe {recipe.name!r}: two iterations, which take seconds for nano models and "
         "minutes for large ones"
     )
@@ -74,7 +74,7 @@ def draw_found(found: Found) -> None:
     """Print what was found; `ok` is the last line."""
     say(f"{found['env']}: keeps the contract")
     for note in found["notes"]:
-        problems.print(f"warning: {note}.")
+        tell(f"warning: {note}.")
     costs = [(name, f"{cost:.1f}") for name, cost in found["costs"].items()]
     draw_table(("call", "microseconds"), costs)
     rows = [(name, _verdict(entry)) for name, entry in found["topologies"].items()]
@@ -106,4 +106,4 @@ def _cost(found: Found) -> str:
 
 
 def _say_what(what: str) -> None:
-    problems.print(f"checking: {what}")
+    tell(f"checking: {what}")

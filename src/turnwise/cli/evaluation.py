@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from turnwise.app.baseline_scores import BaselineScores, evaluate_baselines
-from turnwise.cli.options import draw_table, look_at_run, problems, say
+from turnwise.cli.options import draw_table, look_at_run, say, tell
 from turnwise.cli.play import options_of
 from turnwise.envs import ENVS, IMPORTING, make_guarded
 from turnwise.errors import ConfigError
@@ -134,7 +134,7 @@ def draw_baselines(scores: BaselineScores) -> None:
     _draw_ranked(rows, title)
     say(" ".join(scores.meaning))
     if scores.broken:
-        problems.print(f"warning: {scores.told_of_broken}")
+        tell(f"warning: {scores.told_of_broken}")
     _draw_measures(measured(scores.baselines_measures))
 
 

@@ -18,6 +18,7 @@ from rich.table import Table
 from turnwise.errors import Interrupted, TurnwiseError
 from turnwise.utils.console import LastingConsole, silence
 from turnwise.utils.stuck_calls import ending_process
+from turnwise.utils.text import printable
 
 if TYPE_CHECKING:
     from turnwise.app.progress_bar import LiveProgress
@@ -62,6 +63,11 @@ def say(text: str) -> None:
     print_styled(text, highlight=False, markup=False, soft_wrap=True)
 
 
+def tell(text: str) -> None:
+    """Print a line like `say`, on standard error."""
+    problems.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
 def look_at_run(run: Path, sets: Sequence[str]) -> None:
     """Refuse an invalid folder or invalid settings before slow packages are imported.
 
@@ -99,6 +105,8 @@ def draw_table(
         numbers: the columns that are aligned to the right.
         bold: whether a row is set in bold.
     """
+    columns = [printable(column) for column in columns]  # before they are measured
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [
         TEXT if column == wraps else max(map(cell_len, (column, *(row[i] for row in rows))))
         for i, column in enumerate(columns)
@@ -151,7 +159,7 @@ def _wrapped(parts: Sequence[str], width: int) -> Iterator[str]:
 
 def fail(message: str) -> NoReturn:
     """Print one sentence to standard error and exit with code 2."""
-    problems.print(f"[bold red]error:[/] {message}", highlight=False, soft_wrap=True)
+    problems.print(f"[bold red]error:[/] {escape(message)}", highlight=False, soft_wrap=True)
     raise typer.Exit(2)
 
 
@@ -179,7 +187,7 @@ def one_sentence() -> Iterator[None]:
         with DiskErrors(), ending_process():
             yield
     except TurnwiseError as error:
-        fail(str(error).replace("[", "\\["))
+        fail(str(error))
     except KeyboardInterrupt:
         problems.print("interrupted", highlight=False)
         raise typer.Exit(STOPPED) from None

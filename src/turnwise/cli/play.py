@@ -19,7 +19,6 @@ from turnwise.recipe.schema import parse_override
 from turnwise.seeding import generator, world_generator
 from turnwise.tasks import GeneratedTasks
 from turnwise.types import Task
-from turnwise.utils.console import printable
 
 OPTIONS = "env.options."
 """The prefix of an env's options in recipes, which is accepted here too."""
@@ -144,10 +143,9 @@ def _watch_policy(env: Env[Any], task: Task, run: Path, seed: int) -> None:
     for turn in sorted(episode.turns, key=lambda turn: turn.order):
         if turn.phase == "act":
             say(_shown(env, state, turn.id.role))
-        said = printable(turn.text)
-        say(said if len(env.seats) == 1 else f"{turn.id.role}: {said}")
+        say(turn.text if len(env.seats) == 1 else f"{turn.id.role}: {turn.text}")
         if turn.error is not None:
-            say(f"no action: {printable(turn.error.message)}")
+            say(f"no action: {turn.error.message}")
         if turn.action is None:
             continue  # a question, or a reply after which the agent may be asked again
         noise = world_generator(seed, "evaluation", 0, 0, steps, None)

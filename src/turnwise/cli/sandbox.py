@@ -17,7 +17,7 @@ from turnwise.cli.options import AsJson, one_sentence, print_json, say
 from turnwise.errors import ConfigError, DataError
 from turnwise.sandbox import Job, Limits, Sandbox
 from turnwise.settings import parse
-from turnwise.utils.console import printable
+from turnwise.utils.text import printable
 
 sandbox = typer.Typer(help="Run programs that a model wrote, and describe their isolation.")
 
@@ -95,10 +95,10 @@ def run(
         print_json(asdict(result) | {"value": _shown(result.value)})
     else:
         for text in filter(None, (result.stdout, result.stderr)):
-            say(printable(text.rstrip("\n")))
+            say(text.rstrip("\n"))
         line = f" in line {result.line}" if result.line else ""
         failed = f"{result.failure}{line}: {result.message}"
-        say(f"value: {_shown(result.value)}" if result.ok else printable(failed))
+        say(f"value: {_shown(result.value)}" if result.ok else failed)
         say(f"{result.cpu_seconds:.3f} s of CPU time, {result.wall_seconds:.3f} s by the clock")
     if not result.ok:
         raise typer.Exit(1)

@@ -19,7 +19,6 @@ from turnwise.cli.options import (
     say,
     watched,
 )
-from turnwise.utils.console import printable
 
 if TYPE_CHECKING:
     from turnwise.app.solve import Solved
@@ -97,7 +96,7 @@ def show(found: Solved) -> None:
                 line.append(GAP)
             print_styled(line)
         say("")
-    say(printable(found.program))
+    say(found.program)
     said = "solved" if found.solved else f"not solved: {found.pixels:.1%} of the cells are right"
     say(
         f"{found.task} by {found.method}: {said}; {found.generations:,} programs, "

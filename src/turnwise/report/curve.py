@@ -19,7 +19,7 @@ from turnwise.runs import metric_names
 from turnwise.runs.files import write_atomically
 from turnwise.runs.metrics import Record
 from turnwise.runs.results import RunScores
-from turnwise.utils.console import printable
+from turnwise.utils.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

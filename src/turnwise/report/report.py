@@ -20,6 +20,7 @@ from turnwise.runs.folder import Run
 from turnwise.runs.metrics import Record, read_metrics
 from turnwise.runs.results import Difference, RunScores, read_scores
 from turnwise.types import Decoding
+from turnwise.utils.text import printable
 
 Row = tuple[str, float, float | None, Difference | None]
 """A row of the result table: name, score, standard error, lead of the trained policy over it."""
@@ -56,7 +57,7 @@ def write_report(run: Run, *, command: str = "") -> str:
         adapter_lines(run.adapters),
         _next(run),
     )
-    text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    text = printable("\n\n".join("\n".join(part) for part in parts if part) + "\n")
     write_atomically(run.report, text)
     return text
 

@@ -16,7 +16,7 @@ from turnwise.runs.error_texts import error_text, measured, score_error_text
 from turnwise.runs.files import json_object, write_atomically
 from turnwise.settings import Settings, parse
 from turnwise.types import Decoding, Split
-from turnwise.utils.console import aligned
+from turnwise.utils.text import aligned
 
 MANY = 6
 """With more distinct problems, errors are over episodes only if few problems are most episodes."""

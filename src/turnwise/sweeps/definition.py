@@ -22,8 +22,8 @@ from turnwise.errors import ConfigError
 from turnwise.recipe.overrides import parse_override
 from turnwise.recipe.schema import Recipe, load_recipe
 from turnwise.settings import Settings, parse
-from turnwise.utils.console import printable
 from turnwise.utils.hashes import short_hash
+from turnwise.utils.text import printable
 
 MOST_CELLS = 10_000
 """The most cells of a sweep: more are a mistake in a grid."""

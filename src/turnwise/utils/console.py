@@ -1,22 +1,30 @@
-"""A console that survives a closed output, and text for it: without markdown, and tables.
+"""A console that survives a closed output, and whose text does not control the terminal.
 
-Provides `LastingConsole`, `without_markup`, `printable` and `aligned`. A run continues when its
-terminal is closed or when the program that reads its output ends, as `tee` does on the Ctrl-C that
-also stops the run.
+Provides `LastingConsole` and `silence`. A run continues when its terminal is closed or when the
+program that reads its output ends, as `tee` does on the Ctrl-C that also stops the run. Text of
+users, envs and models reaches a terminal through a `LastingConsole`.
 """
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Sequence
-from typing import IO
+from typing import IO, Any
 
 from rich.console import Console
+from rich.text import Text
+
+from turnwise.utils.text import printable
 
 
 class LastingConsole(Console):
-    """A console that discards output once its pipe is closed; rich's own ends the process."""
+    """A console that discards output once its pipe is closed; rich's own ends the process.
+
+    The text that it prints is `printable`; styles are its own.
+    """
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return text as rich renders it, without characters that control a terminal."""
+        return super().render_str(printable(text), **options)
 
     def on_broken_pipe(self) -> None:
         """Discard all further output."""
@@ -28,37 +36,3 @@ def silence(file: IO[str]) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, file.fileno())
     os.close(nowhere)
-
-
-def without_markup(sentence: str) -> str:
-    """Return a sentence without the marks of bold text, for a terminal.
-
-    Example:
-        >>> without_markup("**All failed.** Run `turnwise check`.")
-        'All failed. Run `turnwise check`.'
-    """
-    return re.sub(r"\*\*(?! )(.+?)\*\*", r"\1", sentence)
-
-
-def printable(text: str) -> str:
-    r"""Return text that cannot control a terminal: other characters are written as escapes.
-
-    Example:
-        >>> printable("a\tb\x1b[2J")
-        'a\tb\\x1b[2J'
-    """
-    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the rows of a table as lines, their columns below one another.
-
-    Example:
-        >>> aligned([("player", "score"), ("random", "0.1")])
-        ['player  score', 'random  0.1']
-    """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from turnwise.utils.text import printable
+
 EXIT_CODE = 2
 """The exit code of a process that `report` ends; user errors have the same code."""
 SHOW_CURSOR = "\x1b[?25h"
@@ -51,17 +53,18 @@ def report(what: str, cure: str) -> None:
         cure: what the user can do.
     """
     if not _ENDING:
-        sys.stderr.write(
+        said = (
             f"\nturnwise: {what}; it cannot be interrupted, and the error is raised when it "
             f"returns. To stop it sooner, end the process. Then {cure}\n"
         )
+        sys.stderr.write(printable(said))
         sys.stderr.flush()
         return
-    said = [f"error: {what}; it cannot be interrupted, so the process ends here: {cure}"]
+    whole = [f"error: {what}; it cannot be interrupted, so the process ends here: {cure}"]
     for callback in reversed(_CALLBACKS):
         with suppress(OSError):  # a full disk must not keep the process running
-            said.append(callback())
+            whole.append(callback())
     if sys.stdout.isatty():
         os.write(1, SHOW_CURSOR.encode())
-    os.write(2, f"\n{'. '.join(filter(None, said))}\n".encode())
+    os.write(2, printable(f"\n{'. '.join(filter(None, whole))}\n").encode())
     os._exit(EXIT_CODE)
