@@ -115,6 +115,12 @@ def test_every_console_prints_text_with_escapes_and_keeps_its_styles():
     assert {part.partition("m")[0] for part in text.split("\x1b[")[1:]} <= {"1", "2", "0"}
 
 
+def test_names_between_colons_are_no_emoji(capsys):
+    options.say("a :bug: b")
+    options.print_styled("[bold]a :bug: b[/]")
+    assert capsys.readouterr().out == "a :bug: b\na :bug: b\n"
+
+
 def test_cells_of_a_table_are_measured_as_they_are_printed(monkeypatch):
     file = io.StringIO()
     monkeypatch.setattr(options, "console", LastingConsole(file=file, width=60))

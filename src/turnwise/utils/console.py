@@ -23,8 +23,8 @@ class LastingConsole(Console):
     """
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Return text as rich renders it, without characters that control a terminal."""
-        return super().render_str(printable(text), **options)
+        """Return text as rich renders it, without control characters; ":x:" is no emoji."""
+        return super().render_str(printable(text), **options | {"emoji": False})
 
     def on_broken_pipe(self) -> None:
         """Discard all further output."""
