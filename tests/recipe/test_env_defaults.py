@@ -483,7 +483,7 @@ def test_failing_replies_are_told_while_the_run_goes_on_and_at_its_end(tmp_path)
     assert "iteration 1: 100% of the episodes ended in a reply that is not a legal" in warnings[0]
     assert "The model said" in warnings[0]
     (finding,) = [note for note in warnings if "100% of the replies failed lately" in note]
-    assert finding.endswith("Try `--set warmup.steps=400`.")
+    assert finding.endswith("Try `--set warmup.steps=400` in a new run.")
 
 
 @dataclass(frozen=True)

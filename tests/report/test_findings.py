@@ -14,7 +14,7 @@ from turnwise.envs.past_helps import SURE, SeenTurn, past_excess
 from turnwise.policies import NanoConfig, PolicyConfig
 from turnwise.policies.auto_rate import Verdict, judge
 from turnwise.recipe.schema import load_recipe, recipe_names
-from turnwise.report.findings import Facts, find_causes
+from turnwise.report.findings import Facts, Finding, find_causes
 from turnwise.report.findings.prompts import Shown, independent_turns
 from turnwise.report.series import Series
 from turnwise.runs import RunScores, read_metrics
@@ -277,6 +277,27 @@ def test_a_warm_up_that_is_too_short_is_not_a_reply_that_is_cut(run):
     told = run(Words, {"warmup.steps": 2, "warmup.optimizer.warmup_steps": 0})
     found = told.check("failing", "this one had 2 steps")
     assert found.setting == "warmup.steps=400"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "ends"),
+    [
+        ({"pretrain": {"steps": 200}}, "Try `--set pretrain.steps=400` in a new run."),
+        ({"warmup": {"steps": 150}}, "Try `--set warmup.steps=300` in a new run."),
+        ({"pretrain": {"steps": 50}}, "Try `--set pretrain.steps=400` in a new run."),
+        ({"policies": {"main": {"model": "a/b"}}}, "begin with a model that has learned it."),
+    ],
+)
+def test_replies_are_taught_by_the_stage_that_the_recipe_has(recipe, ends):
+    records = [{"phase": "train", "step": step, "rollout/failed_share": 1.0} for step in (1, 2, 3)]
+    model = {"policies": {"main": {"model": "nano"}}}
+    (found,) = find_causes(Facts(records=records, recipe=model | recipe))
+    assert str(found).endswith(ends)
+
+
+def test_a_setting_that_a_resumed_run_takes_needs_no_new_run():
+    for setting in ("optimizer.lr=1e-4", "trainer.group_size=16", "loss.entropy_weight=0.1"):
+        assert str(Finding(name="x", sentence="So.", setting=setting)).endswith(f"{setting}`.")
 
 
 def test_replies_that_are_cut(run):

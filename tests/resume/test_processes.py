@@ -225,7 +225,7 @@ def test_what_only_this_session_knows_cannot_be_shared(tmp_path):
 
 
 def test_numbers_of_processes_and_threads_may_change_on_resume():
-    from turnwise.app.resume import MAY_CHANGE
+    from turnwise.runs.changes import MAY_CHANGE
 
     recipe = load_recipe("frozen-lake", ["processes=2", "threads=1"])
     assert {"processes", "threads"} <= set(MAY_CHANGE)

@@ -16,37 +16,11 @@ from turnwise.errors import ConfigError
 from turnwise.policies.schedule import learning_rate
 from turnwise.recipe.schema import Recipe, load_recipe
 from turnwise.runs import Checkpoint, Checkpoints, Run
+from turnwise.runs.changes import MAY_CHANGE, is_among
 from turnwise.runs.metric_names import TRAIN
 
-MAY_CHANGE = (
-    "checkpoint",
-    "credit",
-    "device",
-    "engine",
-    "env.timeout",
-    "episodes",
-    "evaluation",
-    "forest",
-    "loss",
-    "metrics",
-    "optimizer.lr",
-    "optimizer.lr_start",
-    "optimizer.movement",
-    "optimizer.max_grad_norm",
-    "optimizer.schedule",
-    "optimizer.warmup_steps",
-    "policies.*.attention",
-    "policies.*.device",
-    "policies.*.gradient_checkpointing",
-    "policies.*.lr",
-    "processes",
-    "sandbox",
-    "threads",
-    "trainer",
-)
-"""Settings that take effect from the next iteration on. The rest decided what is behind the run."""
 OF_TRAINING = ("credit", "forest", "loss", "optimizer", "policies.*.lr", "trainer")
-"""Those of them that change nothing in a run that trains no further."""
+"""Those settings that may change, but change nothing in a run that trains no further."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +60,7 @@ def changed_recipe(
     keys = tuple(differences(before.model_dump(), recipe.model_dump()))
     latest = Checkpoints(folder.checkpoints, keep=recipe.checkpoint.keep).latest().checkpoint
     change = Change(before=before, recipe=recipe, keys=keys, latest=latest)
-    fixed = [key for key in keys if not _is_among(key, MAY_CHANGE)]
+    fixed = [key for key in keys if not is_among(key, MAY_CHANGE)]
     if fixed:
         raise ConfigError(
             f"{fixed[0]} cannot change in a resumed run, which was built on it: leave it out, "
@@ -97,7 +71,7 @@ def changed_recipe(
             f"trainer.iterations = {recipe.trainer.iterations}, but the run has finished "
             f"{change.iterations} already: give more"
         )
-    idle = [key for key in keys if _is_among(key, OF_TRAINING)]
+    idle = [key for key in keys if is_among(key, OF_TRAINING)]
     if idle and change.iterations and recipe.trainer.iterations == change.iterations:
         raise ConfigError(
             f"{idle[0]} would change nothing, as the run has finished its {change.iterations} "
@@ -153,18 +127,6 @@ def differences(own: Mapping[str, Any], given: Mapping[str, Any], where: str = "
         elif a != b:
             found.append(f"{where}{key}")
     return found
-
-
-def _is_among(key: str, patterns: Sequence[str]) -> bool:
-    """Whether a dotted key is one of `patterns` or below one; `*` stands for any name."""
-    parts = key.split(".")
-    for allowed in (pattern.split(".") for pattern in patterns):
-        start = parts[: len(allowed)]
-        if len(start) == len(allowed) and all(
-            a in ("*", p) for a, p in zip(allowed, start, strict=True)
-        ):
-            return True
-    return False
 
 
 def _at(data: Any, key: str) -> Any:

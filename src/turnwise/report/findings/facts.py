@@ -16,6 +16,7 @@ from turnwise.policies.presets import is_nano
 from turnwise.policies.schedule import OptimizerConfig
 from turnwise.report.series import Series, series
 from turnwise.runs import metric_names
+from turnwise.runs.changes import MAY_CHANGE, is_among
 from turnwise.runs.episodes import episode_file, read_episodes, recorded_iterations
 from turnwise.runs.folder import Run
 from turnwise.runs.metrics import Record, read_metrics
@@ -50,8 +51,11 @@ class Finding:
     setting: str = ""
 
     def __str__(self) -> str:
-        """Return the sentence and the setting."""
-        return f"{self.sentence} Try `--set {self.setting}`." if self.setting else self.sentence
+        """Return the sentence and the setting, and whether a resumed run takes it."""
+        if not self.setting:
+            return self.sentence
+        where = "" if is_among(self.setting.partition("=")[0], MAY_CHANGE) else " in a new run"
+        return f"{self.sentence} Try `--set {self.setting}`{where}."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

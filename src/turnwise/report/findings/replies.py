@@ -83,13 +83,13 @@ def failing(facts: Facts) -> Finding | None:
         f"{first} ({metric}): "
     )
     cut, role = _cut(facts)
-    taught = facts.at("warmup.steps", 0)
+    taught = facts.at("pretrain.steps", 0) + facts.at("warmup.steps", 0)
     if first == int(found.steps[0]) and taught < SHORT_WARM_UP and facts.is_nano(role):
         why = (
             "nothing has taught the reply format.** A model made on the spot needs a warm-up; this "
             f"one had {taught} steps."
         )
-        setting = f"warmup.steps={WARM_UP}"
+        setting = f"{'pretrain' if facts.at('pretrain') else 'warmup'}.steps={WARM_UP}"
     elif place and found.values[place] - found.values[place - 1] > JUMP:
         why = "an update destroyed the reply format.** Read the replies in `episodes/`."
         setting = _smaller_steps(facts)
@@ -101,7 +101,9 @@ def failing(facts: Facts) -> Finding | None:
         setting = _smaller_steps(facts)
     else:
         why = "the policy has not learned the reply format.** Read the replies in `episodes/`."
-        setting = f"warmup.steps={2 * facts.at('warmup.steps', 0) or WARM_UP}"
+        setting = _more_teaching(facts, role)
+        if not setting:
+            why += " No stage of this run teaches it: begin with a model that has learned it."
     return Finding(name="failing", sentence=said + why, setting=setting)
 
 
@@ -191,6 +193,15 @@ def _cut(facts: Facts) -> tuple[float, str]:
 def _longer(facts: Facts, role: str) -> str:
     where = f"agents.{role}.max_tokens"
     return f"{where}={2 * facts.at(where, 64)}"
+
+
+def _more_teaching(facts: Facts, role: str) -> str:
+    """Return a setting that lengthens the supervised stage; empty if a model was given as it is."""
+    for stage in ("warmup", "pretrain"):
+        steps = facts.at(f"{stage}.steps", 0)
+        if steps:
+            return f"{stage}.steps={2 * steps}"
+    return f"warmup.steps={WARM_UP}" if facts.is_nano(role) else ""
 
 
 def _shorter(facts: Facts) -> str:
