@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
+import signal
 
 import pytest
 from typer.testing import CliRunner
 
 import turnwise as tw
 from turnwise.app import solve as module
-from turnwise.app.solve import METHODS, digest_of, solve
+from turnwise.app.solve import METHODS, solve
+from turnwise.app.solve_base import digest_of
 from turnwise.cli.main import app
 from turnwise.envs.drawing.pictures import PICTURES
-from turnwise.errors import ConfigError, RunError
+from turnwise.errors import ConfigError, Interrupted, RunError
 from turnwise.recipe.schema import load_recipe
 from turnwise.runs import read_episodes
 
@@ -42,7 +45,8 @@ def base(tmp_path_factory):
 
 def go(base, tmp_path, method="sample", *settings, task="9-vertical-lines", **given):
     given = {"budget": 16, "seed": 1, "run": tmp_path / "solve"} | given
-    return solve(task, method, base=base, settings=[*SMALL, *settings], **given)
+    given = {"settings": [*SMALL, *settings]} | given
+    return solve(task, method, base=base, **given)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -90,9 +94,101 @@ def test_it_stops_at_the_first_exact_program(base, tmp_path, monkeypatch):
 def test_an_interrupted_one_goes_on_and_a_finished_one_is_only_told(base, tmp_path):
     first = go(base, tmp_path)
     assert go(base, tmp_path) == first
+    assert go(None, tmp_path) == first
     for other in ({"task": "12-squares"}, {"seed": 2}, {"budget": 24}):
-        with pytest.raises(RunError, match=r"is a run with another (env|seed|trainer) than"):
+        with pytest.raises(RunError, match=r"is a run with another (env|seed|trainer)\S* than"):
             go(base, tmp_path, **other)
+    with pytest.raises(RunError, match=r"another agents\.player\.temperature than .*\(1\.0, not"):
+        go(base, tmp_path, "sample", "agents.player.temperature=0.5")
+    shutil.copytree(base, tmp_path / "other")
+    with pytest.raises(RunError, match=r"another policies\.main\.model than this command"):
+        go(tmp_path / "other", tmp_path)
+
+
+class Stops:
+    """Asks the run to stop after an iteration, and keeps what it says."""
+
+    def __init__(self, after=1):
+        self.after, self.notes = after, []
+
+    def begin(self, phase, *, done, total):
+        pass
+
+    def advance(self, done, metrics):
+        if done == self.after:
+            signal.raise_signal(signal.SIGTERM)
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+def test_a_signal_stops_it_and_the_same_command_goes_on(base, tmp_path):
+    whole = go(base, tmp_path, run=tmp_path / "whole")
+    watcher = Stops()
+    with pytest.raises(Interrupted, match=f"with --run {tmp_path / 'solve'} goes on"):
+        go(base, tmp_path, progress=watcher)
+    assert any("stopped by SIGTERM after saving" in note for note in watcher.notes)
+    assert watcher.notes[0].startswith(f"base: {base}; exact in ")
+    assert watcher.notes[0].endswith(" of its 8 test drawings")
+    found = go(base, tmp_path)
+    same = ("base", "program", "pixels", "generations", "distinct", "sampled_tokens")
+    assert [getattr(found, each) for each in same] == [getattr(whole, each) for each in same]
+
+
+def test_a_base_that_changes_or_goes_does_not_change_what_is_told(base, tmp_path):
+    own = tmp_path / "base"
+    shutil.copytree(base, own)
+    (weights,) = (own / "checkpoints").glob("*-150/policies/main/model.safetensors")
+    with pytest.raises(Interrupted):
+        go(own, tmp_path, progress=Stops())
+    before = weights.read_bytes()
+    weights.write_bytes(before + b"x")
+    with pytest.raises(RunError, match="began with other weights than"):
+        go(None, tmp_path)
+    weights.write_bytes(before)
+    found = go(None, tmp_path)
+    shutil.rmtree(own)
+    assert go(None, tmp_path) == found
+    (tmp_path / "solve" / "eval.json").unlink()
+    with pytest.raises(RunError, match="began with the base '.*', which is gone"):
+        go(None, tmp_path)
+
+
+def test_a_task_file_that_changes_is_another_task(base, tmp_path):
+    pair = {"input": [[0, 0], [0, 0]], "output": [[3, 0], [0, 0]]}
+    file = tmp_path / "task.json"
+    file.write_text(json.dumps({"train": [pair], "test": []}))
+    with pytest.raises(Interrupted):
+        go(base, tmp_path, task=str(file), progress=Stops())
+    again = tmp_path / "again.json"
+    shutil.copy(file, again)
+    file.write_text(file.read_text().replace("3", "4"))
+    with pytest.raises(RunError, match="is a run with another task: give another folder"):
+        go(base, tmp_path, task=str(file))
+    file.unlink()
+    assert go(base, tmp_path, task=str(again)).wanted == (("30", "00"),)
+
+
+def test_a_base_of_another_env_is_refused_before_anything_is_loaded(tmp_path):
+    run = tmp_path / "lake"
+    run.mkdir()
+    (run / "recipe.toml").write_text(load_recipe("frozen-lake").to_toml())
+    for place in (run, f"{run}:main"):
+        with pytest.raises(RunError, match="is a run of the env 'frozen-lake', which draws"):
+            solve("12-squares", base=place)
+
+
+def test_programs_that_cannot_be_read_at_first_are_told_once():
+    watcher = Stops(after=0)
+    watching = module._FirstPrograms(watcher)
+    for done in (1, 2):
+        watching.advance(done, {"rollout/failed_share": 1.0})
+    (note,) = watcher.notes
+    assert note.startswith("warning: 100% of the first programs cannot be read: the base has")
+    for done, share in ((1, 0.5), (8, 1.0)):  # a good base, and a run that goes on
+        watching = module._FirstPrograms(watcher)
+        watching.advance(done, {"rollout/failed_share": share})
+    assert len(watcher.notes) == 1
 
 
 def test_a_task_of_arc_is_a_file(base, tmp_path):
@@ -106,7 +202,12 @@ def test_a_task_of_arc_is_a_file(base, tmp_path):
 @pytest.mark.parametrize(
     ("given", "error", "says"),
     [
-        ({"task": "12-square"}, ConfigError, "did you mean '12-squares'"),
+        ({"task": "12-square"}, ConfigError, "did you mean '12-squares'.* or a .json file"),
+        ({"task": "random"}, ConfigError, "unknown task 'random'"),
+        ({"task": "a.json"}, ConfigError, r"^the task 'a.json' cannot be read \(no such file or"),
+        ({"settings": ["seed=2"]}, ConfigError, "budget and seed of `solve` decide seed: leave"),
+        ({"settings": ["trainer={iterations=2}"]}, ConfigError, "decide trainer.iterations"),
+        ({"settings": ["episodes=none"]}, ConfigError, "'episodes': .* decide episodes"),
         ({"method": "her"}, ConfigError, "method 'her': expected one of grpo, hindsight"),
         ({"budget": 7}, ConfigError, "an iteration samples 8 programs"),
     ],

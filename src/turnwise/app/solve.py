@@ -1,13 +1,14 @@
 """One drawing, solved at test time: an adapter of a base learns until one program is exact.
 
 Provides `solve`. It trains the recipe `arc-draw-solve`, of which a method is a preset, and tells
-what that cost.
+what that cost. The task and the hash of the base are kept in the run folder, so that a run goes on
+with what it began with, and tells what it found when both are gone.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,21 @@ from typing import Any
 import numpy as np
 
 from turnwise.app import lifecycle
-from turnwise.app.lifecycle import RUNS
-from turnwise.app.sources import model_source
+from turnwise.app.resume import differences
+from turnwise.app.solve_base import BASE, base_of, digest_of, weights_of
 from turnwise.envs.drawing.env import ArcDraw
 from turnwise.envs.drawing.interpreter import Grid
-from turnwise.errors import ConfigError, IllegalActionError, RunError
-from turnwise.policies import PolicyConfig
+from turnwise.envs.drawing.pictures import PICTURES
+from turnwise.errors import (
+    ConfigError,
+    IllegalActionError,
+    Interrupted,
+    RunError,
+    unknown_name,
+)
+from turnwise.recipe.fit import value_at
+from turnwise.recipe.overrides import parse_override
+from turnwise.recipe.reasons import dotted_keys
 from turnwise.recipe.schema import Recipe, load_recipe
 from turnwise.runs import (
     Run,
@@ -30,12 +40,23 @@ from turnwise.runs import (
     read_scores,
     recorded_iterations,
 )
-from turnwise.runs.metric_names import TRAIN
-from turnwise.trainers.progress import Progress
+from turnwise.runs.metric_names import FAILED, TRAIN
+from turnwise.trainers.progress import WARNING, Progress, Silent
 from turnwise.types import Episode
 
 METHODS = ("grpo", "hindsight", "hybrid", "sample")
-RECIPE, BASE = "arc-draw-solve", "arc-draw-base"
+RECIPE = "arc-draw-solve"
+TASK, BASE_HASH = "task.json", "base-hash.txt"
+"""The files in the run folder that hold a task of ARC-AGI and the hash of the base."""
+DECIDED = (
+    *("env.name", "env.options.path", "env.options.picture", "env.training", "episodes", "name"),
+    *("policies.main.model", "pretrain", "seed", "stages", "trainer.iterations"),
+)
+"""Settings that follow from the arguments, or that the answer is read by."""
+MEASURED = ("threads", "processes")
+"""Settings that a run may have chosen by itself."""
+UNREADABLE = 0.9
+"""The share of first programs that cannot be read from which a base has not learned to draw."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,84 +105,185 @@ def solve(
     Args:
         task: a picture of `arc-draw`, or a JSON file of a task of ARC-AGI.
         method: a preset of the recipe `arc-draw-solve`.
-        base: a model's directory or a run; None is the latest run of `arc-draw-base` in `runs`.
+        base: a model's directory or a run; None is the latest run of `arc-draw-base` in `runs`,
+            or what the run in `run` began with.
         budget: the most programs that are sampled, in whole iterations.
         seed: of everything.
         settings: settings of the recipe, as "section.key=value".
-        run: the run folder; None makes one in `runs`.
+        run: the run folder; None makes one in `runs`. An interrupted run goes on, and of a finished
+            one is told what it found.
         progress: who watches.
 
     Raises:
         ConfigError: if there is no such task or method, or the budget is less than an iteration.
-        RunError: if there is no base.
+        RunError: if there is no base, or the run in `run` is of something else.
         Interrupted: if it was stopped; the run can be resumed.
     """
     if method not in METHODS:
         raise ConfigError(f"method {method!r}: expected one of {', '.join(METHODS)}")
-    model = _base(base)
-    chosen = [f"preset={method}", f"seed={seed}", "pretrain=none", f"policies.main.model={model}"]
-    if task.endswith(".json"):
-        chosen += [f"env.options.path={Path(task).resolve()}", "env.options.picture=random"]
+    _check_settings(settings)
+    given = [f"preset={method}", f"seed={seed}", "pretrain=none", *_options(task), *settings]
+    given.append(_iterations(_recipe(given), budget))
+    env = _recipe(given).env.make("evaluation").unwrapped
+    assert isinstance(env, ArcDraw), "the recipe is of arc-draw"
+    watcher = _FirstPrograms(progress or Silent())
+    if run is not None and (run / "recipe.toml").is_file():
+        digest = _went_on(given, run, base, watcher)
     else:
-        chosen.append(f"env.options.picture={task}")
-    draft = load_recipe(RECIPE, [*chosen, *settings], lambda text: None)
+        chosen = base_of(base)
+        model = weights_of(chosen)
+        digest = digest_of(model)
+        watcher.note(chosen.described)
+        run = _ended(_begun(_recipe([*given, _model(model)]), run, task, digest, watcher))
+    found = _measured(Run.open(run), env)
+    return Solved(task=task, method=method, seed=seed, base=digest, **found)
+
+
+def _check_settings(settings: Sequence[str]) -> None:
+    """Refuse settings that would contradict the arguments."""
+    for key in dotted_keys(dict(map(parse_override, settings))):
+        for fixed in DECIDED:
+            if f"{key}.".startswith(f"{fixed}.") or fixed.startswith(f"{key}."):
+                raise ConfigError(
+                    f"setting {key!r}: task, base, budget and seed of `solve` decide {fixed}: "
+                    "leave it out"
+                )
+
+
+def _options(task: str) -> list[str]:
+    """Return the settings of the env that a task means."""
+    if not task.endswith(".json"):
+        if task not in PICTURES:
+            raise unknown_name("task", task, PICTURES, "a .json file of a task of ARC-AGI")
+        return [f"env.options.picture={task}"]
+    try:
+        with Path(task).open("rb"):
+            pass
+    except OSError as error:
+        said = (error.strerror or str(error)).lower()
+        raise ConfigError(
+            f"the task {task!r} cannot be read ({said}): give a JSON file of a task of ARC-AGI"
+        ) from None
+    return [f"env.options.path={Path(task).resolve()}", "env.options.picture=random"]
+
+
+def _recipe(settings: Sequence[str], name: str = RECIPE) -> Recipe:
+    return load_recipe(name, settings, lambda text: None)
+
+
+def _iterations(draft: Recipe, budget: int) -> str:
+    """Return the setting that spends the budget."""
     each = draft.trainer.tasks_per_iteration * draft.trainer.group_size
     if budget < each:
         raise ConfigError(
             f"budget = {budget}: an iteration samples {each} programs: give as many, or set "
             "trainer.tasks_per_iteration"
         )
-    most = f"trainer.iterations={budget // each}"
-    recipe = load_recipe(RECIPE, [*chosen, *settings, most], lambda text: None)
-    if run is not None and (run / "recipe.toml").is_file():
-        _check_same(recipe, run)
-        outcome = lifecycle.resume(run, progress=progress)
-    else:
-        outcome = lifecycle.train(recipe, run=run, progress=progress)
-    env = recipe.env.make("evaluation").unwrapped
-    assert isinstance(env, ArcDraw), "the recipe is of arc-draw"
-    found = _measured(Run.open(outcome.run), env)
-    return Solved(task=task, method=method, seed=seed, base=digest_of(model), **found)
+    return f"trainer.iterations={budget // each}"
 
 
-def digest_of(model: Path) -> str:
-    """Return a hash of the weights in a model's directory.
+def _model(weights: Path) -> str:
+    """Return the setting of the base."""
+    return f"policies.main.model={weights}"
+
+
+def _begun(
+    recipe: Recipe, run: Path | None, task: str, digest: str, watcher: Progress
+) -> lifecycle.Outcome:
+    """Train in a new run folder, which holds the task and the hash of the base."""
+    files, toml = {BASE_HASH: f"{digest}\n"}, None
+    if "path" in recipe.env.options:
+        files[TASK] = json.dumps(json.loads(Path(task).read_bytes()))
+        env = recipe.env.model_copy(update={"options": recipe.env.options | {"path": TASK}})
+        toml = recipe.model_copy(update={"env": env}).to_toml()
+    return lifecycle.train(recipe, run=run, files=files, toml=toml, progress=watcher)
+
+
+def _went_on(given: Sequence[str], run: Path, base: str | Path | None, watcher: Progress) -> str:
+    """Go on with the run in `run` if it is not finished; return the hash of its base.
+
+    Args:
+        given: the settings of this command, without the base.
+        run: the run folder.
+        base: as for `solve`.
+        watcher: who watches.
 
     Raises:
-        RunError: if there are none.
+        RunError: if it is a run of something else, or its base is gone.
     """
-    files = sorted(model.glob("*.safetensors"))
-    if not files:
-        raise RunError(f"'{model}' has no weights (*.safetensors): give a model's directory")
-    whole = hashlib.blake2b(digest_size=8)
-    for file in files:
-        with file.open("rb") as opened:
-            whole.update(hashlib.file_digest(opened, "blake2b").digest())
-    return whole.hexdigest()
+    known = _recipe((), str(run / "recipe.toml"))
+    main = known.weights.get("main")
+    began = Path(main.model if main else "")
+    model = began if base is None else weights_of(base_of(base))
+    _check_same(_recipe([*given, _model(model)]), known, run)
+    kept = run / BASE_HASH
+    if Run(run).evaluation.is_file():
+        return kept.read_text(encoding="utf-8").strip() if kept.is_file() else digest_of(began)
+    if not began.is_dir():
+        raise RunError(
+            f"'{run}' began with the base '{began}', which is gone: bring it back, or give another "
+            "folder by --run"
+        )
+    digest = digest_of(began)
+    if kept.is_file() and kept.read_text(encoding="utf-8").strip() != digest:
+        raise RunError(
+            f"'{run}' began with other weights than '{began}' has now: give another folder by --run"
+        )
+    watcher.note(f"base: {began}")
+    _ended(lifecycle.resume(run, progress=watcher))
+    return digest
 
 
-def _base(given: str | Path | None) -> Path:
-    """Return the directory of the base's weights: given, or of the latest run of the base."""
-    if given is None:
-        runs = sorted(RUNS.glob(f"{BASE}-*/eval.json"), key=lambda path: path.stat().st_mtime)
-        if not runs:
-            raise RunError(
-                f"there is no finished run of {BASE} in '{RUNS}': make one by `turnwise train "
-                f"{BASE}`, or give --base"
-            )
-        given = runs[-1].parent
-    source = model_source(str(given), PolicyConfig())
-    return (source.weights or Path(source.config.model)).resolve()
-
-
-def _check_same(recipe: Recipe, run: Path) -> None:
+def _check_same(recipe: Recipe, known: Recipe, run: Path) -> None:
     """Refuse to go on with a run of something else."""
-    known = load_recipe(str(run / "recipe.toml"), (), lambda text: None)
-    for part in ("name", "seed", "env", "trainer", "optimizer", "credit", "loss"):
-        if getattr(known, part) != getattr(recipe, part):
-            raise RunError(
-                f"'{run}' is a run with another {part} than this command asks for: give another "
-                "folder by --run"
+    ours, theirs = recipe.model_dump(), known.model_dump()
+    for each in (ours, theirs):
+        each["env"]["options"].pop("path", None)  # the run has a file of its own
+    keys = [key for key in differences(theirs, ours) if key not in MEASURED]
+    if keys:
+        key = keys[0]
+        raise RunError(
+            f"'{run}' is a run with another {key} than this command asks for "
+            f"({value_at(theirs, key)!r}, not {value_at(ours, key)!r}): give another folder by "
+            "--run, or the same arguments"
+        )
+    tasks = [each.env.make("evaluation").tasks("test") for each in (recipe, known)]
+    if tasks[0] != tasks[1]:
+        raise RunError(f"'{run}' is a run with another task: give another folder by --run")
+
+
+def _ended(outcome: lifecycle.Outcome) -> Path:
+    """Return the folder of a finished run.
+
+    Raises:
+        Interrupted: if a signal stopped it.
+    """
+    if not outcome.finished:
+        raise Interrupted(
+            f"the same `turnwise solve` with --run {outcome.run} goes on, too, and tells what was "
+            "found",
+            outcome.run,
+        )
+    return outcome.run
+
+
+class _FirstPrograms:
+    """Passes progress on, and warns if hardly one of the first programs can be read."""
+
+    def __init__(self, watcher: Progress) -> None:
+        self._watcher, self._told = watcher, False
+        self.begin, self.note = watcher.begin, watcher.note
+
+    def advance(self, done: int, metrics: Mapping[str, float]) -> None:
+        """Pass a step on; the first iteration tells how well the base writes programs."""
+        self._watcher.advance(done, metrics)
+        if FAILED not in metrics or self._told:
+            return
+        self._told = True
+        if done == 1 and metrics[FAILED] >= UNREADABLE:
+            self.note(
+                f"{WARNING}{metrics[FAILED]:.0%} of the first programs cannot be read: the base "
+                f"has not learned to write any: give a finished run of {BASE} by --base"
             )
 
 

@@ -42,7 +42,7 @@ def solve(
     base: Annotated[
         str | None,
         typer.Option(
-            help="A model's directory or a run; the latest arc-draw-base in runs without."
+            help="A model's directory or a run; the latest finished arc-draw-base in runs without."
         ),
     ] = None,
     budget: Annotated[int, typer.Option(min=1, help="The most programs that are sampled.")] = 4096,
@@ -63,11 +63,15 @@ def solve(
                 task, method, base=base, budget=budget, seed=seed, settings=sets or [], run=run,
                 progress=live,
             )  # fmt: skip
-        draw_png(found.run / "drawing.png", found)
     if as_json:
         print_json(plain(found))
     else:
         show(found)
+    picture = found.run / "drawing.png"
+    with one_sentence():  # what was found is printed before, as the folder may be read-only
+        draw_png(picture, found)
+    if not as_json:
+        say(f"run: {found.run}; picture: {picture}")
 
 
 def plain(found: Solved) -> dict[str, Any]:
@@ -102,7 +106,6 @@ def show(found: Solved) -> None:
         f"{found.task} by {found.method}: {said}; {found.generations:,} programs, "
         f"{found.distinct:,} different drawings, {found.updates:,} updates, {found.seconds:,.0f} s"
     )
-    say(f"run: {found.run}; picture: {found.run / 'drawing.png'}")
 
 
 def draw_png(path: Path, found: Solved) -> None:
