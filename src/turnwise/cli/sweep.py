@@ -90,6 +90,7 @@ def sweep_of(
         ConfigError: if there is nothing to vary, or something is unknown.
     """
     from turnwise.recipe.overrides import parse_override
+    from turnwise.recipe.schema import load_recipe
     from turnwise.settings import parse
     from turnwise.sweeps import SweepConfig, load_sweep, parse_values
 
@@ -104,6 +105,7 @@ def sweep_of(
         data["settings"] |= settings
         data["grid"] |= grid
     elif not grid:
+        load_recipe(target, (), lambda text: None)  # one that is not there is named first
         raise ConfigError(
             f"recipe {target!r}: there is nothing to vary: give --over KEY=VALUE,VALUE, or a "
             ".toml file with recipe and [grid]"
