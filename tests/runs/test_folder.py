@@ -42,6 +42,21 @@ def test_opening_what_is_not_there_names_the_nearest_run(tmp_path):
         Run.open(tmp_path / "zzzzzzzz")
 
 
+def test_a_run_is_found_by_the_name_of_its_recipe(tmp_path):
+    names = ("orchard-20261125-140326", "orchard-20261125-130821", "two-back-20261125-131645")
+    for order, name in enumerate(names):
+        run = Run.create(tmp_path, "", "", tmp_path / name)
+        os.utime(run.recipe, (order, order))
+    for given in ("orchard", "orchrad"):
+        with pytest.raises(RunError, match=r"did you mean '.*/orchard-20261125-130821'\?"):
+            Run.open(tmp_path / given)  # of several, the latest
+    os.utime(tmp_path / names[0] / "recipe.toml", (9, 9))
+    with pytest.raises(RunError, match=r"did you mean '.*/orchard-20261125-140326'\?"):
+        Run.open(tmp_path / "orchard")
+    with pytest.raises(RunError, match=r"the latest beside it is '.*/orchard-20261125-140326'"):
+        Run.open(tmp_path / "zzzzzzzz")
+
+
 def test_an_incomplete_folder_is_refused(tmp_path):
     (tmp_path / "lake-1").mkdir()
     with pytest.raises(RunError, match=r"no recipe\.toml"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,9 @@ from turnwise.runs.disk_errors import CURES, DiskErrors
 from turnwise.runs.files import locked, write_atomically
 from turnwise.utils.stuck_calls import before_exit
 from turnwise.utils.user_code import SESSION
+
+_TIME = re.compile(r"-\d{8}-\d{6}(-\d+)?$")
+"""The end of the name of a run folder that was not chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,10 +303,13 @@ def resume_command(path: Path) -> str:
 def _advice(path: Path) -> str:
     """Return the cure for a wrong path: the nearest run in its parent, or how to make one."""
     parent = path.parent
-    runs = sorted(p.parent.name for p in parent.glob("*/recipe.toml"))
+    files = sorted(parent.glob("*/recipe.toml"), key=lambda file: file.stat().st_mtime)
+    runs = [file.parent.name for file in reversed(files)]  # the latest first
     if not runs:
         return "`turnwise train RECIPE` makes one"
-    near = difflib.get_close_matches(path.name, runs, n=1, cutoff=0.5)
+    recipes = {_TIME.sub("", name): name for name in reversed(runs)}  # name of a recipe -> its last
+    known = recipes | {name: name for name in runs}
+    near = difflib.get_close_matches(path.name, known, n=1, cutoff=0.5)
     if near:
-        return f"did you mean '{parent / near[0]}'?"
-    return f"the latest beside it is '{parent / runs[-1]}'"
+        return f"did you mean '{parent / known[near[0]]}'?"
+    return f"the latest beside it is '{parent / runs[0]}'"
