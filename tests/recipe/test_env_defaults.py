@@ -151,7 +151,9 @@ def test_a_nano_model_is_warmed_up_on_play_and_takes_small_steps():
     assert recipe.evaluation.validate_start
     assert recipe.evaluation.decoding == "validated"
     assert not recipe.agents["player"].show_legal
-    assert recipe_of(Walled).agents["player"].show_legal
+    told, walled = reasons_of(Walled)
+    assert walled.agents["player"].show_legal
+    assert told["agents.player.show_legal"] == "the legal actions change from state to state"
     lake = recipe_of("frozen-lake")
     assert lake.credit.segments == {"answer": "return"}
     assert lake.warmup is not None and lake.sft_mix is not None
@@ -583,10 +585,12 @@ WALK_REASONS = {
     "credit.invalid_below_worst",
     "agents.player.max_tokens",
     "agents.player.invalid_reply",
+    "agents.player.invalid_limit",
     "credit.state_key",
     "curriculum.kind",
     "curriculum.explore",
     "trainer.max_turns",
+    "trainer.group_size",
 }
 
 
@@ -606,10 +610,18 @@ WALK_REASONS = {
         ),
         (
             {"curriculum.kind": "uniform"},  # games are played whole then
-            {"curriculum.kind", "curriculum.explore", "trainer.max_turns"},
+            {
+                "curriculum.kind",
+                "curriculum.explore",
+                "trainer.max_turns",
+                "trainer.group_size",
+            },
         ),
         ({"curriculum": {"explore": 7}}, {"curriculum.explore"}),
-        ({"agents.player.invalid_reply": "end"}, {"agents.player.invalid_reply"}),
+        (
+            {"agents.player.invalid_reply": "end"},
+            {"agents.player.invalid_reply", "agents.player.invalid_limit"},
+        ),
         ({"warmup.states": "first"}, {"warmup.outcomes", "warmup.stop_at_accuracy"}),
         ({"warmup.outcomes": False}, {"warmup.outcomes"}),
         ({"sft_mix": None}, {"sft_mix.final.action"}),

@@ -266,7 +266,7 @@ class _Found:
             "agents": agents,
             "warmup": {
                 "steps": WARM_STEPS,
-                "batch_size": self.sizes.rows,
+                "batch_size": self._told_rows("warmup.batch_size", self.sizes.rows),
                 "perception_tasks": self.sizes.perception_tasks,
                 **({} if described else self._end_of_warmup(tells=tells)),
                 "optimizer": {
@@ -284,6 +284,12 @@ class _Found:
             "credit": self.of_credit.settings(self.because)
             | {"segments": {"answer": "return"} if described else {}},
         }
+
+    def _told_rows(self, key: str, rows: int) -> int:
+        """Return a number of rows, and keep the reason where it is below the most."""
+        if rows < MOST_ROWS:
+            self.because(key, rows, "rows are long, and a step has about as many tokens anywhere")
+        return rows
 
     def _end_of_warmup(self, *, tells: bool) -> Data:
         """Return when a warm-up on states without descriptions ends."""
@@ -303,7 +309,7 @@ class _Found:
     def _sft_mix(self, *, described: bool) -> Data:
         """Return the SFT mix: descriptions and format always, uniform actions less and less."""
         mix = self.draft.sft_mix
-        rows: Data = {"rows": min(2 * self.sizes.rows, MOST_ROWS)}
+        rows: Data = {"rows": self._told_rows("sft_mix.rows", min(2 * self.sizes.rows, MOST_ROWS))}
         rows |= {"states": "play"} if not mix or mix.data == "demonstrations" else {}
         agents = self.draft.agents.values()
         if len({(agent.policy, agent.reply) for agent in agents}) > len({a.policy for a in agents}):
@@ -319,12 +325,16 @@ class _Found:
     def _seen_by(self, role: str) -> Data:
         """Return what a role's prompts show, and what becomes of a reply that cannot be read."""
         shown: Data = {"role": role, "history": self.history.shown}
-        shown |= {"show_legal": True} if lists_actions(self.shown) and not self.tools else {}
+        if lists_actions(self.shown) and not self.tools:
+            reason = "the legal actions change from state to state"
+            shown["show_legal"] = self.because(f"agents.{role}.show_legal", True, reason)
         computed = self.draft.evaluation.exact or self.draft.evaluation.validation == "exact"
         if self.is_long and not computed:
             reason = "games are long: one reply that cannot be read does not end them"
             rule = self.because(f"agents.{role}.invalid_reply", "continue", reason)
-            shown |= {"invalid_reply": rule, "invalid_limit": INVALID_LIMIT}
+            why = "an episode ends after so many of them in a row"
+            limit = self.because(f"agents.{role}.invalid_limit", INVALID_LIMIT, why)
+            shown |= {"invalid_reply": rule, "invalid_limit": limit}
         return shown
 
     @cached_property

@@ -88,7 +88,9 @@ class EnvSizes:
             if 2 * most < self.shown.cap:
                 left = {"max_turns": because("trainer.max_turns", most, why)}
                 length = min(length, most)
-            size = size if "trainer.group_size" in self.given else LONG_GROUP
+            if "trainer.group_size" not in self.given:
+                why = "where games are long, more states are compared by fewer episodes each"
+                size = because("trainer.group_size", LONG_GROUP, why)
         turns = min(GAME_TURNS, GAME_TOKENS / self._tokens_of_a_turn())
         episodes = min(max(turns / length, FEWEST_EPISODES), MOST_EPISODES)
         tasks = max(2, round(episodes / size), self.trainer.minibatches)
