@@ -88,6 +88,17 @@ def test_watching_a_policy_shows_the_episode_that_was_played(turnwise, rightward
     assert len(ends) > 1
 
 
+def test_watching_a_run_plays_its_own_env(turnwise, rightward_run):
+    """The ice is slippery as in the run's recipe, without a word about it."""
+    told = ("--seed", 3, "--set", "slippery=true", "--set", "frozen_probability=0.95")
+    named = turnwise("play", "frozen-lake", "--run", rightward_run, *told)
+    alone = turnwise("play", "--run", rightward_run, "--seed", 3)
+    assert alone.exit_code == 0, alone.output
+    assert alone.stdout == named.stdout
+    changed = turnwise("play", "--run", rightward_run, "--set", "slipery=false")
+    assert "did you mean 'slippery'" in changed.stderr
+
+
 def test_phases_without_steps_are_skipped(turnwise, rightward_run, smoke_run, sets, tmp_path):
     assert loading.load_run(rightward_run).checkpoint.phase == "warmup"
     recipe = smoke_run / "recipe.toml"

@@ -50,6 +50,10 @@ MISTAKES = {
     "a run to watch that is not there": (
         ["play", "frozen-lake", "--run", "nowhere"], "no run folder",
     ),
+    "nothing to play": (["play"], "no env to play: give its name, or a run by --run"),
+    "a sweep that is not there": (["sweep", "nosuch.toml"], "no recipe file at 'nosuch.toml'"),
+    "a misspelt recipe to sweep": (["sweep", "frozen-lak"], "did you mean 'frozen-lake'"),
+    "a run to watch, alone, that is not there": (["play", "--run", "nowhere"], "no run folder"),
     "an unknown env to check": (["check", "frozen-laek"], "did you mean 'frozen-lake'"),
     "an option of no env": (["check", "frozen-lake", "--set", "sise=4"], "did you mean 'size'"),
     "an option of a wrong type": (["play", "frozen-lake", "--set", "size=big"], "size = 'big'"),

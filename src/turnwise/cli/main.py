@@ -327,7 +327,9 @@ def init(
 
 @app.command()
 def play(
-    env: Annotated[str, typer.Argument(help="The env's name.")],
+    env: Annotated[
+        str | None, typer.Argument(help="The env's name; of --run, its own env without one.")
+    ] = None,
     baseline: Annotated[
         str | None, typer.Option(help="Watch this baseline instead of playing yourself.")
     ] = None,

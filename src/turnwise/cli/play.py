@@ -15,7 +15,8 @@ from turnwise.envs.base import Env, Observation
 from turnwise.envs.tools.calls import CLOSE, OPEN
 from turnwise.envs.user_calls import call_env
 from turnwise.errors import ConfigError, IllegalActionError, unknown_name
-from turnwise.recipe.schema import parse_override
+from turnwise.recipe.schema import load_recipe, parse_override
+from turnwise.runs import Run
 from turnwise.seeding import generator, world_generator
 from turnwise.tasks import GeneratedTasks
 from turnwise.types import Task
@@ -35,8 +36,19 @@ def options_of(sets: Sequence[str]) -> dict[str, Any]:
     return dict(parse_override(pair.removeprefix(OPTIONS)) for pair in sets)
 
 
+def env_of_run(run: Path, sets: Sequence[str], *, timeout: float) -> Env[Any]:
+    """Return the env of a run as it is evaluated, with options of "key=value" pairs over its own.
+
+    Raises:
+        TurnwiseError: if there is no run at `run`, or its env does not take the options.
+    """
+    known = load_recipe(str(Run.open(run).recipe), (), lambda text: None).env
+    choice = known.model_copy(update={"options": known.options | options_of(sets)})
+    return call_env(None, "__init__", timeout, choice.unguarded, "evaluation")
+
+
 def play_env(
-    name: str,
+    name: str | None,
     *,
     baseline: str | None,
     run: Path | None,
@@ -44,12 +56,21 @@ def play_env(
     timeout: float,
     sets: Sequence[str],
 ) -> None:
-    """Play one episode of a random task of the test split and show every step."""
+    """Play one episode of a random task of the test split and show every step.
+
+    Without a name, it is the env of the run.
+    """
     if baseline is not None and run is not None:
         raise ConfigError("give --baseline or --run, not both: one of them plays")
     if run is not None:
         look_at_run(run, ())
-    env = guarded(env_with(name, sets, timeout=timeout), timeout)
+    if name is not None:
+        made = env_with(name, sets, timeout=timeout)
+    elif run is not None:
+        made = env_of_run(run, sets, timeout=timeout)
+    else:
+        raise ConfigError("there is no env to play: give its name, or a run by --run")
+    env = guarded(made, timeout)
     task = GeneratedTasks(env, "test", seed).task(0)
     if run is not None:
         _watch_policy(env, task, run, seed)
