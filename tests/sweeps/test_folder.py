@@ -44,6 +44,17 @@ def test_an_edited_recipe_is_refused_with_the_keys_that_differ(tmp_path, starts,
     assert len(starts()) == 3
 
 
+def test_a_recipe_may_be_mended_while_no_run_has_begun(tmp_path, starts, sweep_of, own):
+    cell = tmp_path / "modules" / "fast_cell.py"
+    code = cell.read_text()
+    cell.write_text("import sys; print('error: no reward'); sys.exit(2)")
+    assert run_sweep(sweep_of(lr=[1e-3], recipe=own()), tmp_path / "s").failed
+    cell.write_text(code)
+    own('name = "frozen-lake"', 'seed = 3\nname = "frozen-lake"')
+    assert not run_sweep(sweep_of(lr=[1e-3], recipe=own()), tmp_path / "s").failed
+    assert "seed = 3" in (tmp_path / "s" / "base.toml").read_text()
+
+
 def test_a_section_without_values_is_a_change(tmp_path, starts, sweep_of, own):
     run_sweep(sweep_of(lr=[1e-3], seed=[0], recipe=own()), tmp_path / "s")
     own("[env]", "[loss]\n\n[env]")

@@ -102,7 +102,8 @@ def _begin(config: SweepConfig, folder: Path) -> None:
                 f"'{folder}' is of another sweep: its settings are {known['settings']!r}, not "
                 f"{config.settings!r}: choose another folder"
             )
-        _check_base(config.recipe, base, folder)
+        if (folder / RESULTS).exists() or any((folder / "cells").glob("*/recipe.toml")):
+            _check_base(config.recipe, base, folder)
     (folder / "cells").mkdir(exist_ok=True)
     write_atomically(folder / BASE, tomli_w.dumps(base))
     write_atomically(about, json.dumps(finite(config.model_dump()), indent=2))
