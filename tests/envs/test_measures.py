@@ -30,6 +30,7 @@ WRONG = {
     "text": ({"heads": "3"}, "a dict of name and finite float"),
     "a bool": ({"heads": True}, "a dict of name and finite float"),
     "nan": ({"heads": NAN}, "a dict of name and finite float"),
+    "too large": ({"heads": -1e308}, r"finite float of at most 1e[+]18 in size"),
     "a list": ([1.0], "a dict of name and finite float"),
     "none": (None, "a dict of name and finite float"),
     "a path": ({"a/b": 1.0}, "at most 40 letters, digits"),

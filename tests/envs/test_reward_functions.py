@@ -185,6 +185,14 @@ def test_remarks_that_are_wrong_name_the_function(remark, sentence):
         called(judge, completions=["a", "b"])
 
 
+def test_notes_are_plain_json():
+    def judge(completions, log_extra, **kwargs):
+        log_extra("x", [float("nan"), 1.5])
+        return [0.0, 0.0]
+
+    assert called(judge, completions=["a", "b"]).notes == ({"x": "nan"}, {"x": 1.5})
+
+
 @pytest.mark.parametrize(
     "values", [np.array([1.0, 0.5]), torch.tensor([1.0, 0.5]), (True, np.float32(0.5))]
 )

@@ -55,10 +55,11 @@ def expected_measures(found: Any, names: Sequence[str] | None = None) -> str:
 
     Example:
         >>> expected_measures({"steps": 3}), expected_measures({"steps": float("nan")})
-        ('', "a dict of name and finite float, as in {'steps': 3.0}")
+        ('', "a dict of name and finite float of at most 1e+18 in size, as in {'steps': 3.0}")
     """
     if not isinstance(found, Mapping) or not all(map(_is_number, found.values())):
-        return "a dict of name and finite float, as in {'steps': 3.0}"
+        size = f"of at most {LARGEST_REWARD:g} in size"
+        return f"a dict of name and finite float {size}, as in {{'steps': 3.0}}"
     if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in found):
         return "names of at most 40 letters, digits, '_', '.', '@' and '-', a letter first"
     taken = sorted(TAKEN & set(found))
@@ -111,7 +112,8 @@ def mean_measures(
 
 
 LARGEST_REWARD = 1e18
-"""The largest size of a reward: squares of returns are finite numbers, in 32 bits too."""
+"""The largest size of a reward, and of a measure: squares and sums of returns are finite numbers,
+in 32 bits too."""
 
 
 def is_reward(value: Any) -> bool:
@@ -138,4 +140,4 @@ def is_finite(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return is_finite(value) and not isinstance(value, bool)
+    return is_reward(value) and not isinstance(value, bool)
