@@ -210,6 +210,24 @@ def test_an_error_ends_the_episode_and_not_the_survey(error):
         survey_of(env)
 
 
+def test_the_first_task_that_begins_is_seen():
+    class Late(Line):
+        resets = 0
+        breaks = 2
+
+        def reset(self, task):
+            self.resets += 1
+            if self.resets <= self.breaks:
+                raise BrokenEnvError("broken")
+            return super().reset(task)
+
+    assert survey_of(Late()).first.text == "cell 0"
+    never = Late()
+    never.breaks = 10**6
+    with pytest.raises(BrokenEnvError, match="broken"):
+        survey_of(never)
+
+
 def test_an_env_that_breaks_at_once_has_no_groups():
     env = Fragile()
     broken = replace(survey_of(env).groups)

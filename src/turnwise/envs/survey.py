@@ -109,10 +109,10 @@ def survey(env: Env[Any], tasks: Sequence[Task], seed: int) -> Survey:
 
     Raises:
         StuckEnvError: if calls of a guarded env repeatedly do not return.
+        EnvError: if the env breaks the beginning of every task.
     """
     several, tasks = tasks[: 1 if env.blocking else None], tasks[: 4 if env.blocking else FIRST]
-    start = env.reset(tasks[0])
-    first = env.observe(start, env.acting(start)[0])
+    first = _first_seen(env, tasks)
     seen: list[Observation] = [first]
     many = len(tasks) if env.blocking else GAMES
     until = time.perf_counter() + SECONDS
@@ -140,6 +140,21 @@ def survey(env: Env[Any], tasks: Sequence[Task], seed: int) -> Survey:
         games=tuple(game for game in games if game.words),
         groups=play_groups(env, several, seed),
     )
+
+
+def _first_seen(env: Env[Any], tasks: Sequence[Task]) -> Observation:
+    """Return the first observation of the first task that the env does not break."""
+    error: EnvError | None = None
+    for task in tasks:
+        try:
+            start = env.reset(task)
+            return env.observe(start, env.acting(start)[0])
+        except StuckEnvError:
+            raise
+        except EnvError as broken:
+            error = broken
+    assert error is not None, "there is a task"
+    raise error
 
 
 Choice = Callable[[Any, str, np.random.Generator], str]
