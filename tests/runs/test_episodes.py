@@ -274,6 +274,15 @@ def test_any_episode_survives_the_round_trip(tmp_path, episodes):
     assert read_episodes(episode_file(tmp_path, 0)).episodes == tuple(episodes)
 
 
+def test_text_with_half_of_a_character_is_written_and_read(tmp_path):
+    """Env and judge may give such text in data, notes and refusals."""
+    odd = replace(TASK, data={"n": "\ud800"})
+    failed = Failure(kind="format", message="no \udfff")
+    played = [replace(growing(0), task=odd, notes={"said": "é \ud800"}, error=failed), growing(1)]
+    EpisodeLog(tmp_path).write(0, played)
+    assert read_episodes(episode_file(tmp_path, 0)).episodes == tuple(played)
+
+
 def write_many(log: EpisodeLog, iterations) -> None:
     for iteration in iterations:
         log.write(iteration, [growing(i) for i in range(5)])

@@ -57,6 +57,12 @@ class Observation:
     tools: tuple[str, ...] = ()
     media: tuple[Media, ...] = ()
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All texts that it holds."""
+        said = (message.content for message in self.messages)
+        return (self.text, self.description, *self.legal_actions, *said, *self.tools)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step(Generic[S]):

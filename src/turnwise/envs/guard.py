@@ -32,7 +32,8 @@ from turnwise.envs.measures import LARGEST_REWARD, expected_measures, expected_s
 from turnwise.envs.timeout import Alarm, Overrun
 from turnwise.envs.user_calls import CURE, call_env, overran, place_of, still_inside
 from turnwise.errors import BrokenEnvError, ConfigError, SlowEnvError, StuckEnvError
-from turnwise.types import Episode, Split, Task
+from turnwise.types import Episode, Message, Split, Task
+from turnwise.utils.unicode import UNICODE, is_unicode
 
 WINDOW = 1000
 """Calls within which a second one that does not return in time is the last one."""
@@ -130,6 +131,13 @@ class GuardedEnv(Env[Any]):
             isinstance(a, str) for a in seen.legal_actions
         ):
             self._wrong("observe", seen, "an Observation whose legal is a tuple of str")
+        for texts, kind in ((seen.messages, Message), (seen.tools, str)):
+            if not isinstance(texts, tuple) or not all(isinstance(text, kind) for text in texts):
+                self._wrong(
+                    "observe", texts, f"messages and tools that are tuples of {kind.__name__}"
+                )
+        for text in seen.texts:
+            self._text("observe", text)
         return seen
 
     def acting(self, state: Any) -> tuple[str, ...]:
@@ -185,8 +193,9 @@ class GuardedEnv(Env[Any]):
         return self._text("random_action", action)
 
     def vocabulary(self) -> tuple[str, ...]:
-        """Return the words of the env."""
-        return self._call("vocabulary", self._env.vocabulary)
+        """Return the words of the env, which must be text."""
+        words = self._call("vocabulary", self._env.vocabulary)
+        return tuple(self._text("vocabulary", word) for word in words)
 
     def render(self, state: Any) -> str:
         """Return the picture of a state, which must be text."""
@@ -286,7 +295,9 @@ class GuardedEnv(Env[Any]):
         return result
 
     def _text(self, method: str, value: Any) -> str:
-        return value if isinstance(value, str) else self._wrong(method, value, "a str")
+        if not isinstance(value, str):
+            self._wrong(method, value, "a str")
+        return value if is_unicode(value) else self._wrong(method, value, UNICODE)
 
     def _wrong(self, method: str, value: Any, expected: str) -> NoReturn:
         """Say what a method returned instead of what it should, and where it is written."""

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from turnwise.envs.timeout import Overrun, within
 from turnwise.errors import BrokenEnvError, RewardError, SlowEnvError, TurnwiseError
 from turnwise.utils.stuck_calls import report
+from turnwise.utils.unicode import escaped
 
 T = TypeVar("T")
 CURE = "fix it; `turnwise check` tries every call"
@@ -120,7 +121,7 @@ def is_cancelled() -> bool:
 
 def _shown(cause: BaseException) -> str:
     """Return the type and the message of an exception, on one line."""
-    said = " ".join(str(cause).split())[:LONGEST]
+    said = escaped(" ".join(str(cause).split())[:LONGEST])
     return f"{type(cause).__name__}: {said}" if said else type(cause).__name__
 
 

@@ -28,6 +28,7 @@ from turnwise.types import (
     Turn,
     TurnId,
 )
+from turnwise.utils.unicode import is_unicode
 
 VERSION = 3
 Line = dict[str, Any]
@@ -167,11 +168,13 @@ class EpisodeLines:
 
 
 def as_text(lines: Sequence[Line]) -> str:
-    """Return lines as they stand in a file."""
-    return "".join(
-        json.dumps(line, allow_nan=False, separators=(",", ":"), ensure_ascii=False) + "\n"
-        for line in lines
-    )
+    """Return lines as they stand in a file; halves of surrogate pairs are escaped."""
+    return "".join(_line(line) + "\n" for line in lines)
+
+
+def _line(line: Line) -> str:
+    text = json.dumps(line, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    return text if is_unicode(text) else json.dumps(line, separators=(",", ":"))
 
 
 def episodes_from_lines(path: Path, lines: Sequence[Line]) -> tuple[Line, list[Episode], Marks]:

@@ -1,9 +1,12 @@
 """Text that can be encoded.
 
-Provides `is_unicode`.
+Provides `is_unicode` and `escaped`.
 """
 
 from __future__ import annotations
+
+UNICODE = "text of valid Unicode, without halves of surrogate pairs"
+"""What errors ask for."""
 
 
 def is_unicode(text: str) -> bool:
@@ -22,3 +25,13 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def escaped(text: str) -> str:
+    r"""Return text with halves of surrogate pairs as escapes.
+
+    Example:
+        >>> escaped("a\ud800")
+        'a\\ud800'
+    """
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -21,6 +21,7 @@ from turnwise.envs.user_calls import CURE, call_env
 from turnwise.errors import BrokenEnvError, EnvError, IllegalActionError, SlowEnvError
 from turnwise.seeding import generator
 from turnwise.types import Media, Message, Task
+from turnwise.utils.unicode import UNICODE, is_unicode
 
 ILLEGAL = "no such action, surely"
 AFTER_END = "raise EnvError, of turnwise.errors, when a state that has ended is stepped"
@@ -122,8 +123,7 @@ class Calls:
     def check_render(self, state: Any) -> None:
         """Raise unless the rendering of a state is text and does not change the state."""
         before, picture = self._snapshot(state), self("render", state)
-        if not isinstance(picture, str):
-            fail(self.env, f"render returns {type(picture).__name__}", "return a string", "render")
+        self.check_text("render", picture)
         self._unchanged("render", before, state)
 
     def observe(self, state: Any, role: str) -> Observation:
@@ -164,12 +164,20 @@ class Calls:
             right = isinstance(values, tuple) and all(isinstance(each, kind) for each in values)
             if not right:
                 fail(env, f"{name} = {values!r:.80}", f"give a tuple of {kind.__name__}", "observe")
+        for text in seen.texts:
+            self.check_text("observe", text)
         return seen
+
+    def check_text(self, method: str, text: Any) -> None:
+        """Raise unless what a method returns is text that can be encoded."""
+        if not isinstance(text, str):
+            fail(self.env, f"{method} returns {type(text).__name__}", "return a string", method)
+        if not is_unicode(text):
+            fail(self.env, f"{method} returns {text!r:.80}", f"return {UNICODE}", method)
 
     def _key(self, state: Any, role: str, seen: Observation) -> str:
         env, key = self.env, self("state_key", state, role)
-        if not isinstance(key, str):
-            fail(env, f"state_key returns {type(key).__name__}", "return a string", "state_key")
+        self.check_text("state_key", key)
         if self._shown.setdefault((role, key), seen.text) != seen.text:
             cure = "put everything Markov into the key, the task's data included"
             fail(

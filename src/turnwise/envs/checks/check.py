@@ -153,8 +153,7 @@ def generated_tasks(calls: Calls, count: int, seed: int) -> list[Task]:
                 env, "generate's data change when written as JSON and read again", cure, "generate"
             )
         problem = calls("canonical", data)
-        if not isinstance(problem, str):
-            fail(env, f"canonical returns {type(problem).__name__}", "return a string", "canonical")
+        calls.check_text("canonical", problem)
         if calls("canonical", data) != problem or data != copy:
             cure = "compute it from the data alone and leave them as they are"
             fail(env, "canonical is not stable", cure, "canonical")
@@ -295,6 +294,7 @@ class _Played:
         if not isinstance(action, str):
             what = f"baseline {baseline!r} answers {action!r:.80} of type {type(action).__name__}"
             fail(env, what, "return the action as text", "baselines")
+        self.calls.check_text("baselines", action)
         seen = self.calls.observe(state, role)
         legal, called = seen.legal_actions, bool(seen.tools and calls_in(action))
         if legal and action not in legal and not called:

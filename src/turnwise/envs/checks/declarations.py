@@ -15,6 +15,7 @@ from turnwise.envs.user_calls import call_env, short
 from turnwise.errors import EnvError
 from turnwise.formats import REPLY_COMPONENTS
 from turnwise.settings import Settings
+from turnwise.utils.unicode import UNICODE, is_unicode
 
 METHODS: Mapping[str, tuple[str, ...]] = {
     "reset": ("task",),
@@ -252,6 +253,13 @@ def check_returned(env: Env[Any], vocabulary: Any, single_task: Any, baselines: 
     """Raise if a method without arguments returns a wrong type."""
     if not isinstance(vocabulary, tuple) or not all(isinstance(word, str) for word in vocabulary):
         fail(env, "vocabulary() returns something else", "return a tuple of strings", "vocabulary")
+    if not is_unicode("".join(vocabulary)):
+        fail(
+            env,
+            "vocabulary() returns words that cannot be encoded",
+            f"return {UNICODE}",
+            "vocabulary",
+        )
     if type(single_task) is not bool:
         what = "a method" if callable(single_task) else repr(single_task)
         fail(env, f"single_task is {what}", "make it a property that returns a bool", "single_task")
