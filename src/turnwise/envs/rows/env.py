@@ -245,7 +245,7 @@ class Rows(Env[RowState]):
         """Return the value of a row that is drawn, of another problem if one is met."""
         own, reply = problem_of(row), ""
         for _ in range(ATTEMPTS):
-            problem, reply = self._answered[rng.integers(len(self._answered))]
+            problem, reply = self._answered[int(rng.integers(len(self._answered)))]
             if problem != own:
                 break
         return reply
