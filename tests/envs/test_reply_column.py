@@ -12,7 +12,7 @@ import pytest
 import turnwise as tw
 from turnwise.envs import make_env, score_baselines
 from turnwise.envs.rows.baselines import CANDIDATES
-from turnwise.envs.rows.reply_column import ASKED, find_reply_column
+from turnwise.envs.rows.reply_column import ASKED, LONGEST, find_reply_column
 from turnwise.errors import ConfigError
 from turnwise.policies import NanoConfig
 from turnwise.recipe.rows_defaults import rows_recipe
@@ -21,6 +21,8 @@ from turnwise.tasks import GeneratedTasks
 REWARDS = """
 import threading
 import time
+
+from turnwise.sandbox import runs_programs
 
 calls = []
 release = threading.Event()
@@ -79,6 +81,25 @@ def breaks(completions, **kwargs):
 
 def wrong(completions, **kwargs):
     return [float("nan") for said in completions]
+
+
+@runs_programs
+def program(completions, answer, **kwargs):
+    return right(completions, answer)
+
+
+def noted(prompts, completions, answer, **kwargs):
+    calls.extend(prompts)
+    return [float(said == wanted) for said, wanted in zip(completions, answer)]
+
+
+def graded(completions, answer, hint, **kwargs):
+    return [0.8 if said == one else 1.0 if said == two else 0.9 * said.startswith("h")
+            for said, one, two in zip(completions, answer, hint)]
+
+
+def weighed(completions, answer, worth, **kwargs):
+    return [of * (said == wanted) for said, wanted, of in zip(completions, answer, worth)]
 """
 ROWS = [{"prompt": f"{n} is", "answer": str(n % 7), "hint": str(n % 5), "n": n} for n in range(60)]
 
@@ -171,6 +192,50 @@ def test_a_reward_that_does_not_return_ends_the_search_and_keeps_no_process(
         r"column of replies gave up, and there is no warm-up",
         reason,
     )
+
+
+def test_rewards_that_run_programs_are_not_called(world):
+    env = world(ROWS, "program").unwrapped
+    assert found(env, program=1.0) is None
+    (function,) = env.functions.values()
+    assert function.__globals__["calls"] == []
+
+
+def test_the_rows_that_are_answered_are_drawn(world):
+    many = [{"prompt": f"{n}?", "answer": f"{n}"} for n in range(500)]
+    env = world(many, "noted").unwrapped
+    (function,) = env.functions.values()
+    found(env, noted=1.0)
+    own, others = np.split(np.array(function.__globals__["calls"]), 2)
+    assert own.tolist() == others.tolist()
+    assert len(set(own)) == ASKED
+    first = {row["prompt"] for row in env.tasks("train")[: 2 * ASKED]}
+    assert len(first & set(own)) < ASKED / 2
+
+
+def test_the_column_is_the_one_whose_own_values_earn_most_not_the_one_with_the_largest_lead(world):
+    rows = [{**row, "hint": f"h{row['hint']}"} for row in ROWS]
+    column = found(world(rows, "graded"), graded=1.0)
+    assert (column.name, column.own) == ("hint", 1.0)
+    assert column.others == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(("length", "name"), [(LONGEST, "answer"), (LONGEST + 1, None)])
+def test_a_value_of_the_largest_length_is_a_reply(world, length, name):
+    rows = [{"prompt": row["prompt"], "answer": row["answer"] * length} for row in ROWS]
+    column = found(world(rows, "right"), right=1.0)
+    assert (column and column.name) == name
+
+
+@pytest.mark.parametrize(("least", "name"), [(0.4, "answer"), (0.25, None)])
+def test_the_error_of_a_lead_is_that_of_a_sample(world, least, name):
+    """Of leads 1 and b, 2 errors are 1 - b: less than their mean if b > 1/3, by n - 1."""
+    rows = [
+        {"prompt": "a", "answer": "x", "worth": 1.0},
+        {"prompt": "b", "answer": "y", "worth": least},
+    ]
+    column = found(world(rows, "weighed"), weighed=1.0)
+    assert (column and column.name) == name
 
 
 def test_random_replies_are_values_of_the_column(world):

@@ -77,6 +77,8 @@ FOUND = [
 
 def test_the_shortest_of_each_problem_is_shown_and_the_closest_last():
     assert shown(FOUND) == [(2, ("far",)), (1, ("way",)), (4, ("middle",)), (3, ("near",))]
+    tie = [achieved(0, 1, 0.5, "one"), achieved(1, 1, 0.5, "two"), achieved(2, 1, 0.5, "a third")]
+    assert shown(tie) == [(1, ("one",))], "the first of equally short ones"
 
 
 def test_what_was_shown_is_not_shown_again_unless_asked():
@@ -162,6 +164,20 @@ def test_rows_show_the_task_that_was_solved_and_the_actions(tiny_policy):
         assert "r2c1 goal" in prompt
         assert f"<answer> {action} </answer>" in reply
         assert not row.sampled_mask.any()
+
+
+def test_the_steps_of_a_demonstration_have_their_own_draws_and_its_prompts_the_past(tiny_policy):
+    (found,) = relabelled(LAKE, [lake_episode(3, "DOWN", "DOWN", "RIGHT")])
+    renderer, asked = tiny_policy.renderer, []
+
+    def noise(identity, number):
+        asked.append((identity, number))
+        return np.random.default_rng(0)
+
+    rows = rows_of(found, LAKE, {"player": AgentConfig(history="full")}, renderer, noise)
+    assert asked == [(found.id, 0), (found.id, 1), (found.id, 2)]
+    prompts = [renderer.decode(row.token_ids[row.ce_weight == 0].tolist()) for row in rows]
+    assert [text.count("<answer> DOWN </answer>") for text in prompts] == [0, 1, 2]
 
 
 HINDSIGHT = (

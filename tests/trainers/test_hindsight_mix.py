@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from turnwise.trainers.config import HindsightMixConfig
 from turnwise.trainers.grpo import credit_of
 from turnwise.trainers.hindsight_mix import KEPT, HindsightMix
 from turnwise.trainers.loop import play_groups
-from turnwise.trainers.relabelling import Achieved
+from turnwise.trainers.relabelling import Achieved, relabelled
 from turnwise.types import EpisodeId, Task
 
 MIX = ("sft_mix=none", "trainer.hindsight={}")
@@ -131,6 +132,35 @@ def test_solved_episodes_are_kept_and_replayed_the_shortest_of_each_problem():
     assert none.solved == {} and none._replayed(np.random.default_rng(0)) == []
     mix._keep([achieved(number, 1.0, "a") for number in range(10, 10 + KEPT)])
     assert len(mix.solved) == KEPT and "1" not in mix.solved
+
+
+def test_the_latest_solved_problems_are_kept():
+    mix = HindsightMix(config=HindsightMixConfig(replay=1))
+    mix._keep([achieved(1, 1.0, "way"), achieved(2, 1.0, "way")])
+    mix._keep([achieved(1, 1.0, "longer way")])
+    assert list(mix.solved) == ["2", "1"]
+    mix._keep([achieved(number, 1.0, "a") for number in range(10, 9 + KEPT)])
+    assert len(mix.solved) == KEPT and next(iter(mix.solved)) == "1"
+
+
+def test_solved_episodes_are_replayed_from_the_next_iteration_on(ready):
+    session, _, played = ready("trainer.hindsight.replay=1")
+    found = {each.problem: each for each in relabelled(session.runner.env, played)}
+    solved = [
+        replace(episode, task=each.task)
+        for each in found.values()
+        for episode in played
+        if episode.id == each.id
+    ]
+    mix = session.trained["main"].hindsight
+    first = [row.token_ids.tolist() for row in mix.rows(session, "main", solved, 0)]
+    assert len(mix.solved) > 1
+    plain = HindsightMix(config=HindsightMixConfig())
+    assert first == [row.token_ids.tolist() for row in plain.rows(session, "main", solved, 0)]
+    later = [mix.rows(session, "main", [], number) for number in range(1, 7)]
+    texts = [[row.token_ids.tolist() for row in rows] for rows in later]
+    assert all(rows and all(row in first for row in rows) for rows in texts)
+    assert len({str(rows) for rows in texts}) > 1, "each iteration has draws of its own"
 
 
 def test_its_state_is_plain_and_is_restored():

@@ -23,6 +23,7 @@ from turnwise.envs.rows.reward_arguments import OFFERED, arguments_of
 from turnwise.envs.user_calls import RewardErrors
 from turnwise.errors import ConfigError, RewardError
 from turnwise.formats import REPLY_COMPONENTS
+from turnwise.utils.unicode import escaped
 from turnwise.utils.user_code import is_function, is_import_name, load_object
 
 RewardFunction: TypeAlias = Callable[..., Any]
@@ -244,18 +245,13 @@ def _name(function: str, method: str, given: Any) -> str:
             f"reward function {function!r}: {method}({given!r}, ...) got a name of type "
             f"{type(given).__name__}: give text"
         )
-    return _storable(given)
+    return escaped(given)
 
 
 def _plain(value: Any) -> Any:
     """Return a note as plain JSON; values of other types, nan and infinity become text."""
     text = str(value)  # raises for a whole number with more digits than JSON stores
     if isinstance(value, str):
-        return _storable(text)
+        return escaped(text)
     plain = isinstance(value, int | None) or (isinstance(value, float) and math.isfinite(value))
-    return value if plain else _storable(text)
-
-
-def _storable(text: str) -> str:
-    """Return text without halves of surrogate pairs, which UTF-8 cannot store."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    return value if plain else escaped(text)
