@@ -211,6 +211,34 @@ def test_a_run_imitates_what_it_achieved(make_recipe, make_session, speaker, tmp
     assert session.policies["main"].digest() != start
 
 
+def test_a_step_has_so_many_demonstrations_whatever_their_lengths(
+    make_recipe, make_session, speaker, tmp_path, monkeypatch
+):
+    real, steps, shown = hindsight.imitate_rows, [], []
+
+    def imitate_rows(session, trained, rows, step):
+        steps.append((step, len(rows)))
+        return real(session, trained, rows, step)
+
+    chosen_by = hindsight.demonstrations
+
+    def demonstrations(*args):
+        found = chosen_by(*args)
+        shown.append([len(rows) for rows in found])
+        return found
+
+    monkeypatch.setattr(hindsight, "imitate_rows", imitate_rows)
+    monkeypatch.setattr(hindsight, "demonstrations", demonstrations)
+    two = ("trainer.passes=2", "trainer.again=true", f"policies.main.model={speaker}")
+    trained(make_recipe, make_session, tmp_path / "run", *two)
+    pairs = [[sum(each[i : i + 2]) for i in range(0, len(each), 2)] for each in shown]
+    assert max(count for each in shown for count in each) > 1, "some have several actions"
+    assert [count for _, count in steps] == [count for each in pairs for count in each * 2]
+    assert len({step for step, _ in steps}) == len(steps), "each step has dropout of its own"
+    most = plan_of(make_recipe(*HINDSIGHT, *two)).trainer.updates_per_batch
+    assert all(2 * len(each) <= most for each in pairs), "the schedule of the rate ends with them"
+
+
 def digest_of_start(session):
     """The digest of the weights that training began with."""
     policy = load_policy("main", PolicyConfig(model=str(session.run.start("main")), device="cpu"))

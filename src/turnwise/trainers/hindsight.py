@@ -79,42 +79,37 @@ def train_hindsight(session: Session, plan: Plan[HindsightConfig], resumed: Resu
 
 def demonstrations(
     session: Session, config: HindsightConfig, found: Sequence[Achieved], seen: set[str]
-) -> list[TrainingSample]:
-    """Return the rows that an iteration shows, in their order; note what they show in `seen`."""
+) -> list[list[TrainingSample]]:
+    """Return the rows of each demonstration that an iteration shows, in their order.
+
+    The problems that they show are added to `seen`.
+    """
     if not found or not config.passes:
         return []
     (trained,) = session.trained.values()
     draws = session.runner.draws("train")
     shown = chosen(found, config, seen, generator(session.seed, "hindsight", len(seen)))
-    return [
-        row
-        for each in shown
-        for row in rows_of(
-            each,
-            session.runner.env,
-            session.agents,
-            trained.policy.renderer,
-            draws.of_step,
-        )
-    ]
+    env, renderer = session.runner.env, trained.policy.renderer
+    return [rows_of(each, env, session.agents, renderer, draws.of_step) for each in shown]
 
 
 def imitate(
     session: Session,
     plan: Plan[HindsightConfig],
     trained: TrainedPolicy,
-    rows: Sequence[TrainingSample],
+    shown: Sequence[Sequence[TrainingSample]],
     iteration: int,
 ) -> dict[str, float]:
-    """Take supervised steps on rows, in their order; return their metrics."""
+    """Take supervised steps on the rows of demonstrations, in their order; return their metrics."""
     config = plan.trainer
-    metrics = {"hindsight/rows": float(len(rows))}
+    metrics = {"hindsight/rows": float(sum(map(len, shown)))}
+    starts = range(0, len(shown), config.batch_size)
     losses: list[float] = []
     last: dict[str, float] = {}
     for number in range(config.passes):
-        for start in range(0, len(rows), config.batch_size):
-            some = rows[start : start + config.batch_size]
-            place = (iteration * config.passes + number) * len(rows) + start
+        for batch, start in enumerate(starts):
+            some = [row for rows in shown[start : start + config.batch_size] for row in rows]
+            place = iteration * config.updates_per_batch + number * len(starts) + batch
             last = imitate_rows(session, trained, some, place)
             session.count(trained_tokens=last["forest/tokens_distinct"], optimizer_steps=1)
             losses.append(last["loss/ce"])
