@@ -167,10 +167,7 @@ class Runner:
             return await self.env.score_batch(ended, self._iterations)
         except TurnwiseError:
             raise
-        except (
-            Exception,
-            SystemExit,
-        ) as cause:  # code of the user's that fails for a batch fails for the next
+        except (Exception, SystemExit) as cause:  # what fails for a batch fails for the next
             raise RewardError(
                 f"{self.env.name}: finding the rewards raised {type(cause).__name__}: {cause} "
                 f"({_line_of(cause)}): fix it; the run can go on from its last checkpoint"
