@@ -62,8 +62,8 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
     rows = read_json_lines(path)
     for number, row in enumerate(rows, start=1):
         settings, numbers = row.get("settings"), row.get("numbers")
-        whole = isinstance(settings, dict) and isinstance(numbers, dict)
-        if not whole or not all(map(is_number, numbers.values())):
+        measured = isinstance(numbers, dict) and all(map(is_number, numbers.values()))
+        if not measured or not isinstance(settings, dict):
             raise RunError(
                 f"'{path}', line {number} is not the result of a cell, which has settings and "
                 "finite numbers: restore it, or remove the line to measure the cell again"

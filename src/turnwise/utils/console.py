@@ -24,7 +24,8 @@ class LastingConsole(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Return text as rich renders it, without control characters; ":x:" is no emoji."""
-        return super().render_str(printable(text), **options | {"emoji": False})
+        options["emoji"] = False
+        return super().render_str(printable(text), **options)
 
     def on_broken_pipe(self) -> None:
         """Discard all further output."""
