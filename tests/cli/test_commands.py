@@ -209,6 +209,14 @@ def test_output_to_a_full_disk_is_one_sentence(arguments, unbuffered):
     )
 
 
+def test_output_that_is_closed_is_one_sentence():
+    words = [sys.executable, "-m", "turnwise", "recipes", "--json"]
+    shell = ["sh", "-c", 'exec "$@" >&-', "sh", *words]
+    done = subprocess.run(shell, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == "error: the output cannot be written (it is closed): send it elsewhere\n"
+
+
 def test_envs_are_listed_with_every_option(turnwise):
     listed = json.loads(turnwise("envs", "--json").stdout)["envs"]
     assert [env["name"] for env in listed] == list(ENVS)

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 
 import typer
 from rich.cells import cell_len
@@ -53,9 +53,13 @@ def _written() -> Iterator[None]:
 
 def print_json(value: Any) -> None:
     """Write `value` as one JSON object on standard output, and nothing else."""
+    # Python has no stream for a descriptor that is closed, as by `>&-`
+    stdout: TextIO | None = sys.stdout
+    if stdout is None:
+        fail("the output cannot be written (it is closed): send it elsewhere")
     with _written():
-        sys.stdout.write(json.dumps(value, indent=2) + "\n")
-        sys.stdout.flush()
+        stdout.write(json.dumps(value, indent=2) + "\n")
+        stdout.flush()
 
 
 def say(text: str) -> None:
