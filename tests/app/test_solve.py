@@ -91,10 +91,15 @@ def test_it_stops_at_the_first_exact_program(base, tmp_path, monkeypatch):
     assert step.rewards["exact"] == 1.0
 
 
-def test_an_interrupted_one_goes_on_and_a_finished_one_is_only_told(base, tmp_path):
+def test_an_interrupted_one_goes_on_and_a_finished_one_is_only_told(base, tmp_path, monkeypatch):
     first = go(base, tmp_path)
     assert go(base, tmp_path) == first
     assert go(None, tmp_path) == first
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "_rank", lambda episode: (0.0, 0.0))
+        (file, *_) = sorted((tmp_path / "solve" / "episodes").glob("train-*"))
+        action = read_episodes(file).episodes[0].turns[0]
+        assert go(base, tmp_path).program == (action.action or action.text), "the first of equals"
     for other in ({"task": "12-squares"}, {"seed": 2}, {"budget": 24}):
         with pytest.raises(RunError, match=r"is a run with another (env|seed|trainer)\S* than"):
             go(base, tmp_path, **other)

@@ -415,7 +415,7 @@ def test_updates_that_are_undone(run, monkeypatch):
         tries.append(share)
         return Verdict(stands=False, factor=0.9) if len(tries) % 2 else judge(share, **known)
 
-    monkeypatch.setattr("turnwise.trainers.movement.judge", strict)
+    monkeypatch.setattr("turnwise.policies.auto_rate.judge", strict)
     told = run(Words, MOVING | STRICT)
     found = told.check("undone-updates", "of the last 3 updates")
     assert found.setting == "trainer.tasks_per_iteration=16"
@@ -656,12 +656,12 @@ def test_the_settings_are_accepted_by_every_recipe(name, tmp_path):
 @pytest.mark.parametrize(
     ("recipe", "movement", "setting"),
     [
-        ({}, 0.05, "optimizer.movement=0.013"),
-        ({"trainer": {"iterations": 500}}, 0.01, "optimizer.movement=0.0025"),
+        ({}, 0.1, "optimizer.movement=0.025"),
+        ({"trainer": {"iterations": 500}}, 0.03, "optimizer.movement=0.0075"),
         ({"trainer": {"iterations": 20}}, 0.1, "optimizer.movement=0.025"),
         ({"trainer": {"iterations": 5000}}, 0.005, "optimizer.movement=0.0013"),
         ({"optimizer": {"movement": 0.4}}, 0.4, "optimizer.movement=0.1"),
-        ({"optimizer": {"lr": 1e-3}}, 0.05, "optimizer.lr=0.0005"),
+        ({"optimizer": {"lr": 1e-3}}, 0.1, "optimizer.lr=0.0005"),
     ],
 )
 def test_a_smaller_movement_is_one_of_the_wanted_movement(recipe, movement, setting):

@@ -13,8 +13,15 @@ from turnwise.app.build import plan_of
 from turnwise.envs import make_env
 from turnwise.errors import ConfigError
 from turnwise.policies import PolicyConfig, load_policy
+from turnwise.policies.schedule import learning_rate
 from turnwise.recipe.schema import load_recipe
-from turnwise.runs import comparable, read_metrics
+from turnwise.runs import (
+    comparable,
+    episode_file,
+    read_episodes,
+    read_metrics,
+    recorded_iterations,
+)
 from turnwise.trainers import hindsight, resume
 from turnwise.trainers.config import HindsightConfig
 from turnwise.trainers.relabelling import Achieved, chosen, relabelled, rows_of
@@ -214,11 +221,12 @@ def test_a_run_imitates_what_it_achieved(make_recipe, make_session, speaker, tmp
 def test_a_step_has_so_many_demonstrations_whatever_their_lengths(
     make_recipe, make_session, speaker, tmp_path, monkeypatch
 ):
-    real, steps, shown = hindsight.imitate_rows, [], []
+    real, steps, shown, told = hindsight.imitate_rows, [], [], []
 
     def imitate_rows(session, trained, rows, step):
         steps.append((step, len(rows)))
-        return real(session, trained, rows, step)
+        told.append(real(session, trained, rows, step))
+        return told[-1]
 
     chosen_by = hindsight.demonstrations
 
@@ -230,13 +238,39 @@ def test_a_step_has_so_many_demonstrations_whatever_their_lengths(
     monkeypatch.setattr(hindsight, "imitate_rows", imitate_rows)
     monkeypatch.setattr(hindsight, "demonstrations", demonstrations)
     two = ("trainer.passes=2", "trainer.again=true", f"policies.main.model={speaker}")
-    trained(make_recipe, make_session, tmp_path / "run", *two)
+    two += ("optimizer.schedule=linear",)
+    _, session, records = trained(make_recipe, make_session, tmp_path / "run", *two)
     pairs = [[sum(each[i : i + 2]) for i in range(0, len(each), 2)] for each in shown]
     assert max(count for each in shown for count in each) > 1, "some have several actions"
     assert [count for _, count in steps] == [count for each in pairs for count in each * 2]
     assert len({step for step, _ in steps}) == len(steps), "each step has dropout of its own"
-    most = plan_of(make_recipe(*HINDSIGHT, *two)).trainer.updates_per_batch
+    plan = plan_of(make_recipe(*HINDSIGHT, *two))
+    most = plan.trainer.updates_per_batch
     assert all(2 * len(each) <= most for each in pairs), "the schedule of the rate ends with them"
+    losses = [record["loss/ce"] for record in records if "loss/ce" in record]
+    counts = [2 * len(each) for each in pairs if each]
+    ends = np.cumsum(counts).tolist()
+    parts = [told[end - count : end] for end, count in zip(ends, counts, strict=True)]
+    assert losses == pytest.approx([np.mean([one["loss/ce"] for one in part]) for part in parts])
+    tokens = sum(one["forest/tokens_distinct"] for one in told)
+    assert records[-1]["total/trained_tokens"] == tokens > 0
+    rate = learning_rate(plan.optimizer, len(steps) - 1, 4 * most)
+    assert told[-1]["optim/lr"] == pytest.approx(rate)
+    versions = {turn.policy_version for turn in last_turns(session)}
+    assert versions == {sum(map(bool, pairs[:-1]))}, "the new weights play"
+
+
+def last_turns(session):
+    """The turns of the last iteration that is recorded."""
+    last = max(recorded_iterations(session.run.episodes))
+    episodes = read_episodes(episode_file(session.run.episodes, last)).episodes
+    return [turn for each in episodes for turn in each.turns]
+
+
+def test_no_passes_show_nothing():
+    seen = set()
+    assert hindsight.demonstrations(None, HindsightConfig(passes=0), FOUND, seen) == []
+    assert seen == set()
 
 
 def digest_of_start(session):

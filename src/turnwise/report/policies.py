@@ -29,8 +29,8 @@ def policy_names(records: Sequence[Record]) -> list[str]:
 def policy_lines(records: Sequence[Record]) -> list[str]:
     """Return the table of the trained policies; empty where there is one policy.
 
-    Values at the start and at the end are means of the first and the last tenth of the iterations
-    with an update.
+    Values at the start are means of the first three iterations with an update, and those at the
+    end of the last tenth.
     """
     names = policy_names(records)
     if not names:

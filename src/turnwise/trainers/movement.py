@@ -105,14 +105,9 @@ def update_within_band(
         moved = diverged or movement(
             trained.policy.model, trained.scorer, measured, failed, session.group
         )
-        last = search.is_last
-        if search.stands(
-            _share(moved, wanted, largest),
-            moved.nats,
-            lost=moved.surely_lost,
-            few=moved.replies < LEAST_REPLIES,
-            skipped=metrics["optim/skipped"] > 0,
-        ):
+        share, skipped = _share(moved, wanted, largest), metrics["optim/skipped"] > 0
+        few, last = moved.replies < LEAST_REPLIES, search.is_last
+        if search.stands(share, moved.nats, lost=moved.surely_lost, few=few, skipped=skipped):
             break
         if last:
             raise TrainingError(_why_it_stops(trained, iteration, moved, wanted, largest))
@@ -122,12 +117,17 @@ def update_within_band(
     at_cap = optimizer.peak >= search.most
     optimizer.peak, optimizer.found = search.peak, search.found
     optimizer.wanted = (count, peak_movement)
-    return metrics | {
+    return metrics | _metrics_of(moved, wanted, search.undone, at_cap=at_cap)
+
+
+def _metrics_of(moved: Moved, wanted: float, undone: int, *, at_cap: bool) -> dict[str, float]:
+    """Return the metrics of an update that stands, after `undone` that did not."""
+    return {
         "policy/movement": moved.nats,
         "policy/movement_wanted": wanted,
         "policy/movement_whole": moved.whole,
         "policy/readable_lost": moved.lost,
-        "optim/undone": float(search.undone),
+        "optim/undone": float(undone),
         "optim/lr_at_cap": float(at_cap),
     }
 
