@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 
@@ -17,7 +18,7 @@ from turnwise.cli.main import app
 from turnwise.envs.drawing.pictures import PICTURES
 from turnwise.errors import ConfigError, Interrupted, RunError
 from turnwise.recipe.schema import load_recipe
-from turnwise.runs import read_episodes
+from turnwise.runs import read_episodes, read_metrics
 
 from ..conftest import TINY
 
@@ -100,6 +101,8 @@ def test_an_interrupted_one_goes_on_and_a_finished_one_is_only_told(base, tmp_pa
         (file, *_) = sorted((tmp_path / "solve" / "episodes").glob("train-*"))
         action = read_episodes(file).episodes[0].turns[0]
         assert go(base, tmp_path).program == (action.action or action.text), "the first of equals"
+    last = read_metrics(first.run / "metrics.jsonl")[-1]
+    assert first.seconds == round(last["time/total"], 1)
     for other in ({"task": "12-squares"}, {"seed": 2}, {"budget": 24}):
         with pytest.raises(RunError, match=r"is a run with another (env|seed|trainer)\S* than"):
             go(base, tmp_path, **other)
@@ -196,6 +199,18 @@ def test_programs_that_cannot_be_read_at_first_are_told_once():
     assert len(watcher.notes) == 1
 
 
+@pytest.mark.parametrize(
+    "setting", ["optimizer.lr=1e-4", "loss.clip_low=0.1", "credit.std=group", "trainer.epochs=2"]
+)
+def test_a_run_of_other_options_does_not_go_on(tmp_path, setting):
+    recipe = load_recipe("arc-draw-solve", ["preset=grpo"])
+    (tmp_path / "recipe.toml").write_text(recipe.to_toml())
+    module._check_same(recipe, tmp_path)
+    other = load_recipe("arc-draw-solve", ["preset=grpo", setting])
+    with pytest.raises(RunError, match=f"another {setting.partition('.')[0]} than"):
+        module._check_same(other, tmp_path)
+
+
 def test_a_task_of_arc_is_a_file(base, tmp_path):
     pair = {"input": [[0, 0], [0, 0]], "output": [[3, 3], [0, 0]]}
     file = tmp_path / "task.json"
@@ -229,6 +244,24 @@ def test_without_a_base_the_cure_is_told(tmp_path, monkeypatch):
         solve("12-squares")
     with pytest.raises(Exception, match="nowhere"):
         solve("12-squares", base=tmp_path / "nowhere")
+
+
+def test_the_latest_run_of_the_base_is_the_base(base, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for age, name in enumerate(("b", "c", "a")):
+        (tmp_path / "runs").mkdir(exist_ok=True)
+        run = tmp_path / "runs" / f"arc-draw-base-{name}"
+        shutil.copytree(base, run)
+        os.utime(run / "eval.json", (1e9 - age, 1e9 - age))
+    assert module._base(None).is_relative_to(tmp_path / "runs" / "arc-draw-base-b")
+
+
+def test_the_hash_of_a_base_is_of_all_its_weights(tmp_path):
+    for name in ("1.safetensors", "2.safetensors"):
+        (tmp_path / name).write_bytes(b"one")
+    first = digest_of(tmp_path)
+    (tmp_path / "2.safetensors").write_bytes(b"two")
+    assert digest_of(tmp_path) != first
 
 
 def test_the_command_prints_json_or_a_picture(base, tmp_path):
