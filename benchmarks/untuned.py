@@ -17,8 +17,8 @@ Each line names its commit.
 
 The gap of an env is the distance from the better of random play and the best constant policy to the
 optimum: exact, over 300 seeds for `minigrid-door-key`, and an upper bound for `maze`
-and `connect-four`. The best constant policy is chosen on tasks of training, and scored on unseen
-ones.
+and `connect-four`. The best constant policy is chosen on tasks of the train split, and scored on
+those of the test split.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ def train(name: str, model: str, lora: bool, seed: int, minutes: float, run: Pat
 def constant(name: str) -> dict[str, Any]:
     """Return the best policy that always gives one answer, where answers are few words.
 
-    It is the one with the best score on tasks of training, and has a score and its standard error
-    on unseen tasks: the largest of several noisy scores would be too large.
+    It is the one with the best score on tasks of the train split, and has a score and its standard
+    error on those of the test split: the largest of several noisy scores would be too large.
     """
     import turnwise as tw
     from turnwise.envs import standard_error
