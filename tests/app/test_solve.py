@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 import turnwise as tw
 from turnwise.app import solve as module
 from turnwise.app.solve import METHODS, solve
-from turnwise.app.solve_base import digest_of
+from turnwise.app.solve_base import base_of, digest_of
 from turnwise.cli.main import app
 from turnwise.envs.drawing.pictures import PICTURES
 from turnwise.errors import ConfigError, Interrupted, RunError
@@ -204,11 +205,10 @@ def test_programs_that_cannot_be_read_at_first_are_told_once():
 )
 def test_a_run_of_other_options_does_not_go_on(tmp_path, setting):
     recipe = load_recipe("arc-draw-solve", ["preset=grpo"])
-    (tmp_path / "recipe.toml").write_text(recipe.to_toml())
-    module._check_same(recipe, tmp_path)
+    module._check_same(recipe, recipe, tmp_path)
     other = load_recipe("arc-draw-solve", ["preset=grpo", setting])
-    with pytest.raises(RunError, match=f"another {setting.partition('.')[0]} than"):
-        module._check_same(other, tmp_path)
+    with pytest.raises(RunError, match=f"another {setting.partition('=')[0]} than"):
+        module._check_same(other, recipe, tmp_path)
 
 
 def test_a_task_of_arc_is_a_file(base, tmp_path):
@@ -253,7 +253,8 @@ def test_the_latest_run_of_the_base_is_the_base(base, tmp_path, monkeypatch):
         run = tmp_path / "runs" / f"arc-draw-base-{name}"
         shutil.copytree(base, run)
         os.utime(run / "eval.json", (1e9 - age, 1e9 - age))
-    assert module._base(None).is_relative_to(tmp_path / "runs" / "arc-draw-base-b")
+    found = base_of(None)
+    assert (found.place, found.latest) == (str(Path("runs") / "arc-draw-base-b"), True)
 
 
 def test_the_hash_of_a_base_is_of_all_its_weights(tmp_path):

@@ -252,9 +252,7 @@ def take_steps(
     session: Session, plan: Plan, trained: TrainedPolicy, iteration: int, batch: Batch
 ) -> dict[str, float]:
     """Take a batch's optimizer steps; return the first one's metrics, and what differs later."""
-    metrics: dict[str, float] = {}
-    last: dict[str, float] = {}
-    skipped = 0.0
+    metrics, last, skipped = dict[str, float](), dict[str, float](), 0.0
     for epoch in range(plan.trainer.epochs):
         order = generator(session.seed, "minibatches", iteration, epoch)
         for rows in minibatches(batch.parts, plan.trainer.minibatches, order):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +26,15 @@ from turnwise.policies.auto_rate import (
     TOO_FAR,
     RateSearch,
 )
-from turnwise.policies.optimizer import MAX_SKIPS, PolicyOptimizer
+from turnwise.policies.optimizer import MAX_SKIPS
 from turnwise.seeding import generator
 from turnwise.trainers.minibatches import Part
 from turnwise.trainers.session import Session
 from turnwise.trainers.trained_policy import TrainedPolicy
 from turnwise.trainers.update import Batch, row_offsets, score_column
 from turnwise.types import IntArray, TrainingSample, TurnId
+
+Metrics: TypeAlias = dict[str, float]
 
 MEASURED = 4
 """The movement is measured on the replies of one in so many groups: a pass over all rows would take
@@ -65,8 +67,8 @@ def update_within_band(
     iteration: int,
     batch: Batch,
     failed: Collection[TurnId],
-    take: Callable[[], dict[str, float]],
-) -> dict[str, float]:
+    take: Callable[[], Metrics],
+) -> Metrics:
     """Take an iteration's optimizer steps so that they move the policy about as far as wanted.
 
     docs/math.md 6 defines the wanted movement. Nothing is measured where the schedule is at 0.
@@ -89,12 +91,13 @@ def update_within_band(
     """
     optimizer = trained.optimizer
     optimizer.follow_wanted()
-    measured = _measured(session, trained, iteration, batch, failed)
+    rows = batch.rows(_measured_rows(batch, session.seed, iteration, failed))
+    measured = _scored(trained, rows, session.group) if trained.low_precision else rows
     before, steps = optimizer.snapshot(), optimizer.steps
     search = RateSearch(optimizer.peak, optimizer.found)
     signal = math.sqrt(max(informative(batch, failed), LEAST_INFORMATIVE))
     while True:
-        metrics, diverged = _taken(take, optimizer, last=search.is_last)
+        metrics, diverged = _taken(take, last=search.is_last)
         highest = max(map(optimizer.factor, range(steps, optimizer.steps)))
         if not highest:
             return metrics
@@ -120,7 +123,7 @@ def update_within_band(
     return metrics | _metrics_of(moved, wanted, search.undone, at_cap=at_cap)
 
 
-def _metrics_of(moved: Moved, wanted: float, undone: int, *, at_cap: bool) -> dict[str, float]:
+def _metrics_of(moved: Moved, wanted: float, undone: int, *, at_cap: bool) -> Metrics:
     """Return the metrics of an update that stands, after `undone` that did not."""
     return {
         "policy/movement": moved.nats,
@@ -132,9 +135,7 @@ def _metrics_of(moved: Moved, wanted: float, undone: int, *, at_cap: bool) -> di
     }
 
 
-def _taken(
-    take: Callable[[], dict[str, float]], optimizer: PolicyOptimizer, *, last: bool
-) -> tuple[dict[str, float], Moved | None]:
+def _taken(take: Callable[[], Metrics], *, last: bool) -> tuple[Metrics, Moved | None]:
     """Take the steps of an attempt; return their metrics, and how far if that cannot be measured.
 
     Raises:
@@ -161,18 +162,6 @@ def _share(moved: Moved, wanted: float, largest: float) -> float:
     few = moved.replies < LEAST_REPLIES
     nats, most = max(moved.nats, moved.whole) if few else moved.nats, max(FURTHEST, wanted)
     return max(share, TOO_FAR * nats / most) if nats > most else share
-
-
-def _measured(
-    session: Session,
-    trained: TrainedPolicy,
-    iteration: int,
-    batch: Batch,
-    failed: Collection[TurnId],
-) -> Batch:
-    """Return the rows on which the movement is measured."""
-    rows = batch.rows(_measured_rows(batch, session.seed, iteration, failed))
-    return _scored(trained, rows, session.group) if trained.low_precision else rows
 
 
 def _measured_rows(

@@ -18,13 +18,7 @@ def is_unicode(text: str) -> bool:
         >>> is_unicode("é"), is_unicode("\ud800")
         (True, False)
     """
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return text.isascii() or text.encode("utf-8", "ignore").decode() == text
 
 
 def escaped(text: str) -> str:
