@@ -146,7 +146,7 @@ def test_half_of_a_character_is_no_text(where):
 def test_an_exception_with_half_of_a_character_is_told_in_escapes():
     class Raises(Pair):
         def step(self, state, role, action, noise):
-            raise KeyError(HALF)
+            raise RuntimeError(HALF)
 
     with pytest.raises(BrokenEnvError) as caught:
         guarded(Raises(), 5).step("", "one", "A", RNG)

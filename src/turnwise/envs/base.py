@@ -275,7 +275,8 @@ class Env(ABC, Generic[S]):
         """Return what else is measured of an episode that ended in `state`, by name.
 
         There is nothing by default. Measures are reported beside the score, as means over episodes,
-        and are no rewards. The names are the same for every state, and the values are finite.
+        and are no rewards. The names are the same for every state, and the values are finite and at
+        most 1e18 in size.
         """
         return {}
 

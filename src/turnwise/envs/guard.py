@@ -30,10 +30,10 @@ from turnwise.envs.base import (
 from turnwise.envs.checks.declarations import ATTRIBUTES, place_of_method, properties_of
 from turnwise.envs.measures import LARGEST_REWARD, expected_measures, expected_score, is_reward
 from turnwise.envs.timeout import Alarm, Overrun
+from turnwise.envs.unicode import UNICODE, is_unicode
 from turnwise.envs.user_calls import CURE, call_env, overran, place_of, still_inside
 from turnwise.errors import BrokenEnvError, ConfigError, SlowEnvError, StuckEnvError
 from turnwise.types import Episode, Message, Split, Task
-from turnwise.utils.unicode import UNICODE, is_unicode
 
 WINDOW = 1000
 """Calls within which a second one that does not return in time is the last one."""

@@ -20,9 +20,9 @@ from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 from turnwise.envs.timeout import Overrun, within
+from turnwise.envs.unicode import escaped
 from turnwise.errors import BrokenEnvError, RewardError, SlowEnvError, TurnwiseError
 from turnwise.utils.stuck_calls import report
-from turnwise.utils.unicode import escaped
 
 T = TypeVar("T")
 CURE = "fix it; `turnwise check` tries every call"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.credit import Credit
+from turnwise.envs.unicode import is_unicode
 from turnwise.errors import RunError
 from turnwise.tasks.openings import opening_as_json, opening_from_json
 from turnwise.types import (
@@ -28,7 +29,6 @@ from turnwise.types import (
     Turn,
     TurnId,
 )
-from turnwise.utils.unicode import is_unicode
 
 VERSION = 3
 Line = dict[str, Any]

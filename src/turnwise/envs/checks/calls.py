@@ -17,11 +17,11 @@ from turnwise.envs.base import Env, Observation, Step
 from turnwise.envs.checks.declarations import fail
 from turnwise.envs.checks.snapshots import Snapshot
 from turnwise.envs.measures import LARGEST_REWARD, expected_measures, expected_score, is_reward
+from turnwise.envs.unicode import UNICODE, is_unicode
 from turnwise.envs.user_calls import CURE, call_env
 from turnwise.errors import BrokenEnvError, EnvError, IllegalActionError, SlowEnvError
 from turnwise.seeding import generator
 from turnwise.types import Media, Message, Task
-from turnwise.utils.unicode import UNICODE, is_unicode
 
 ILLEGAL = "no such action, surely"
 AFTER_END = "raise EnvError, of turnwise.errors, when a state that has ended is stepped"

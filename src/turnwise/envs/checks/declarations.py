@@ -11,11 +11,11 @@ from typing import Any, NoReturn, get_args
 
 from turnwise.envs.base import Branching, Env, Level, RewardTiming, ScoredBy
 from turnwise.envs.gymnasium.registry import gymnasium_cure
+from turnwise.envs.unicode import UNICODE, is_unicode
 from turnwise.envs.user_calls import call_env, short
 from turnwise.errors import EnvError
 from turnwise.formats import REPLY_COMPONENTS
 from turnwise.settings import Settings
-from turnwise.utils.unicode import UNICODE, is_unicode
 
 METHODS: Mapping[str, tuple[str, ...]] = {
     "reset": ("task",),

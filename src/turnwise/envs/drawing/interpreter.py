@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeAlias
 
 from turnwise import sandbox
 from turnwise.envs.drawing.primitives import LARGEST_SIDE, PRIMITIVES
-from turnwise.utils.unicode import is_unicode
+from turnwise.envs.unicode import is_unicode
 
 Grid: TypeAlias = tuple[str, ...]
 """The rows of a grid, each a text of one digit for each cell."""

@@ -20,10 +20,10 @@ from typing import Any, TypeAlias
 from turnwise.envs.base import BatchRewards
 from turnwise.envs.measures import LARGEST_REWARD, is_reward
 from turnwise.envs.rows.reward_arguments import OFFERED, arguments_of
+from turnwise.envs.unicode import escaped
 from turnwise.envs.user_calls import RewardErrors
 from turnwise.errors import ConfigError, RewardError
 from turnwise.formats import REPLY_COMPONENTS
-from turnwise.utils.unicode import escaped
 from turnwise.utils.user_code import is_function, is_import_name, load_object
 
 RewardFunction: TypeAlias = Callable[..., Any]
