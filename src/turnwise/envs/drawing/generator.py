@@ -76,8 +76,12 @@ def random_program(
 def random_call(
     rng: np.random.Generator, shape: tuple[int, int], spacing: Spacing = "spaced"
 ) -> str:
-    """Draw one call of a primitive with uniform arguments."""
-    name = list(_ARGUMENTS)[rng.integers(len(_ARGUMENTS))]
+    """Draw one call of a primitive with uniform arguments.
+
+    A grid of one row or column has no lines and rectangles of at least two points each way.
+    """
+    names = [name for name in _ARGUMENTS if min(shape) > 1 or name not in OF_TWO]
+    name = names[rng.integers(len(names))]
     arguments = _ARGUMENTS[name](rng, *shape) | {"color": int(rng.integers(10))}
     return call_text(name, arguments, spacing)
 
@@ -125,6 +129,7 @@ def _point(rng: np.random.Generator, rows: int, columns: int) -> Point:
     return int(rng.integers(rows)), int(rng.integers(columns))
 
 
+OF_TWO = ("draw_line", "draw_rectangle")
 _ARGUMENTS: dict[str, Callable[[np.random.Generator, int, int], dict[str, Point | int]]] = {
     "draw_line": _line,
     "draw_rectangle": _rectangle,
