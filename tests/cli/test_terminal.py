@@ -41,7 +41,7 @@ class Seen(Base):
         return tw.Observation(text=CLEAR, legal_actions=self.actions)
 
 class Said(Base):
-    actions = (CLEAR, "\\ud800")
+    actions = (CLEAR, "no")
 
 class Refused(Base):
     def step(self, state, role, action, noise):
