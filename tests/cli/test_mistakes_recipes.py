@@ -40,7 +40,10 @@ SETS = {
     "a word for an array": ("metrics.sinks=wandb", 'expected an array, such as ["wandb"]'),
     "words without quotes": ("stages=[warmup, trainer]", 'such as ["warmup", "trainer"]'),
     "a number for an array": ("optimizer.betas=0.9", "expected an array in brackets"),
-    "a preset that is not there": ("preset=smokey", "did you mean 'smoke'? Known: fast, hindsight, smoke"),
+    "a preset that is not there": (
+        "preset=smokey",
+        "did you mean 'smoke'? Known: fast, hindsight, smoke",
+    ),
     "a misspelt policy": ("policies.mian.lr=1", "plays no role: did you mean policies.main?"),
     "an endpoint without its address": (
         "policies.main={kind='remote', model='x'}",
