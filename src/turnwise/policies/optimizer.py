@@ -112,8 +112,9 @@ class PolicyOptimizer:
         if self.wanted is not None:
             steps, before = self.wanted
             self.steps += steps  # as after the update
-            factor = math.sqrt(self.wanted_movement(steps) / before)
+            self.wanted = (steps, self.wanted_movement(steps))
             self.steps -= steps
+            factor = math.sqrt(self.wanted[1] / before)
             self.peak *= factor
             self.found = None if self.found is None else self.found * factor
 
