@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from copy import deepcopy
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from turnwise.forest import FlatScorer, ForestConfig
 from turnwise.losses import make_loss
 from turnwise.policies import auto_rate
 from turnwise.policies.optimizer import MAX_SKIPS
-from turnwise.policies.schedule import MOVEMENT, START
+from turnwise.policies.schedule import MOVEMENT, START, OptimizerConfig
 from turnwise.rollout import samples_from_episodes
 from turnwise.trainers import grpo, loop, movement
 from turnwise.trainers.grpo import update
@@ -23,6 +24,8 @@ from turnwise.trainers.update import make_batch, optimise, score_column
 from turnwise.types import Episode, EpisodeId, Sampling, Task, Trajectory, Turn, TurnId
 
 AUTO = "optimizer.lr='auto'"
+EVEN = (AUTO, "optimizer.movement=0.005")
+"""The same movement is wanted from the first iteration on."""
 FLAT = FlatScorer(config=ForestConfig())
 
 
@@ -47,9 +50,9 @@ def brute_force(model, batch):
     return total / decisions
 
 
-def peak_movement(plan):
-    """How far an iteration's update is to move the policy at the peak of the schedule."""
-    return plan.optimizer.wanted_movement(1 / plan.trainer.iterations)
+def first_movement(plan):
+    """How far the first iteration's update is to move the policy."""
+    return plan.optimizer.wanted_movement(1 / plan.trainer.iterations, done=0.0)
 
 
 def played(batch):
@@ -270,7 +273,7 @@ def test_a_first_update_ends_in_the_band_whatever_the_start(first_batch, start):
     metrics = update(session, plan, trained, 0, batch)
     told = movement.informative(played(batch))
     assert 0 < told < 1
-    wanted = peak_movement(plan) * told**0.5
+    wanted = first_movement(plan) * told**0.5
     assert metrics["policy/movement_wanted"] == pytest.approx(wanted)
     least = wanted / 4 if start < 1 else 0  # what went too far before may move less
     assert least < metrics["policy/movement"] <= 4 * wanted
@@ -339,7 +342,7 @@ def reports(monkeypatch):
 
 
 def test_a_run_whose_updates_always_go_too_far_stops_and_says_so(first_batch, reports):
-    session, plan, batch, *_ = first_batch(AUTO)
+    session, plan, batch, *_ = first_batch(*EVEN)
     reports(moved_so(7.0, 0.0, 0.0))
     with pytest.raises(TrainingError, match=r"'main': 9 attempts at the update of iteration 3"):
         update(session, plan, session.trained["main"], 3, batch)
@@ -348,7 +351,7 @@ def test_a_run_whose_updates_always_go_too_far_stops_and_says_so(first_batch, re
 
 def test_the_search_for_a_first_rate_goes_on_in_the_next_iteration(first_batch, reports):
     session, plan, batch, *_ = first_batch(
-        AUTO, "optimizer.lr_start=1e-12", "trainer.mismatch=ignore"
+        *EVEN, "optimizer.lr_start=1e-12", "trainer.mismatch=ignore"
     )
     trained = session.trained["main"]
     reports(moved_so(0.0, 0.0, 0.0))
@@ -356,7 +359,7 @@ def test_the_search_for_a_first_rate_goes_on_in_the_next_iteration(first_batch, 
     assert metrics["optim/undone"] == auto_rate.MOST_TRIES
     assert trained.optimizer.found is None
     assert trained.optimizer.peak == pytest.approx(1e-4)
-    wanted = peak_movement(plan) * movement.informative(batch) ** 0.5
+    wanted = first_movement(plan) * movement.informative(batch) ** 0.5
     reports(moved_so(0.0, 0.0, 0.0), moved_so(wanted, 0.0, 0.0))
     assert update(session, plan, trained, 1, batch)["optim/undone"] == 1
     assert trained.optimizer.found == pytest.approx(1e-3)
@@ -365,7 +368,7 @@ def test_the_search_for_a_first_rate_goes_on_in_the_next_iteration(first_batch, 
 def test_gradients_that_are_not_finite_undo_an_update(first_batch, monkeypatch):
     """The steps after a first one with too high a rate have no finite gradients."""
     session, plan, batch, *_ = first_batch(
-        AUTO, "optimizer.lr_start=1e3", "trainer.minibatches=4", "trainer.mismatch=ignore"
+        *EVEN, "optimizer.lr_start=1e3", "trainer.minibatches=4", "trainer.mismatch=ignore"
     )
     trained = session.trained["main"]
     norm, steps = torch.nn.utils.get_total_norm, []
@@ -383,7 +386,9 @@ def test_gradients_that_are_not_finite_undo_an_update(first_batch, monkeypatch):
 
 
 def test_a_run_without_finite_gradients_at_any_rate_stops_and_says_so(first_batch, monkeypatch):
-    session, plan, batch, *_ = first_batch(AUTO, "trainer.minibatches=4", "trainer.mismatch=ignore")
+    session, plan, batch, *_ = first_batch(
+        *EVEN, "trainer.minibatches=4", "trainer.mismatch=ignore"
+    )
     nan = torch.tensor(float("nan"))
     monkeypatch.setattr(torch.nn.utils, "get_total_norm", lambda gradients: nan)
     with pytest.raises(TrainingError, match="the gradient was not finite 3 steps in a row"):
@@ -392,16 +397,16 @@ def test_a_run_without_finite_gradients_at_any_rate_stops_and_says_so(first_batc
 
 @pytest.mark.parametrize("nats", [1e-6, 0.05])
 def test_one_that_makes_replies_unreadable_never_stands(first_batch, reports, nats):
-    session, plan, batch, *_ = first_batch(AUTO)
+    session, plan, batch, *_ = first_batch(*EVEN)
     reports(moved_so(nats, 0.5, 0.01))
     with pytest.raises(TrainingError, match="made 50% more of its replies unreadable"):
         update(session, plan, session.trained["main"], 0, batch)
 
 
 def test_a_loss_of_readable_replies_counts_if_it_is_sure(first_batch, reports):
-    session, plan, batch, *_ = first_batch(AUTO, "trainer.mismatch=ignore")
+    session, plan, batch, *_ = first_batch(*EVEN, "trainer.mismatch=ignore")
     trained = session.trained["main"]
-    wanted = peak_movement(plan) * movement.informative(batch) ** 0.5
+    wanted = first_movement(plan) * movement.informative(batch) ** 0.5
     reports(moved_so(wanted, 0.2, 0.06))
     assert update(session, plan, trained, 0, batch)["optim/undone"] == 0
     reports(moved_so(wanted, 0.2, 0.04), moved_so(wanted, 0.0, 0.0))
@@ -410,10 +415,10 @@ def test_a_loss_of_readable_replies_counts_if_it_is_sure(first_batch, reports):
 
 
 def test_the_rate_never_rises_to_more_than_ten_times_the_first_that_stood(first_batch, reports):
-    session, plan, batch, *_ = first_batch(AUTO, "trainer.mismatch=ignore")
+    session, plan, batch, *_ = first_batch(*EVEN, "trainer.mismatch=ignore")
     trained = session.trained["main"]
     optimizer, first = trained.optimizer, START
-    reports(moved_so(peak_movement(plan) * movement.informative(batch) ** 0.5, 0.0, 0.0))
+    reports(moved_so(first_movement(plan) * movement.informative(batch) ** 0.5, 0.0, 0.0))
     update(session, plan, trained, 0, batch)
     assert optimizer.peak == optimizer.found == pytest.approx(first)
     reports(moved_so(0.0, 0.0, 0.0))
@@ -435,7 +440,7 @@ def test_the_wanted_movement_follows_the_square_of_the_schedule(
 ):
     """Of several steps of an iteration the highest rate counts, which is the first one's."""
     session, plan, batch, *_ = first_batch(
-        AUTO,
+        *EVEN,
         "optimizer.schedule=linear",
         "trainer.iterations=4",
         f"trainer.minibatches={minibatches}",
@@ -443,7 +448,7 @@ def test_the_wanted_movement_follows_the_square_of_the_schedule(
     trained = session.trained["main"]
     trained.optimizer.steps, trained.optimizer.least_done = steps, least_done
     told = movement.informative(batch)
-    wanted = peak_movement(plan) * told**0.5 * factor**2
+    wanted = first_movement(plan) * told**0.5 * factor**2
     reports(moved_so(wanted, 0.0, 0.0))
     metrics = update(session, plan, trained, 0, batch)
     assert metrics["policy/movement_wanted"] == pytest.approx(wanted)
@@ -452,7 +457,7 @@ def test_the_wanted_movement_follows_the_square_of_the_schedule(
 
 
 def test_where_the_schedule_is_over_nothing_is_wanted_and_undone(first_batch):
-    session, plan, batch, *_ = first_batch(AUTO, "optimizer.schedule=linear")
+    session, plan, batch, *_ = first_batch(*EVEN, "optimizer.schedule=linear")
     trained = session.trained["main"]
     trained.optimizer.least_done, before = 1.0, trained.policy.digest()
     metrics = update(session, plan, trained, 0, batch)
@@ -466,7 +471,7 @@ def test_where_the_schedule_is_over_nothing_is_wanted_and_undone(first_batch):
 def test_a_skipped_step_says_nothing_of_the_rate_unless_the_policy_is_destroyed(
     first_batch, reports, after
 ):
-    session, plan, batch, *_ = first_batch(AUTO)
+    session, plan, batch, *_ = first_batch(*EVEN)
     trained = session.trained["main"]
     weight, calls = next(iter(trained.policy.trainable_parameters())), []
 
@@ -475,7 +480,7 @@ def test_a_skipped_step_says_nothing_of_the_rate_unless_the_policy_is_destroyed(
         return gradient * float("nan") if len(calls) == 1 else gradient
 
     weight.register_hook(spoil)
-    wanted = peak_movement(plan) * movement.informative(batch) ** 0.5
+    wanted = first_movement(plan) * movement.informative(batch) ** 0.5
     reports(after, moved_so(wanted, 0.0, 0.0))
     metrics = update(session, plan, trained, 0, batch)
     start = START
@@ -512,10 +517,10 @@ def test_some_groups_are_measured_and_first_those_with_advantages(first_batch, m
 
 
 def test_all_replies_together_may_not_move_much_further(first_batch, reports):
-    session, plan, batch, *_ = first_batch(AUTO, "trainer.mismatch=ignore")
+    session, plan, batch, *_ = first_batch(*EVEN, "trainer.mismatch=ignore")
     trained = session.trained["main"]
-    wanted = peak_movement(plan) * movement.informative(batch) ** 0.5
-    most = movement.WHOLE * peak_movement(plan)
+    wanted = first_movement(plan) * movement.informative(batch) ** 0.5
+    most = movement.WHOLE * first_movement(plan)
     reports(moved_so(wanted, 0.0, 0.0, whole=most))
     assert update(session, plan, trained, 0, batch)["optim/undone"] == 0
     assert trained.optimizer.peak == pytest.approx(START)
@@ -529,9 +534,9 @@ def test_the_next_iteration_begins_with_half_of_the_rate_at_least(
     first_batch, reports, share, tries
 ):
     """A batch that needs a much smaller rate does not leave it to those that follow."""
-    session, plan, batch, *_ = first_batch(AUTO, "trainer.mismatch=ignore")
+    session, plan, batch, *_ = first_batch(*EVEN, "trainer.mismatch=ignore")
     trained = session.trained["main"]
-    wanted = peak_movement(plan) * movement.informative(batch) ** 0.5
+    wanted = first_movement(plan) * movement.informative(batch) ** 0.5
     reports(moved_so(wanted, 0.0, 0.0))
     update(session, plan, trained, 0, batch)
     assert trained.optimizer.peak == pytest.approx(START)
@@ -549,9 +554,9 @@ def test_the_next_iteration_begins_with_half_of_the_rate_at_least(
 @pytest.mark.parametrize(("tries", "factor"), [(3, 0.5), (4, 0.5**4)])
 def test_a_rate_that_took_many_attempts_falls_further(first_batch, reports, tries, factor):
     """Or the next iteration would not have attempts enough."""
-    session, plan, batch, *_ = first_batch(AUTO, "trainer.mismatch=ignore")
+    session, plan, batch, *_ = first_batch(*EVEN, "trainer.mismatch=ignore")
     trained = session.trained["main"]
-    wanted = peak_movement(plan) * movement.informative(batch) ** 0.5
+    wanted = first_movement(plan) * movement.informative(batch) ** 0.5
     fine = moved_so(wanted, 0.0, 0.0)
     reports(fine)
     update(session, plan, trained, 0, batch)
@@ -561,13 +566,13 @@ def test_a_rate_that_took_many_attempts_falls_further(first_batch, reports, trie
 
 
 def test_few_replies_never_raise_a_rate_and_lower_it_like_many(first_batch, reports):
-    session, plan, batch, *_ = first_batch(AUTO, "trainer.mismatch=ignore")
+    session, plan, batch, *_ = first_batch(*EVEN, "trainer.mismatch=ignore")
     trained = session.trained["main"]
     few = movement.LEAST_REPLIES - 1
     reports(moved_so(0.0, 0.0, 0.0, replies=few))
     assert update(session, plan, trained, 0, batch)["optim/undone"] == 0
     assert (trained.optimizer.peak, trained.optimizer.found) == (START, None)
-    wanted = peak_movement(plan) * movement.informative(batch) ** 0.5
+    wanted = first_movement(plan) * movement.informative(batch) ** 0.5
     reports(moved_so(100 * wanted, 0.0, 0.0, replies=few), moved_so(0.0, 0.0, 0.0, replies=few))
     assert update(session, plan, trained, 1, batch)["optim/undone"] == 1
     assert trained.optimizer.peak == pytest.approx(START / 10)
@@ -607,13 +612,43 @@ def test_settings_of_the_automatic_rate_go_with_one_policy_s(make_recipe):
 )
 def test_a_policy_moves_as_far_in_long_runs_as_in_short_ones(first_batch, iterations, wanted):
     session, plan, *_ = first_batch(AUTO, f"trainer.iterations={iterations}")
-    assert peak_movement(plan) == pytest.approx(wanted)
+    assert plan.optimizer.peak_movement(1 / iterations) == pytest.approx(wanted)
     optimizer = session.trained["main"].optimizer
     optimizer.begin(0.0)
     optimizer.steps = 1
+    assert optimizer.wanted_movement(1) == pytest.approx(0.005)
+    optimizer.steps = optimizer.steps + math.ceil(0.2 * iterations)
     assert optimizer.wanted_movement(1) == pytest.approx(wanted)
     given = replace_movement(plan, 0.03)
-    assert [given.wanted_movement(part) for part in (1.0, 0.1, 1e-4)] == [0.03] * 3
+    assert [given.peak_movement(part) for part in (1.0, 0.1, 1e-4)] == [0.03] * 3
+
+
+@pytest.mark.parametrize(
+    ("done", "movement", "wanted"),
+    [
+        (0.0, 0.08, 0.005),
+        (0.1, 0.08, 0.03125),
+        (0.2, 0.08, 0.08),
+        (0.9, 0.08, 0.08),
+        (0.0, 0.001, 0.001),
+        (0.1, 0.001, 0.001),
+        (0.0, None, 0.005),
+        (0.5, None, 0.1),
+    ],
+)
+def test_the_root_of_the_wanted_movement_rises_over_a_fifth_of_the_training(done, movement, wanted):
+    """0.03125 is the square of the mean of the roots of 0.005 and 0.08."""
+    config = OptimizerConfig(movement=movement)
+    assert config.wanted_movement(0.01, done) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("over", ["steps", "time"])
+def test_the_movement_rises_with_the_steps_and_with_the_time(first_batch, over):
+    session, *_ = first_batch(AUTO, "trainer.iterations=100", "optimizer.movement=0.08")
+    optimizer = session.trained["main"].optimizer
+    optimizer.steps = 11 if over == "steps" else 1
+    optimizer.least_done = 0.1 if over == "time" else 0.0
+    assert optimizer.wanted_movement(1) == pytest.approx(0.03125)
 
 
 def replace_movement(plan, movement):
@@ -646,9 +681,11 @@ def test_a_rate_follows_the_root_of_what_is_wanted(first_batch, reports):
     update(session, plan, trained, 0, batch)
     assert (optimizer.peak, optimizer.found) == (START, START)
     optimizer.least_done = 0.004
-    reports(moved_so(MOVEMENT * 0.004 * told, 0.0, 0.0))
+    second = plan.optimizer.wanted_movement(0.004, done=0.004)
+    reports(moved_so(second * told, 0.0, 0.0))
     metrics = update(session, plan, trained, 1, batch)
-    change = (MOVEMENT * 0.004 / 0.005) ** 0.5
+    change = (second / 0.005) ** 0.5
+    assert change > 1.02
     assert metrics["optim/undone"] == 0
     assert metrics["optim/lr"] == pytest.approx(START * change)
     assert optimizer.found == pytest.approx(START * change)
@@ -656,4 +693,4 @@ def test_a_rate_follows_the_root_of_what_is_wanted(first_batch, reports):
     optimizer.begin(0.5)
     optimizer.load_state_dict(again)
     optimizer.least_done = 0.004
-    assert optimizer.wanted_movement(1) == pytest.approx(MOVEMENT * 0.004)
+    assert optimizer.wanted_movement(1) == pytest.approx(second)

@@ -49,7 +49,7 @@ class PolicyOptimizer:
             enough replies (docs/math.md 6); None before it. The peak rate is at most ten times as
             large.
         wanted: the steps of the last update with `lr = "auto"`, and the movement that was wanted of
-            it at the peak of the schedule; None before it.
+            it without the schedule's share; None before it.
         steps: how often `step` was called, skipped steps included; the schedule's clock.
         skipped: how many of them had non-finite gradients.
         least_done: the lower bound of the share of the schedule that is over, where time ends the
@@ -95,14 +95,16 @@ class PolicyOptimizer:
     def wanted_movement(self, steps: int) -> float:
         """Return the wanted movement of an update of `steps` steps, in nats per decision.
 
-        It holds at the peak of the schedule. The update's share of the training follows from the
-        total number of steps, or from the time of the updates before if that gives a larger share.
+        The steps are the latest. The schedule's share of the rate is not part of it. The update's
+        share of the training follows from the total number of steps, or from the time of the
+        updates before if that gives a larger share.
         """
         assert isinstance(self.config, OptimizerConfig), "only such a rate follows the movement"
         began, done = self._began
         before = self.steps - steps - began
         of_time = (self.least_done - done) / before if before > 0 else 0.0
-        return self.config.wanted_movement(steps * max(1 / self._total_steps, of_time))
+        over = max((self.steps - steps) / self._total_steps, self.least_done)
+        return self.config.wanted_movement(steps * max(1 / self._total_steps, of_time), over)
 
     def follow_wanted(self) -> None:
         """Change the peak rate and the first one by the root of the change of the wanted movement.

@@ -24,6 +24,10 @@ START = 1e-4
 MOVEMENT, LEAST_PEAK, MOST_PEAK = 15.0, 0.005, 0.1
 """The movements that "auto" wants at the peak of the schedule, in nats per decision: the sum over
 all updates, and the bounds of that of one update."""
+RISE = 0.2
+"""The share of the training over which the wanted movement rises to its peak. Large updates on the
+rare rewards of the first iterations leave a policy certain of one answer before it has tried the
+others (docs/results.md)."""
 
 
 class AdamWConfig(Settings):
@@ -65,13 +69,27 @@ class OptimizerConfig(AdamWConfig):
     movement: Rate | None = None
     """The movement that "auto" wants of an iteration's update at the peak of the schedule: the KL
     divergence of the policies before and after it, in nats per decision (docs/math.md 6). None is
-    15 divided by the number of iterations, within 0.005 and 0.1."""
+    15 divided by the number of iterations, within 0.005 and 0.1. It rises from 0.005 over the first
+    fifth of the training."""
 
-    def wanted_movement(self, part: float) -> float:
-        """Return the wanted movement of an update that is the share `part` of the training."""
+    def peak_movement(self, part: float) -> float:
+        """Return the largest wanted movement of updates that are the share `part` of training."""
         if self.movement is not None:
             return self.movement
         return min(max(MOVEMENT * part, LEAST_PEAK), MOST_PEAK)
+
+    def wanted_movement(self, part: float, done: float) -> float:
+        """Return the wanted movement of an update, without the schedule's share.
+
+        Its root, which the rate follows, rises linearly.
+
+        Args:
+            part: the update's share of the training.
+            done: the share of the training that is over before it.
+        """
+        largest = math.sqrt(self.peak_movement(part))
+        first = min(math.sqrt(LEAST_PEAK), largest)
+        return (first + (largest - first) * min(1.0, done / RISE)) ** 2
 
 
 AnyOptimizerConfig: TypeAlias = SftOptimizerConfig | OptimizerConfig

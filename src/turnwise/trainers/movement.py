@@ -102,8 +102,8 @@ def update_within_band(
         if not highest:
             return metrics
         count = optimizer.steps - steps
-        peak_movement = optimizer.wanted_movement(count)
-        largest = max(peak_movement * highest**2, LEAST_MOVEMENT)
+        unscheduled = optimizer.wanted_movement(count)
+        largest = max(unscheduled * highest**2, LEAST_MOVEMENT)
         wanted = signal * largest
         moved = diverged or movement(
             trained.policy.model, trained.scorer, measured, failed, session.group
@@ -119,7 +119,7 @@ def update_within_band(
         session.new_weights(trained)
     at_cap = optimizer.peak >= search.most
     optimizer.peak, optimizer.found = search.peak, search.found
-    optimizer.wanted = (count, peak_movement)
+    optimizer.wanted = (count, unscheduled)
     return metrics | _metrics_of(moved, wanted, search.undone, at_cap=at_cap)
 
 

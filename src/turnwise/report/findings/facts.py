@@ -187,7 +187,7 @@ class Facts:
         """The movement that `optimizer.lr = "auto"` wants of an update at the peak rate."""
         given = self.at("optimizer.movement")
         iterations = max(self.at("trainer.iterations", 100), 1)
-        return OptimizerConfig(movement=given).wanted_movement(1 / iterations)
+        return OptimizerConfig(movement=given).peak_movement(1 / iterations)
 
     @property
     def more_tasks(self) -> str:
