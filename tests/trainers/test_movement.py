@@ -616,9 +616,9 @@ def test_a_policy_moves_as_far_in_long_runs_as_in_short_ones(first_batch, iterat
     optimizer = session.trained["main"].optimizer
     optimizer.begin(0.0)
     optimizer.steps = 1
-    assert optimizer.wanted_movement(1) == pytest.approx(0.005)
-    optimizer.steps = optimizer.steps + math.ceil(0.2 * iterations)
-    assert optimizer.wanted_movement(1) == pytest.approx(wanted)
+    assert optimizer.wanted_movement(1, optimizer.steps - 1) == pytest.approx(0.005)
+    optimizer.steps += math.ceil(0.2 * iterations)
+    assert optimizer.wanted_movement(1, optimizer.steps - 1) == pytest.approx(wanted)
     given = replace_movement(plan, 0.03)
     assert [given.peak_movement(part) for part in (1.0, 0.1, 1e-4)] == [0.03] * 3
 
@@ -648,7 +648,7 @@ def test_the_movement_rises_with_the_steps_and_with_the_time(first_batch, over):
     optimizer = session.trained["main"].optimizer
     optimizer.steps = 11 if over == "steps" else 1
     optimizer.least_done = 0.1 if over == "time" else 0.0
-    assert optimizer.wanted_movement(1) == pytest.approx(0.03125)
+    assert optimizer.wanted_movement(1, optimizer.steps - 1) == pytest.approx(0.03125)
 
 
 def replace_movement(plan, movement):
@@ -662,11 +662,11 @@ def test_under_a_limit_of_time_the_number_of_iterations_follows_from_their_pace(
     optimizer.steps = 6  # of an earlier process
     optimizer.begin(0.25)
     optimizer.steps = 8
-    assert optimizer.wanted_movement(2) == pytest.approx(0.005)
+    assert optimizer.wanted_movement(2, optimizer.steps - 2) == pytest.approx(0.005)
     optimizer.steps, optimizer.least_done = 10, 0.255
-    assert optimizer.wanted_movement(2) == pytest.approx(MOVEMENT * 0.005)
+    assert optimizer.wanted_movement(2, optimizer.steps - 2) == pytest.approx(MOVEMENT * 0.005)
     optimizer.least_done = 0.25 + 1e-6
-    assert optimizer.wanted_movement(2) == pytest.approx(0.005)
+    assert optimizer.wanted_movement(2, optimizer.steps - 2) == pytest.approx(0.005)
 
 
 def test_a_rate_follows_the_root_of_what_is_wanted(first_batch, reports):
@@ -681,7 +681,8 @@ def test_a_rate_follows_the_root_of_what_is_wanted(first_batch, reports):
     update(session, plan, trained, 0, batch)
     assert (optimizer.peak, optimizer.found) == (START, START)
     optimizer.least_done = 0.004
-    second = plan.optimizer.wanted_movement(0.004, done=0.004)
+    peak, risen = MOVEMENT * 0.004, 0.004 / 0.2
+    second = (0.005**0.5 + risen * (peak**0.5 - 0.005**0.5)) ** 2
     reports(moved_so(second * told, 0.0, 0.0))
     metrics = update(session, plan, trained, 1, batch)
     change = (second / 0.005) ** 0.5
@@ -693,4 +694,4 @@ def test_a_rate_follows_the_root_of_what_is_wanted(first_batch, reports):
     optimizer.begin(0.5)
     optimizer.load_state_dict(again)
     optimizer.least_done = 0.004
-    assert optimizer.wanted_movement(1) == pytest.approx(second)
+    assert optimizer.wanted_movement(1, optimizer.steps - 1) == pytest.approx(second)

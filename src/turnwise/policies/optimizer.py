@@ -92,30 +92,33 @@ class PolicyOptimizer:
         """Note that the share `done` of the training was over before the steps to come."""
         self.least_done, self._began = done, (self.steps, done)
 
-    def wanted_movement(self, steps: int) -> float:
-        """Return the wanted movement of an update of `steps` steps, in nats per decision.
+    def wanted_movement(self, steps: int, before: int) -> float:
+        """Return the wanted movement of an update, in nats per decision.
 
-        The steps are the latest. The schedule's share of the rate is not part of it. The update's
-        share of the training follows from the total number of steps, or from the time of the
-        updates before if that gives a larger share.
+        The schedule's share of the rate is not part of it. The update's share of the training
+        follows from the total number of steps, or from the time of the updates before if that gives
+        a larger share.
+
+        Args:
+            steps: the number of its steps.
+            before: how often `step` was called before it.
         """
         assert isinstance(self.config, OptimizerConfig), "only such a rate follows the movement"
         began, done = self._began
-        before = self.steps - steps - began
-        of_time = (self.least_done - done) / before if before > 0 else 0.0
-        over = max((self.steps - steps) / self._total_steps, self.least_done)
+        timed = before - began
+        of_time = (self.least_done - done) / timed if timed > 0 else 0.0
+        over = max(before / self._total_steps, self.least_done)
         return self.config.wanted_movement(steps * max(1 / self._total_steps, of_time), over)
 
     def follow_wanted(self) -> None:
         """Change the peak rate and the first one by the root of the change of the wanted movement.
 
-        Under a limit of time the number of updates is first known after one of them.
+        The movement rises in the first part of the training. Under a limit of time, the number of
+        updates is first known after one of them.
         """
         if self.wanted is not None:
             steps, before = self.wanted
-            self.steps += steps  # as after the update
-            self.wanted = (steps, self.wanted_movement(steps))
-            self.steps -= steps
+            self.wanted = (steps, self.wanted_movement(steps, self.steps))
             factor = math.sqrt(self.wanted[1] / before)
             self.peak *= factor
             self.found = None if self.found is None else self.found * factor

@@ -102,7 +102,7 @@ def update_within_band(
         if not highest:
             return metrics
         count = optimizer.steps - steps
-        unscheduled = optimizer.wanted_movement(count)
+        unscheduled = optimizer.wanted_movement(count, steps)
         largest = max(unscheduled * highest**2, LEAST_MOVEMENT)
         wanted = signal * largest
         moved = diverged or movement(
