@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from turnwise.errors import EngineError, EnvError
-from turnwise.rollout.health import QUOTED, Health, ReplyWatch, failed_replies
+from turnwise.rollout.health import QUOTED, Health, ReplyWatch, commonest_break, failed_replies
 from turnwise.types import Episode, EpisodeId, Failure, Sampling, Task, Trajectory, Turn, TurnId
 
 PARSE = Failure(kind="parse", message="no answer")
@@ -127,3 +127,15 @@ def test_an_env_that_never_ends_is_named_before_the_replies():
 def test_the_share_of_one_reply_is_whole_and_of_none_is_nothing():
     assert failed_replies([episode(turns=[turn(error=PARSE)])]).share == 1.0
     assert failed_replies([episode()]).share == 0.0
+
+
+def test_the_first_episodes_that_broke_are_told_once_with_the_commonest_cause():
+    other = Failure(kind="env", message="Lake.step raised ValueError")
+    some = [episode(other), episode(BROKEN), episode(BROKEN), episode(PARSE), episode()]
+    watch = ReplyWatch()
+    assert watch.warning([episode()], 1) == ""
+    assert watch.warning(some, 2) == (
+        "iteration 2: 3 of 5 episodes broke and are left out. Most often: Lake.step raised KeyError"
+    )
+    assert watch.warning(some, 3) == ""
+    assert commonest_break([episode(), episode(PARSE)]) == ""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
 
-from turnwise.rollout import state_dependence
+from turnwise.rollout import rollout_metrics, state_dependence
 from turnwise.rollout.state_dependence import STATE_DEPENDENCE
 from turnwise.types import Episode, EpisodeId, Failure, Sampling, Task, Trajectory, Turn, TurnId
 
@@ -87,3 +88,20 @@ def test_broken_episodes_and_failed_replies_are_left_out():
     broken = episode(99, ("a", "0", "1"), error=Failure(kind="env", message="it broke"))
     failed = episode(98, ("a", "0", None), ("b", None, "1"))
     assert state_dependence([*whole, broken, failed]) == state_dependence(whole)
+
+
+def test_turns_without_a_choice_count_neither_as_actions_nor_as_agreement():
+    games = drawn(0)
+    whole = [episode(n, *turns) for n, turns in enumerate(games)]
+    more = []
+    for each in whole:
+        seats = [
+            replace(s, turns=(*s.turns, *(replace(t, action="next", forced=True) for t in s.turns)))
+            for s in each.trajectories
+        ]
+        more.append(replace(each, trajectories=tuple(seats)))
+    assert state_dependence(more) == state_dependence(whole)
+    names = [name for name in rollout_metrics(more) if name.startswith("action/")]
+    assert names == ["action/0", "action/1"]
+    assert all(rollout_metrics(more)[name] == rollout_metrics(whole)[name] for name in names)
+    assert sum(rollout_metrics(more)[name] for name in names) == pytest.approx(1)

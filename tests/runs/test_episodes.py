@@ -198,6 +198,7 @@ turns = st.builds(
     rewards=st.dictionaries(st.text(), st.floats(allow_nan=False), max_size=2),
     state_key=st.none() | st.text(),
     seen=st.text(),
+    forced=st.booleans(),
     error=failures,
     media=st.lists(st.text(), max_size=2).map(tuple),
 )

@@ -120,7 +120,10 @@ def test_fewer_than_twenty_problems_are_in_every_split(numbers, lists):
         assert tasks.seen
         assert tasks.problems.counts == dict.fromkeys(SPLITS, numbers)
         assert met(env, split) == set(range(numbers))
-    assert "every split has the same (fewer than 20 are not divided)" in tasks.problems.described
+    assert (
+        "every split has the same (fewer than 20, or 5 in one split, are not divided)"
+        in tasks.problems.described
+    )
 
 
 @pytest.mark.parametrize("lists", [None, "by hash"])
@@ -133,6 +136,20 @@ def test_more_problems_are_divided_and_counted(numbers, lists):
     tasks = GeneratedTasks(env, "test", seed=0)
     assert list(tasks.problems.counts.values()) == [len(part) for part in parts]
     assert not tasks.seen
+
+
+@pytest.mark.parametrize("lists", [None, "by hash"])
+def test_problems_of_which_a_split_would_have_few_are_not_divided(lists):
+    """Of 25 to 45 numbers the hash leaves 2 to 6 for validation."""
+    divided = []
+    for numbers in range(25, 46, 5):
+        env = Numbers(numbers, lists)
+        parts = [{n for n in range(numbers) if split_of(f'{{"n": {n}}}') == s} for s in SPLITS]
+        few = min(map(len, parts)) < 5
+        assert GeneratedTasks(env, "test", seed=0).seen == few
+        assert met(env, "validation") == (set(range(numbers)) if few else parts[1])
+        divided.append(not few)
+    assert len(set(divided)) == 2
 
 
 def test_a_division_of_the_envs_own_is_kept_and_what_it_shares_is_seen():
@@ -205,9 +222,9 @@ def test_what_has_next_to_no_weight_does_not_stand_in_the_way_of_few_problems():
 
 @pytest.mark.parametrize("common", [3, 5, 12])
 def test_a_split_that_would_hardly_be_drawn_is_not_made(common):
-    """Some problems share 99 % of the draws; each of the others comes once."""
+    """Some problems share 98 % of the draws; each of the others comes once."""
     rare = 5000
-    weights = np.r_[np.full(common, 0.99 / common), np.full(rare, 0.01 / rare)]
+    weights = np.r_[np.full(common, 0.98 / common), np.full(rare, 0.02 / rare)]
     env = Numbers(common + rare, weights=weights)
     shares = dict.fromkeys(SPLITS, 0.0)
     for number, weight in enumerate(weights):

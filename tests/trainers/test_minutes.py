@@ -346,3 +346,38 @@ def test_the_cooldown_is_cut_by_half_of_the_time_alone(
     session.metrics.sync()
     records = [r for r in read_metrics(session.run.metrics) if r["phase"] == "warmup"]
     assert [r["step"] for r in records] == [20, 20 + steps]
+
+
+def test_a_run_that_was_stopped_after_the_first_validation_wants_the_same_movement(
+    speaking, make_session, tmp_path, clock, monkeypatch
+):
+    """The first validation takes a third of the time, which is not the time of updates."""
+    real = loop.validate_policy
+
+    def slow(*args, **kwargs):
+        clock.now += 20 * 60.0
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(loop, "validate_policy", slow)
+    recipe = speaking(
+        *("trainer.minutes=60", "trainer.iterations=5000", "evaluation.every=5000"),
+        *("evaluation.validate_start=true", "checkpoint.every=1", "optimizer.lr='auto'"),
+        "trainer.mismatch=ignore",
+    )
+
+    def train(name, *stops):
+        session = make_session(recipe, tmp_path / name)
+        back = resume(session)
+        if back is None:
+            session.save_start()
+        left = iter(stops)
+        session.asked_to_stop = lambda: next(left)
+        assert not train_grpo(session, build.plan_of(recipe), back)
+        session.metrics.close()
+        wanted = [r.get("policy/movement_wanted") for r in trained(tmp_path / name)]
+        return wanted[1:]
+
+    whole = train("whole", *[False] * 6, True)
+    assert train("stopped", True) == []
+    assert train("stopped", *[False] * 6, True) == whole
+    assert len(whole) == 3 and whole[0] < whole[1]

@@ -659,11 +659,10 @@ def test_under_a_limit_of_time_the_number_of_iterations_follows_from_their_pace(
     """A quarter was over before the first of two updates of two steps each; then 0.005 passed."""
     session, *_ = first_batch(AUTO, "trainer.iterations=5000", "trainer.minibatches=2")
     optimizer = session.trained["main"].optimizer
-    optimizer.steps = 6  # of an earlier process
     optimizer.begin(0.25)
-    optimizer.steps = 8
+    optimizer.steps = 2
     assert optimizer.wanted_movement(2, optimizer.steps - 2) == pytest.approx(0.005)
-    optimizer.steps, optimizer.least_done = 10, 0.255
+    optimizer.steps, optimizer.least_done = 4, 0.255
     assert optimizer.wanted_movement(2, optimizer.steps - 2) == pytest.approx(MOVEMENT * 0.005)
     optimizer.least_done = 0.25 + 1e-6
     assert optimizer.wanted_movement(2, optimizer.steps - 2) == pytest.approx(0.005)
@@ -691,7 +690,72 @@ def test_a_rate_follows_the_root_of_what_is_wanted(first_batch, reports):
     assert metrics["optim/lr"] == pytest.approx(START * change)
     assert optimizer.found == pytest.approx(START * change)
     again = deepcopy(optimizer.state_dict())
-    optimizer.begin(0.5)
+    optimizer.wanted = None
     optimizer.load_state_dict(again)
-    optimizer.least_done = 0.004
-    assert optimizer.wanted_movement(1, optimizer.steps - 1) == pytest.approx(second)
+    assert optimizer.wanted == pytest.approx((1, second))
+
+
+def test_a_rate_that_rises_with_the_wanted_movement_stays_at_its_cap(first_batch, reports):
+    """Its factors are rounded, so that it may be a little below ten times the first one."""
+    session, plan, batch, *_ = first_batch(
+        AUTO, "optimizer.lr_start=1e-6", "trainer.iterations=120", "trainer.mismatch=ignore"
+    )
+    trained = session.trained["main"]
+    told = movement.informative(batch) ** 0.5
+    reports(moved_so(0.005 * told, 0.0, 0.0), moved_so(1e-9, 0.0, 0.0))
+    found = [update(session, plan, trained, number, batch) for number in range(24)]
+    at_cap = [metrics["optim/lr_at_cap"] for metrics in found]
+    first = at_cap.index(1.0)
+    assert first < 15 and at_cap[first:] == [1.0] * (24 - first)
+    assert found[-1]["optim/lr"] > 20e-6
+
+
+def test_a_rate_rises_with_the_wanted_movement_before_a_first_one_is_known(first_batch):
+    session, *_ = first_batch(AUTO, "optimizer.movement=0.02")
+    optimizer = session.trained["main"].optimizer
+    optimizer.wanted, optimizer.least_done, optimizer.peak = (1, 0.005), 1.0, 1e-4
+    optimizer.follow_wanted()
+    assert (optimizer.peak, optimizer.found) == (pytest.approx(2e-4), None)
+    optimizer.follow_wanted()
+    assert optimizer.peak == pytest.approx(2e-4)
+
+
+def test_a_rate_rises_by_ten_at_most_at_a_time(first_batch):
+    session, *_ = first_batch(AUTO, "optimizer.movement=50")
+    optimizer = session.trained["main"].optimizer
+    optimizer.wanted, optimizer.least_done, optimizer.peak = (1, 0.005), 1.0, 1e-6
+    peaks = []
+    for _ in range(4):
+        optimizer.follow_wanted()
+        peaks.append(optimizer.peak)
+    assert peaks == pytest.approx([1e-5, 1e-4, 1e-4, 1e-4])
+
+
+def test_of_a_rising_schedule_the_highest_rate_of_an_iteration_counts(first_batch, reports):
+    """Four steps of a warm-up of four end at the peak."""
+    four = ("optimizer.warmup_steps=4", "trainer.minibatches=4")
+    session, plan, batch, *_ = first_batch(*EVEN, *four)
+    told = movement.informative(batch)
+    wanted = first_movement(plan) * told**0.5
+    reports(moved_so(wanted, 0.0, 0.0))
+    metrics = update(session, plan, session.trained["main"], 0, batch)
+    assert metrics["policy/movement_wanted"] == pytest.approx(wanted)
+
+
+def test_what_is_wanted_next_is_compared_without_the_schedule(first_batch, reports):
+    """A linear schedule halves the rate; the peak is not lowered for it a second time."""
+    session, plan, batch, *_ = first_batch(
+        *EVEN, "optimizer.schedule=linear", "trainer.mismatch=ignore"
+    )
+    trained = session.trained["main"]
+    trained.optimizer.least_done = 0.5
+    wanted = first_movement(plan) * movement.informative(batch) ** 0.5 * 0.25
+    reports(moved_so(wanted, 0.0, 0.0))
+    for number in range(2):
+        update(session, plan, trained, number, batch)
+    assert trained.optimizer.peak == pytest.approx(START)
+
+
+def test_a_movement_below_rounding_is_refused(speaking):
+    with pytest.raises(ConfigError, match=r"optimizer\.movement"):
+        speaking(AUTO, "optimizer.movement=1e-6")

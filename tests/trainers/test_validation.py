@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from turnwise.errors import ConfigError
+from turnwise.trainers import validation
 from turnwise.trainers.session import resume
 from turnwise.trainers.validation import Validation
 
@@ -18,13 +21,34 @@ OPEN = (
 
 
 @pytest.mark.parametrize(
-    ("greedy", "sampled", "decoding"),
-    [(0.1, 0.2, "sampled"), (0.2, 0.1, "greedy"), (0.1, 0.1, "greedy")],
+    ("greedy", "sampled", "doubt", "decoding"),
+    [
+        (0.1, 0.2, 0.05, "sampled"),
+        (0.1, 0.2, 0.15, "greedy"),
+        (0.2, 0.1, 0.0, "greedy"),
+        (0.1, 0.1, 0.0, "greedy"),
+    ],
 )
-def test_the_better_decoding_is_chosen_and_greedy_among_equals(greedy, sampled, decoding):
+def test_greedy_is_chosen_unless_sampling_is_clearly_better(greedy, sampled, doubt, decoding):
     for scores in ({"greedy": greedy, "sampled": sampled}, {"sampled": sampled, "greedy": greedy}):
-        found = Validation(scores=scores)
-        assert (found.decoding, found.score) == (decoding, max(greedy, sampled))
+        found = Validation(scores=scores, doubt=doubt)
+        assert (found.decoding, found.score) == (decoding, scores[decoding])
+    for name in ("greedy", "sampled"):
+        assert Validation(scores={name: 0.1}).decoding == name
+
+
+def test_the_doubt_is_the_error_of_the_lead_by_task(speaking, train, monkeypatch):
+    """One task of 30 that sampling alone solves is no reason to sample; five are."""
+    for solved, decoding in ((1, "greedy"), (5, "sampled")):
+
+        def played(runner, tasks, *, greedy, number, solved=solved):
+            right = 0 if greedy else solved
+            scores = (1.0,) * right + (0.0,) * (len(tasks) - right)
+            return SimpleNamespace(scores=scores, score=sum(scores) / len(scores))
+
+        monkeypatch.setattr(validation, "evaluate", played)
+        session, _ = train(speaking(*BOTH, *OPEN, "trainer.iterations=1"))
+        assert session.checkpoints.best().meta["decoding"] == decoding
 
 
 def test_the_start_is_validated_in_both_ways_and_its_choice_is_kept(speaking, train):
@@ -32,7 +56,8 @@ def test_the_start_is_validated_in_both_ways_and_its_choice_is_kept(speaking, tr
     assert [record["step"] for record in records] == [0, 1, 2]
     for record in records:
         greedy, sampled = record["validation/greedy"], record["validation/sampled"]
-        assert record["validation/score"] == max(greedy, sampled)
+        assert record["validation/score"] in (greedy, sampled)
+        assert record["validation/score"] >= greedy
     best = session.checkpoints.best()
     chosen = next(record for record in records if record["step"] == best.step)
     assert best.score == max(record["validation/score"] for record in records)
@@ -41,7 +66,7 @@ def test_the_start_is_validated_in_both_ways_and_its_choice_is_kept(speaking, tr
 
 def test_weights_that_training_ruins_give_way_to_those_of_the_start(speaking, train):
     ruin = ("optimizer={lr=1.0}", "trainer.iterations=2", "trainer.mismatch=ignore")
-    session, records = train(speaking(*BOTH, *OPEN, *ruin))
+    session, records = train(speaking(*BOTH, "evaluation.decoding=sampled", *OPEN, *ruin))
     assert records[0]["validation/score"] > 0
     assert records[-1]["validation/score"] == 0
     assert session.checkpoints.best().step == 0

@@ -21,7 +21,7 @@ from turnwise.evaluation import evaluate, exact_measures, swap_thoughts
 from turnwise.parallel import ALONE, ProcessGroup
 from turnwise.policies import kept_threads
 from turnwise.recipe.schema import Recipe, load_recipe
-from turnwise.rollout import Runner
+from turnwise.rollout import Runner, commonest_break
 from turnwise.runs import Difference, RunScores
 from turnwise.tasks import GeneratedTasks, Problems
 from turnwise.types import Episode, Split, Task
@@ -163,6 +163,7 @@ def _scores(loaded: Loaded, tasks: int, split: Split) -> RunScores:
         thoughts=thoughts,
         bounded=score_span(env) is not None,
         broken=greedy.broken + sampled.broken + broken,
+        broken_by=commonest_break([*greedy.episodes, *sampled.episodes]),
         seconds=time.perf_counter() - began,
     )
 

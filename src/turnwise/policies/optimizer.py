@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from turnwise.errors import ConfigError, NonFiniteGradientError
+from turnwise.policies.auto_rate import LARGEST_CHANGE
 from turnwise.policies.policy import Policy
 from turnwise.policies.schedule import (
     AUTO,
@@ -46,8 +47,8 @@ class PolicyOptimizer:
         config: its settings.
         peak: the learning rate at the peak of the schedule.
         found: the peak rate of the first update that stood, with `lr = "auto"`, on the evidence of
-            enough replies (docs/math.md 6); None before it. The peak rate is at most ten times as
-            large.
+            enough replies (docs/math.md 6), changed since as the wanted movement demands; None
+            before it. The peak rate is at most ten times as large.
         wanted: the steps of the last update with `lr = "auto"`, and the movement that was wanted of
             it without the schedule's share; None before it.
         steps: how often `step` was called, skipped steps included; the schedule's clock.
@@ -78,7 +79,7 @@ class PolicyOptimizer:
         )
         self.steps = 0
         self.least_done = 0.0
-        self._began = (0, 0.0)
+        self._began = 0.0
         self.skipped = 0
         self._skipped_in_a_row = 0
         self._ending: tuple[int, int] | None = None
@@ -89,8 +90,8 @@ class PolicyOptimizer:
         return self.config.lr == AUTO
 
     def begin(self, done: float) -> None:
-        """Note that the share `done` of the training was over before the steps to come."""
-        self.least_done, self._began = done, (self.steps, done)
+        """Note that the share `done` of the training was over before the first step."""
+        self.least_done = self._began = done
 
     def wanted_movement(self, steps: int, before: int) -> float:
         """Return the wanted movement of an update, in nats per decision.
@@ -104,9 +105,7 @@ class PolicyOptimizer:
             before: how often `step` was called before it.
         """
         assert isinstance(self.config, OptimizerConfig), "only such a rate follows the movement"
-        began, done = self._began
-        timed = before - began
-        of_time = (self.least_done - done) / timed if timed > 0 else 0.0
+        of_time = (self.least_done - self._began) / before if before else 0.0
         over = max(before / self._total_steps, self.least_done)
         return self.config.wanted_movement(steps * max(1 / self._total_steps, of_time), over)
 
@@ -114,12 +113,13 @@ class PolicyOptimizer:
         """Change the peak rate and the first one by the root of the change of the wanted movement.
 
         The movement rises in the first part of the training. Under a limit of time, the number of
-        updates is first known after one of them.
+        updates is first known after one of them. The rate changes by a factor of at most
+        `LARGEST_CHANGE`, and by the rest later.
         """
         if self.wanted is not None:
             steps, before = self.wanted
-            self.wanted = (steps, self.wanted_movement(steps, self.steps))
-            factor = math.sqrt(self.wanted[1] / before)
+            after = min(self.wanted_movement(steps, self.steps), LARGEST_CHANGE**2 * before)
+            self.wanted, factor = (steps, after), math.sqrt(after / before)
             self.peak *= factor
             self.found = None if self.found is None else self.found * factor
 
@@ -185,7 +185,6 @@ class PolicyOptimizer:
             "peak": self.peak,
             "found": self.found,
             "wanted": self.wanted,
-            "began": self._began,
             "steps": self.steps,
             "skipped": self.skipped,
             "skipped_in_a_row": self._skipped_in_a_row,
@@ -201,8 +200,7 @@ class PolicyOptimizer:
                     master.copy_(saved)
         if self.is_auto:  # a fixed rate is the recipe's, which may change
             self.peak, self.found, self.wanted = state["peak"], state["found"], state["wanted"]
-        self.steps, self._began = state["steps"], state["began"]
-        self.skipped = state["skipped"]
+        self.steps, self.skipped = state["steps"], state["skipped"]
         self._skipped_in_a_row = state["skipped_in_a_row"]
         self._ending = state["ending"]
 

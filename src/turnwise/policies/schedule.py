@@ -10,11 +10,13 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
+from turnwise.policies.auto_rate import LEAST_MOVEMENT
 from turnwise.settings import Settings
 
 Schedule = Literal["constant", "linear", "cosine"]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 Rate = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+Movement = Annotated[float, Field(ge=LEAST_MOVEMENT, le=1e6, allow_inf_nan=False)]
 FirstRate = Annotated[float, Field(ge=1e-12, le=1e3, allow_inf_nan=False)]
 
 
@@ -23,7 +25,8 @@ START = 1e-4
 """The rate at which "auto" begins."""
 MOVEMENT, LEAST_PEAK, MOST_PEAK = 15.0, 0.005, 0.1
 """The movements that "auto" wants at the peak of the schedule, in nats per decision: the sum over
-all updates, and the bounds of that of one update."""
+all updates, and the bounds of that of one update. So the sum is less than 15 in fewer than 150
+iterations, and more in over 3,000."""
 RISE = 0.2
 """The share of the training over which the wanted movement rises to its peak. Large updates on the
 rare rewards of the first iterations leave a policy certain of one answer before it has tried the
@@ -66,11 +69,11 @@ class OptimizerConfig(AdamWConfig):
     """The first rate that "auto" tries. The first update is repeated with other rates until its
     movement is near the wanted one (docs/math.md 6). None is 1e-4. `turnwise.train` sets 1e-6 for
     pretrained models, and 3e-3 for nano models that are trained on rows."""
-    movement: Rate | None = None
+    movement: Movement | None = None
     """The movement that "auto" wants of an iteration's update at the peak of the schedule: the KL
     divergence of the policies before and after it, in nats per decision (docs/math.md 6). None is
-    15 divided by the number of iterations, within 0.005 and 0.1. It rises from 0.005 over the first
-    fifth of the training."""
+    15 divided by the number of iterations, within 0.005 and 0.1. What is above 0.005 is reached by
+    a rise over the first fifth of the training."""
 
     def peak_movement(self, part: float) -> float:
         """Return the largest wanted movement of updates that are the share `part` of training."""

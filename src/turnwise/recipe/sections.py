@@ -98,10 +98,11 @@ class EvaluationConfig(Settings):
     """Whether the weights that training begins with are validated too. They are the ones that are
     tested if no later weights validate better."""
     decoding: Literal["greedy", "sampled", "validated"] = "greedy"
-    """The decoding of the score: the most probable tokens, draws at the training temperature, or
-    that of the two with the better validation score. A greedy policy does the same for the same
-    prompt. It can therefore be worse than random play where a prompt hides part of the state, and
-    before it has learned. Both scores are reported in any case."""
+    """The decoding of the score: the most probable tokens (`greedy`), draws at the training
+    temperature (`sampled`), or greedy unless sampling has a better validation score by more than
+    the standard error of its lead (`validated`). A greedy policy does the same for the same prompt.
+    It can therefore be worse than random play where a prompt hides part of the state, and before it
+    has learned. Both scores are reported in any case."""
     test_tasks: int = Field(default=500, ge=1)
     """Tasks of the test split in the report."""
     samples: int = Field(default=1, ge=1)

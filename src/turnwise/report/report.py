@@ -100,7 +100,8 @@ def _why_this_decoding(records: Sequence[Record], scores: RunScores) -> str:
     tried = [series(records, metric_names.TRAIN, name) for name in metric_names.BY_DECODING]
     if not all(len(found) for found in tried):
         return ""
-    return f" The {scores.decoding} decoding had the better validation score."
+    lead = "led by more than its error" if scores.decoding == "sampled" else "did not lead clearly"
+    return f" Validation chose the {scores.decoding} decoding: sampling {lead}."
 
 
 def _measures(scores: RunScores | None) -> list[str]:

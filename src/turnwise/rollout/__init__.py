@@ -7,7 +7,13 @@ from turnwise.rollout.context_check import (
     first_states,
     prompt_lengths,
 )
-from turnwise.rollout.health import FailedReplies, Health, ReplyWatch, failed_replies
+from turnwise.rollout.health import (
+    FailedReplies,
+    Health,
+    ReplyWatch,
+    commonest_break,
+    failed_replies,
+)
 from turnwise.rollout.metrics import rollout_metrics
 from turnwise.rollout.runner import Runner
 from turnwise.rollout.samples import samples_from_episodes, without_cut
@@ -20,6 +26,7 @@ __all__ = [
     "Runner",
     "check_actions",
     "check_context",
+    "commonest_break",
     "expected_tokens",
     "failed_replies",
     "first_states",

@@ -170,6 +170,7 @@ class RolloutAgent:
             rewards=reply_rewards(reply),
             state_key=self._key_of(state, observation),
             seen=short_hash(observation.text),
+            forced=len(observation.legal_actions) == 1,
         )
         number, step = self._counter.next_turn(), None
         if isinstance(action, str):

@@ -121,10 +121,17 @@ def failed_replies(episodes: Sequence[Episode], role: str | None = None) -> Fail
     return FailedReplies(replies=len(turns), failed=len(failed), cut=cut, turns=tuple(failed))
 
 
+def commonest_break(episodes: Sequence[Episode]) -> str:
+    """Return what broke most of the broken episodes, "" where none is broken."""
+    causes = Counter(e.error.message for e in episodes if e.broken and e.error is not None)
+    return causes.most_common(1)[0][0] if causes else ""
+
+
 class ReplyWatch:
     """Says when more than half of the episodes end in a failed reply, once until they recover.
 
-    `failing` tells whether they did in the latest iteration.
+    It also says when the first episodes are broken. `failing` tells whether replies failed in the
+    latest iteration.
 
     Example:
         >>> watch = ReplyWatch()
@@ -133,7 +140,7 @@ class ReplyWatch:
     """
 
     def __init__(self) -> None:
-        self.failing = False
+        self.failing = self._told = False
 
     def warning(self, episodes: Sequence[Episode], iteration: int, capped: float = 0.0) -> str:
         """Return what is to be said of the episodes of an iteration; empty for nothing.
@@ -149,11 +156,21 @@ class ReplyWatch:
         share, before = len(ended) / max(len(whole), 1), self.failing
         self.failing = share > MANY_FAILED
         if not self.failing or before:
-            return ""
+            return self._of_broken(episodes, iteration)
         return (
             f"iteration {iteration}: {share:.0%} of the episodes ended in a reply "
             f"that is not a legal action. {failed_replies(episodes).examples(1)}. If it stays so, "
             f"nothing is learned: {_cures(whole, capped)}"
+        )
+
+    def _of_broken(self, episodes: Sequence[Episode], iteration: int) -> str:
+        cause = commonest_break(episodes)
+        if not cause or self._told:
+            return ""
+        self._told = True
+        return (
+            f"iteration {iteration}: {sum(e.broken for e in episodes)} of {len(episodes)} episodes "
+            f"broke and are left out. Most often: {cause}"
         )
 
 

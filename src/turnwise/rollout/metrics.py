@@ -47,9 +47,10 @@ def rollout_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
     for name in dict.fromkeys(name for episode in episodes for name in episode.measures):
         found = [episode.measures[name] for episode in episodes if name in episode.measures]
         metrics[f"rollout/{name}"] = _mean(found)
-    actions = sorted({turn.action for turn in turns if turn.action is not None})
+    free = [turn.action for turn in turns if not turn.forced] or [turn.action for turn in turns]
+    actions = sorted({action for action in free if action is not None})
     for action in actions if all(map(_WORD.fullmatch, actions)) else ():  # not where text is free
-        metrics[f"action/{action}"] = sum(turn.action == action for turn in turns) / calls
+        metrics[f"action/{action}"] = free.count(action) / len(free)
     return metrics
 
 

@@ -26,8 +26,9 @@ def state_dependence(episodes: Sequence[Episode]) -> dict[str, float]:
     """Return by how much more often actions agree in equal states than in different ones.
 
     Pairs of turns of one role and of different episodes are counted, which makes both shares
-    unbiased. The difference is 0 for a policy that ignores the state, and 1 minus the agreement in
-    different states for one that has one action for each state.
+    unbiased. Turns with a single legal action are left out. The difference is 0 for a policy that
+    ignores the state, and 1 minus the agreement in different states for one that has one action for
+    each state.
 
     Returns:
         The metric, or nothing where states or actions hardly recur, or where there is one state.
@@ -42,7 +43,7 @@ def state_dependence(episodes: Sequence[Episode]) -> dict[str, float]:
         if not episode.broken
         for trajectory in episode.trajectories
         for turn in trajectory.turns
-        if turn.state_key is not None and turn.action is not None
+        if turn.state_key is not None and turn.action is not None and not turn.forced
     ]
     if not rows:
         return {}

@@ -156,6 +156,7 @@ class EpisodeLines:
             "rewards": _numbers(turn.rewards),
             "state_key": turn.state_key,
             "seen": turn.seen,
+            "forced": turn.forced,
             "error": _failure(turn.error),
             "finish_reason": turn.finish_reason,
             "sampling": asdict(turn.sampling),
@@ -288,6 +289,7 @@ _PLAIN = (
     "action",
     "state_key",
     "seen",
+    "forced",
 )
 
 

@@ -154,6 +154,8 @@ them is a 95 % interval of the mean over episodes.
     broken: int = 0
     """Episodes (greedy, sampled and of baselines) that the env or the engine broke; they count with
     score 0."""
+    broken_by: str = ""
+    """What broke most of the policy's own of them."""
     seconds: float = 0.0
     """The duration of the test."""
 

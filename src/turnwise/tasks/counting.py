@@ -1,8 +1,9 @@
 """The number of distinct problems in the splits of an env, and whether the splits can be disjoint.
 
-Provides `Problems` and `count_problems`. Fewer than `FEW` problems are not divided: a hash would
-leave a split with one or two of them, or none, so every split has all of them and says so. Tasks
-that are drawn show only how many problems there are at least, and how likely others are at most.
+Provides `Problems` and `count_problems`. Fewer than `FEW` problems, or those of which a hash would
+leave a split with fewer than `LEAST`, are not divided: every split has all of them and says so.
+Tasks that are drawn show only how many problems there are at least, and how likely others are at
+most.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from turnwise.envs.base import Env
-from turnwise.envs.split import FEW, split_of
+from turnwise.envs.split import FEW, LEAST, split_of, too_few
 from turnwise.seeding import generator
 from turnwise.types import Split
 
@@ -31,7 +32,7 @@ VAGUE = 0.05
 """Share of the draws that other problems may have; where it is more, nothing is told of numbers."""
 LEAST_SHARE = 0.01
 """Share of the draws that every split must have: else it would hardly ever be drawn."""
-TOO_FEW = f"fewer than {FEW} are not divided"
+TOO_FEW = f"fewer than {FEW}, or {LEAST} in one split, are not divided"
 TOO_RARE = f"a split would be less than {LEAST_SHARE:.0%} of what is drawn"
 
 Listed = Mapping[Split, Sequence[Mapping[str, Any]]]
@@ -101,8 +102,8 @@ def count_problems(env: Env[Any]) -> Problems:
     """Return the problems of an env; a function of the env and its options alone.
 
     Tasks that are drawn are counted where they repeat: the draws stop when nothing new has come for
-    long, or when there are clearly too many to count. The splits are the same where fewer than
-    `FEW` problems are found, or where one of them would have less than `LEAST_SHARE` of the draws.
+    long, or when there are clearly too many to count. The splits are the same where too few
+    problems are found, or where one of them would have less than `LEAST_SHARE` of the draws.
     """
     lists = {split: env.tasks(split) for split in SPLITS}
     if all(found is not None for found in lists.values()):
@@ -115,13 +116,14 @@ def count_problems(env: Env[Any]) -> Problems:
         split: [name for name in drawn if split_of(name) == split] for split in SPLITS
     }
     rare = any(sum(drawn[n] for n in part) < LEAST_SHARE * draws for part in parts.values())
-    if env.single_task or len(drawn) < FEW or rare:
+    few = too_few(parts.values())
+    if env.single_task or few or rare:
         return Problems(
             counts=dict.fromkeys(SPLITS, len(drawn)),
             same=True,
             known=frozenset(drawn),
             others=others,
-            why=TOO_FEW if len(drawn) < FEW else "" if env.single_task else TOO_RARE,
+            why=TOO_FEW if few else "" if env.single_task else TOO_RARE,
         )
     counts: dict[Split, int] = {split: len(part) for split, part in parts.items()}
     return Problems(counts=counts, same=False, known=frozenset(parts["train"]), others=others)
@@ -136,7 +138,7 @@ def _of_lists(env: Env[Any], lists: Listed) -> Problems:
     names = {split: [env.canonical(data) for data in found] for split, found in lists.items()}
     everything = {name for found in names.values() for name in found}
     hashed = all(split_of(name) == split for split, found in names.items() for name in found)
-    same = hashed and (len(everything) < FEW or not all(names.values()))
+    same = hashed and too_few(names.values())
     if same:
         whole = [data for found in lists.values() for data in found]
         return Problems(
@@ -144,7 +146,7 @@ def _of_lists(env: Env[Any], lists: Listed) -> Problems:
             same=True,
             known=frozenset(everything),
             listed=dict.fromkeys(SPLITS, whole),
-            why=TOO_FEW if len(everything) < FEW else "a split would be empty",
+            why=TOO_FEW,
         )
     distinct = {split: frozenset(found) for split, found in names.items()}
     return Problems(

@@ -29,10 +29,10 @@ class GeneratedTasks:
     order of its own; `count` is how many one pass has, None where tasks are drawn without end.
 
     Tasks are drawn until their canonical problem falls into the split, so that no source of one
-    split ever gives a problem of another, whatever the seeds and the env's other options. An env
-    with fewer than 20 different problems, or one of whose splits would hardly ever be drawn, or one
-    that says `single_task`, gives all of them in every split, and the source says `seen`: its test
-    is not unseen. `problems` counts them.
+    split ever gives a problem of another, whatever the seeds and the env's other options. Every
+    split has all problems if there are fewer than 20, if one split would have fewer than 5 or would
+    hardly ever be drawn, or if the env says `single_task`. The source then says `seen`: its test is
+    not unseen. `problems` counts them.
 
     Example:
         >>> from turnwise.envs import make_env

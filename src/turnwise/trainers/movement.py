@@ -57,6 +57,8 @@ replies failed: it estimated that as many replies were readable as before, and 4
 LEAST_REPLIES = 16
 """The rate is not raised where fewer replies with an advantage were measured. The bound `FURTHEST`
 is then for the tokens without an advantage, too."""
+ROUNDING = 1e-9
+"""The relative error of a rate from which many factors were multiplied."""
 LARGEST = 20.0
 """The upper bound of a token's log-ratio, so that its exponential does not overflow."""
 
@@ -117,7 +119,7 @@ def update_within_band(
         optimizer.restore(before)
         optimizer.peak = search.peak
         session.new_weights(trained)
-    at_cap = optimizer.peak >= search.most
+    at_cap = optimizer.peak >= (1 - ROUNDING) * search.most
     optimizer.peak, optimizer.found = search.peak, search.found
     optimizer.wanted = (count, unscheduled)
     return metrics | _metrics_of(moved, wanted, search.undone, at_cap=at_cap)

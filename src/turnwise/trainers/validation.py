@@ -1,4 +1,4 @@
-"""Scores of a policy on validation tasks, and the way of playing that is better there.
+"""Scores of a policy on validation tasks, and the way of playing that is chosen there.
 
 Provides `validate_policy`. The score decides which checkpoint is the best one; the decoding that
 earned it is kept with the checkpoint, and the test plays the same way.
@@ -6,11 +6,15 @@ earned it is kept with the checkpoint, and the test plays the same way.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from turnwise.evaluation import evaluate
+import numpy as np
+
+from turnwise.envs import standard_error
+from turnwise.evaluation import Evaluation, evaluate
 from turnwise.evaluation.exact import exact_score
 from turnwise.trainers.session import Session
 from turnwise.types import Decoding, Task
@@ -27,20 +31,29 @@ _EITHER: tuple[Decoding, ...] = ("greedy", "sampled")
 class Validation:
     """The score of some weights on validation tasks, and how they played for it.
 
-    `scores` holds the score of every decoding that was tried.
+    `scores` holds the score of every decoding that was tried. `doubt` is the standard error of the
+    lead of sampling over greedy play, paired by task.
 
     Example:
-        >>> found = Validation(scores={"greedy": 0.07, "sampled": 0.25})
+        >>> found = Validation(scores={"greedy": 0.07, "sampled": 0.25}, doubt=0.05)
         >>> found.decoding, found.score
         ('sampled', 0.25)
     """
 
     scores: dict[Decoding, float]
+    doubt: float = 0.0
 
     @property
     def decoding(self) -> Decoding:
-        """The decoding with the highest score; greedy among equals."""
-        return max(self.scores, key=lambda name: (self.scores[name], name == "greedy"))
+        """The decoding of the score: greedy, unless sampling leads by more than the doubt.
+
+        Of many validations the best one is kept. Without this condition, it would be the one whose
+        draws happened to be good.
+        """
+        if "greedy" not in self.scores:
+            return "sampled"
+        lead = self.scores.get("sampled", -math.inf) - self.scores["greedy"]
+        return "sampled" if lead > self.doubt else "greedy"
 
     @property
     def score(self) -> float:
@@ -79,14 +92,18 @@ def validate_policy(
         )
         return Validation(scores={decoding: score})
     number = iteration or BEFORE
-    scores: dict[Decoding, float] = {}
-    for name in _EITHER if decoding == "validated" else (decoding,):
-        found = evaluate(session.eval_runner, tasks, greedy=name == "greedy", number=number)
-        scores[name] = found.score
+    found: dict[Decoding, Evaluation] = {
+        name: evaluate(session.eval_runner, tasks, greedy=name == "greedy", number=number)
+        for name in (_EITHER if decoding == "validated" else (decoding,))
+    }
     session.engine.end_iteration()
     session.count_engine()
     session.take_sampling()  # what was sampled to validate is in the totals only
-    return Validation(scores=scores)
+    doubt = 0.0
+    if len(found) > 1:
+        lead = np.subtract(found["sampled"].scores, found["greedy"].scores).tolist()
+        doubt = standard_error(lead, [session.eval_runner.env.canonical(t.data) for t in tasks])
+    return Validation(scores={name: each.score for name, each in found.items()}, doubt=doubt)
 
 
 def save(

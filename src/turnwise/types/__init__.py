@@ -131,6 +131,8 @@ class Turn:
     state_key: str | None = None
     seen: str = ""
     """A hash of the observation that it answers, equal for equal ones; empty for a question."""
+    forced: bool = False
+    """Whether a single action was legal there."""
     error: Failure | None = None
     media: MediaKey = ()
     """The hashes of what the prompt showed beside its tokens."""

@@ -38,7 +38,7 @@ from turnwise.envs.rows.reward_arguments import check_columns, check_names, inne
 from turnwise.envs.rows.reward_functions import TrainerState, call_functions, load_functions
 from turnwise.envs.rows.table import Row, problem_of, read_rows, reply_of
 from turnwise.envs.rows.values import TAG, decode
-from turnwise.envs.split import FEW, share_of, split_of
+from turnwise.envs.split import share_of, split_of, too_few
 from turnwise.errors import ConfigError, EnvError
 from turnwise.sandbox import is_marked
 from turnwise.settings import Settings
@@ -154,8 +154,9 @@ class Rows(Env[RowState]):
         }
         if apart:
             splits["train"] = self._rows
-        few = len({problem_of(row) for row in self._judged}) < FEW
-        if few or not all(splits.values()):
+        held_out = ("validation", "test")
+        judged = held_out if apart else get_args(Split)
+        if too_few([problem_of(row) for row in splits[split]] for split in judged):
             return {"train": self._rows, "validation": self._judged, "test": self._judged}
         return splits
 

@@ -21,6 +21,7 @@ from turnwise.report.findings.scores import (
     broken,
     no_better_than_baselines,
     non_finite,
+    other_decoding,
     validation_slipped,
 )
 
@@ -30,7 +31,7 @@ __all__ = ["Facts", "Finding", "find_causes", "find_findings"]
 def find_findings(facts: Facts) -> list[Finding]:
     """Return the findings of a run: its scores, its learning, and what else is worth a look."""
     scores = (broken, below_random, no_better_than_baselines)
-    others = (some_failed, some_capped, validation_slipped)
+    others = (some_failed, some_capped, other_decoding, validation_slipped)
     return [
         *(finding for check in scores if (finding := check(facts))),
         *find_causes(facts),
@@ -41,10 +42,14 @@ def find_findings(facts: Facts) -> list[Finding]:
 def find_causes(facts: Facts) -> list[Finding]:
     """Return what keeps a run from learning, the most serious first.
 
-    Where episodes do not end or replies fail, nothing else can be told.
+    Where episodes do not end or replies fail, nothing else can be told, but that a policy does the
+    same everywhere: then it brings no episode to an end.
     """
     first = [finding for check in (endless, failing) if (finding := check(facts))]
-    if any(finding.name in ("endless", "failing") for finding in first):
+    if any(finding.name == "endless" for finding in first):
+        same = ignores_state(facts)
+        return [*([same] if same else []), *first]
+    if any(finding.name == "failing" for finding in first):
         return first
     found = (
         *first,

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from turnwise.policies.presets import is_nano
-from turnwise.policies.schedule import OptimizerConfig
+from turnwise.policies.schedule import LEAST_PEAK
+from turnwise.report.policies import policy_names
 from turnwise.report.series import Series, series
 from turnwise.runs import metric_names
 from turnwise.runs.changes import MAY_CHANGE, is_among
@@ -29,6 +30,8 @@ MOST_TURNS = 8192
 """No more iterations are read once there are so many turns."""
 TOP = 0.95
 """The score, of at most 1, from which a task counts as solved where no optimum is known."""
+FEW_ITERATIONS = 30
+"""A run with fewer iterations than this needs more of them before anything else."""
 LEAST_RISE = 0.02
 """The least difference of scores in [0, 1] that counts as a rise."""
 
@@ -184,10 +187,21 @@ class Facts:
 
     @property
     def movement(self) -> float:
-        """The movement that `optimizer.lr = "auto"` wants of an update at the peak rate."""
-        given = self.at("optimizer.movement")
-        iterations = max(self.at("trainer.iterations", 100), 1)
-        return OptimizerConfig(movement=given).peak_movement(1 / iterations)
+        """The largest movement that `optimizer.lr = "auto"` has wanted of an update."""
+        prefixes = [f"{name}/" for name in policy_names(self.records)] or [""]
+        found = [self.train(f"{prefix}{metric_names.WANTED}").values for prefix in prefixes]
+        return max((float(values.max()) for values in found if len(values)), default=LEAST_PEAK)
+
+    @property
+    def more_updates(self) -> str:
+        """A setting that doubles the length of a run with few iterations; "" for other runs."""
+        made = len(self.train(metric_names.EPISODES))
+        minutes, planned = self.at("trainer.minutes"), self.at("trainer.iterations", 100)
+        if self.scores is None or made >= FEW_ITERATIONS:
+            return ""
+        if minutes is not None:
+            return f"trainer.minutes={2 * minutes:g}"
+        return f"trainer.iterations={2 * planned}"
 
     @property
     def more_tasks(self) -> str:

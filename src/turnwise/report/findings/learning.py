@@ -26,9 +26,9 @@ MANY_UNDONE = 0.5
 
 
 def equal_groups(facts: Facts) -> Finding | None:
-    """Say that no group differs, unless all are solved."""
+    """Say that no group differs, unless all are solved, or equal groups give a gradient, too."""
     found = facts.train(metric_names.MIXED)
-    if not len(found) or facts.solved or found.end() >= FEW_MIXED:
+    if not len(found) or facts.solved or found.end() >= FEW_MIXED or _by_turn(facts):
         return None
     if facts.at("trainer.max_turns") and facts.train(metric_names.RETURN_STD).end() > 0:
         return None  # what episodes that were left go on with is not in their returns
@@ -44,6 +44,12 @@ def equal_groups(facts: Facts) -> Finding | None:
         ),
         setting=_more_difference(facts, found.end()),
     )
+
+
+def _by_turn(facts: Facts) -> bool:
+    """Whether the credit scheme judges turns by themselves, and not by the group alone."""
+    scheme = SCHEMES.get(facts.at("credit.scheme", DEFAULT))
+    return scheme is not None and scheme.by_turn is not None
 
 
 def _how_equal(facts: Facts) -> str:
@@ -83,16 +89,17 @@ def ignores_state(facts: Facts) -> Finding | None:
     """Say that actions do not depend on the observation, and the score shows nothing else.
 
     A policy first learns which action is good on average; this raises its return. The scores of
-    constant policies tell whether that is all. Before the test, a score that has risen is enough.
+    constant policies tell whether that is all. Where they are not known, a score that has risen is
+    enough, unless one action is nearly all that the policy does.
     """
     found = facts.train(metric_names.STATE_DEPENDENCE)
     if len(found) < 3 or facts.solved:
         return None
-    mean, level = float(found.lately().mean()), _level(facts)
-    if mean >= LITTLE or not level:
-        return None
     action, share = _commonest(facts)
     constant = share > CONSTANT
+    mean, level = float(found.lately().mean()), _level(facts, constant)
+    if mean >= LITTLE or not level:
+        return None
     return Finding(
         name="ignores-observation",
         sentence=(
@@ -102,12 +109,15 @@ def ignores_state(facts: Facts) -> Finding | None:
             + (f", and {share:.0%} of them are {action}" if constant else "")
             + f". {level}."
         ),
-        setting=facts.explores_more if constant else facts.more_tasks,
+        setting=facts.explores_more if constant else facts.more_updates or facts.more_tasks,
     )
 
 
-def _level(facts: Facts) -> str:
-    """Say that the score is not above a constant's, or has not risen; "" where it is, or has."""
+def _level(facts: Facts, constant: bool) -> str:
+    """Say that the score is not above a constant's, or has not risen; "" where it is, or has.
+
+    Of a policy that is nearly `constant`, say so of a score that has risen, too.
+    """
     scores = facts.scores
     if scores is not None and scores.knows_constants:
         rival = scores.unbeaten
@@ -115,8 +125,10 @@ def _level(facts: Facts) -> str:
             return ""
         level = scores.baselines[rival]
         return f"The score {scores.score:.3f} is not clearly above that of {rival!r}, {level:.3f}"
-    risen = facts.risen or facts.return_risen
-    return "" if risen else f"The score has not risen: {facts.score}"
+    if not (facts.risen or facts.return_risen):
+        return f"The score has not risen: {facts.score}"
+    always = "One action everywhere is all that has raised the score"
+    return f"{always}: {facts.score}" if constant else ""
 
 
 def _commonest(facts: Facts) -> tuple[str, float]:
@@ -132,8 +144,11 @@ def _commonest(facts: Facts) -> tuple[str, float]:
 
 
 def entropy_gone(facts: Facts) -> list[Finding]:
-    """Name each policy that hardly explores although the score has not risen."""
-    if facts.solved or facts.risen:
+    """Name each policy that hardly explores although the score has not risen.
+
+    A score that one action everywhere has raised (`ignores_state`) has not risen for this purpose.
+    """
+    if facts.solved or (facts.risen and ignores_state(facts) is None):
         return []
     names = policy_names(facts.records)
     checks = [(f"{name}/{metric_names.ENTROPY}", f" of policy {name!r}") for name in names]
@@ -202,8 +217,7 @@ def _unmoved(facts: Facts, prefix: str) -> Finding | None:
         sentence=(
             f"Updates{_of(prefix)} move the policy by {moved:.2g} nats per decision, where "
             f"{wanted:.2g} are wanted ({prefix}{metric_names.MOVEMENT}), although the learning "
-            f'rate is {LARGEST_RISE:g} times the first one, the most that "auto" allows. The '
-            f"score is {facts.score}."
+            f'rate is the largest that "auto" allows. The score is {facts.score}.'
         ),
         setting=f"optimizer.lr={faster:.1e}",
     )

@@ -9,6 +9,8 @@ from turnwise.runs import metric_names
 
 BELOW = 3.0
 """Standard errors below random play from which the weights are called worse than none."""
+BETTER = 3.0
+"""Standard errors by which the other decoding is better that are a finding."""
 SLIPPED = 3.0
 """Standard errors between the best and the last validation that are a finding."""
 
@@ -77,13 +79,32 @@ def broken(facts: Facts) -> Finding | None:
     """Say that test episodes were ended by the env or the engine."""
     if facts.scores is None or not facts.scores.broken:
         return None
+    cause = f"Most often: {facts.scores.broken_by}. " if facts.scores.broken_by else ""
     return Finding(
         name="broken",
         sentence=(
             f"{facts.scores.broken} test episodes were ended by the env or the engine and count "
-            "0, those of baselines too: scores are too low. `turnwise check` finds what an env "
-            "does wrong."
+            f"0, those of baselines too: scores are too low. {cause}`turnwise check` finds what "
+            "an env does wrong."
         ),
+    )
+
+
+def other_decoding(facts: Facts) -> Finding | None:
+    """Say that the decoding that validation did not choose has a clearly better score."""
+    scores = facts.scores
+    if scores is None:
+        return None
+    (chosen, (score, own)), (other, (better, error)) = scores.by_decoding.items()
+    if better - score <= BETTER * math.hypot(own, error):
+        return None
+    return Finding(
+        name="other-decoding",
+        sentence=(
+            f"The same weights score {better:.3f} with the {other} decoding, above the {chosen} "
+            f"one's {score:.3f}, which validation chose or the recipe sets."
+        ),
+        setting=f"evaluation.decoding={other}",
     )
 
 
