@@ -121,7 +121,7 @@ def test_fewer_than_twenty_problems_are_in_every_split(numbers, lists):
         assert tasks.problems.counts == dict.fromkeys(SPLITS, numbers)
         assert met(env, split) == set(range(numbers))
     assert (
-        "every split has the same (fewer than 20, or 5 in one split, are not divided)"
+        "every split has the same (fewer than 20, or 3 in one split, are not divided)"
         in tasks.problems.described
     )
 
@@ -139,13 +139,14 @@ def test_more_problems_are_divided_and_counted(numbers, lists):
 
 
 @pytest.mark.parametrize("lists", [None, "by hash"])
-def test_problems_of_which_a_split_would_have_few_are_not_divided(lists):
-    """Of 25 to 45 numbers the hash leaves 2 to 6 for validation."""
+def test_problems_of_which_a_split_would_have_few_are_not_divided(lists, monkeypatch):
+    """The hash leaves 4 to 6 of 25 to 45 numbers for validation."""
+    monkeypatch.setattr("turnwise.envs.split.LEAST", 6)
     divided = []
     for numbers in range(25, 46, 5):
         env = Numbers(numbers, lists)
         parts = [{n for n in range(numbers) if split_of(f'{{"n": {n}}}') == s} for s in SPLITS]
-        few = min(map(len, parts)) < 5
+        few = min(map(len, parts)) < 6
         assert GeneratedTasks(env, "test", seed=0).seen == few
         assert met(env, "validation") == (set(range(numbers)) if few else parts[1])
         divided.append(not few)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 
 from turnwise.types import Split
 
-FEW, LEAST = 20, 5
+FEW, LEAST = 20, 3
 """With fewer distinct problems in all, or in one split, every split holds all of them: the scores
 of one or two problems say nothing of the others."""
 TRAIN, VALIDATION = 0.7, 0.1
@@ -42,7 +42,7 @@ def too_few(splits: Iterable[Collection[str]]) -> bool:
 
     Example:
         >>> many = [str(i) for i in range(100)]
-        >>> too_few([many, many[:5]]), too_few([many, many[:4]]), too_few([many[:9], many[9:19]])
+        >>> too_few([many, many[:3]]), too_few([many, many[:2]]), too_few([many[:9], many[9:19]])
         (False, True, True)
     """
     found = [set(split) for split in splits]

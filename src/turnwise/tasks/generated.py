@@ -30,7 +30,7 @@ class GeneratedTasks:
 
     Tasks are drawn until their canonical problem falls into the split, so that no source of one
     split ever gives a problem of another, whatever the seeds and the env's other options. Every
-    split has all problems if there are fewer than 20, if one split would have fewer than 5 or would
+    split has all problems if there are fewer than 20, if one split would have fewer than 3 or would
     hardly ever be drawn, or if the env says `single_task`. The source then says `seen`: its test is
     not unseen. `problems` counts them.
 
