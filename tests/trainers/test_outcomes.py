@@ -18,11 +18,13 @@ from turnwise.render import Renderer
 from turnwise.rollout.random_play import MOST_TURNS, random_game
 from turnwise.seeding import generator
 from turnwise.tasks import GeneratedTasks
-from turnwise.trainers import warm_up
+from turnwise.trainers import demonstrations, warm_up
 from turnwise.trainers.batches import sft_mix_rows
 from turnwise.trainers.demonstrations import Alternating, Demonstrations
 from turnwise.trainers.sft import rows_for
 
+ALL = 2.0
+"""A share of rare outcomes by which every row is one where it can be."""
 END = "<|im_end|>"
 ASKED = "<|im_start|>assistant\n"
 WITHOUT_THOUGHTS = """{% for message in messages %}\
@@ -102,6 +104,17 @@ class Team(Walk):
 
     def observe(self, state, role):
         return replace(super().observe(state, role), text=f"{role} at {state.cell}")
+
+
+@pytest.fixture(autouse=True)
+def rare(monkeypatch):
+    """`rare(share)`: that share of the rows is drawn by how rare its outcome is; here none is."""
+
+    def share(value):
+        monkeypatch.setattr(demonstrations, "RARE", value)
+
+    share(0.0)
+    return share
 
 
 WORDS = [
@@ -211,6 +224,64 @@ def test_a_row_begins_like_the_one_without_outcome():
         assert long.ce_weight[:size].tolist() == short.ce_weight.tolist()
         assert len(long.token_ids) > size
         assert "reward" not in text(without, short)
+
+
+class Corridor(Walk):
+    """Ten cells, of which the last one pays, and the first one ends the game, too."""
+
+    name = "corridor"
+
+    def generate(self, rng):
+        return {"cell": int(rng.integers(1, 9)), "n": int(rng.integers(100000))}
+
+    def step(self, state, role, action, noise):
+        after = At(state.cell + (1 if action == "right" else -1), state.turns + 1)
+        rewards = {"pay": float(after.cell == 9)}
+        return tw.Step(
+            state=after, rewards=rewards, terminated=after.cell in (0, 9), truncated=after.turns > 9
+        )
+
+
+def test_rare_outcomes_are_drawn_more_often_and_what_led_to_them_is_not_imitated(rare):
+    rows = source(Corridor(), renderer=renderer_of(Corridor()))
+    paid, kept = {}, {}
+    for share in (0.0, 0.5, ALL):
+        rare(share)
+        made = [rows.row(index) for index in range(200)]
+        paid[share] = sum("pay 1" in text(rows, row) for row in made)
+        kept[share] = sum("answer" in imitated(rows, row) for row in made)
+    assert 0 < paid[0.0] < paid[0.5] < paid[ALL] and 2 * paid[0.0] < paid[ALL]
+    assert kept[0.0] == 200 and 70 < kept[0.5] < 140
+    assert kept[ALL] == sum(len(set(outcomes(rows, index))) < 2 for index in range(200))
+
+
+def outcomes(rows, index):
+    return demonstrations._outcomes(rows._game(index // rows._shared))
+
+
+def test_a_row_of_a_rare_outcome_is_a_turn_of_its_game_as_it_was_played(rare):
+    rare(ALL)
+    rows = source(Walk())
+    for index in range(60):
+        game, row = game_of(rows, index // rows._shared), rows.row(index)
+        said = text(rows, row)
+        if "answer" in imitated(rows, row):
+            assert len(game.states) == 1
+            continue
+        assert imitated(rows, row).startswith("\n<|im_start|>user\nreward")
+        told = []
+        for turn, past in enumerate(game.past):
+            paid = "".join(f"reward {n} {v:.3g}\n" for n, v in game.rewards[turn].items() if v)
+            last = turn + 1 == len(game.past)
+            then = "end" if last else game.past[turn + 1].observation
+            told.append(f"{shown(past.observation)}{past.reply}{END}\n{shown(paid + then)}")
+        assert said in told
+
+
+def test_where_all_outcomes_are_alike_none_is_rare(rare):
+    rare(ALL)
+    rows = source(Endless())
+    assert all("answer" in imitated(rows, rows.row(index)) for index in range(20))
 
 
 def test_a_game_that_was_left_has_no_outcome_at_its_last_turn():

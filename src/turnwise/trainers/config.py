@@ -41,7 +41,9 @@ class SftConfig(Settings):
     None is uniformly random actions."""
     outcomes: bool = False
     """Whether demonstrations of `play` go on with what followed in the game: the rewards, and the
-    next observation or the end. Earlier turns that the prompt holds are then imitated, too."""
+    next observation or the end. Earlier turns that the prompt holds are then imitated, too. Where
+    a row is one turn, half of the rows are drawn by how rare what followed is; their replies are
+    not imitated."""
     steps: int = Field(default=600, ge=0)
     """The most optimizer steps; 0 skips the phase."""
     batch_size: int = Field(default=64, ge=1)

@@ -8,6 +8,7 @@ unless the env breaks by chance.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -51,6 +52,14 @@ LONG_GAME, MOST_OF_A_GAME = 6, 16
 games cost more to play than rows cost to learn."""
 
 
+RARE = 0.5
+"""The share of rows, of turns with what followed, that are drawn by how rare that is. Rewards are
+rare in random play, and what a policy learns later depends on them (as the reward prediction of
+Jaderberg et al. 2016, arXiv:1611.05397, section 3.2, whose samples are skewed in the same way)."""
+
+
+Outcome = tuple[tuple[tuple[str, float], ...], bool]
+"""What a turn led to: rewards by component, and whether the game ended."""
 Beginning = Callable[[np.random.Generator], Any]
 """Draws a state in which a random game begins; None is the first state of a task."""
 
@@ -120,6 +129,9 @@ class Demonstrations:
         whole = self._whole(game) if self._whole_games else None
         if whole is not None:
             return whole
+        rare = self._rare(game, generator(self.seed, "rare", index))
+        if rare is not None and self._fits(rare.token_ids):
+            return rare
         while True:
             row = self._drawn(game, turn, rng)
             if not turn or self._fits(row.token_ids):
@@ -135,6 +147,41 @@ class Demonstrations:
         """Whether a row is a whole game, where that fits."""
         return self.outcomes and self.agent.history == "full"
 
+    @property
+    def _tells_outcomes(self) -> bool:
+        """Whether rows of single turns go on with what followed."""
+        return self.outcomes and self.env.branching != "none"
+
+    def _rare(self, game: RandomGame, rng: np.random.Generator) -> TrainingSample | None:
+        """Return the row of a turn whose outcome is rare among random games, or None.
+
+        It is None for the share 1 - `RARE` of the rows, and where all outcomes are alike. Turns are
+        drawn with the inverse of the frequency of their rewards and end. What followed is imitated,
+        and the reply is not: an action that is shown because of its outcome would be one that
+        random play does not prefer.
+        """
+        kinds = _outcomes(game) if self._tells_outcomes and rng.random() < RARE else []
+        if len(set(kinds)) < 2:
+            return None
+        weights = np.array([1 / self._frequencies[kind] for kind in kinds])
+        turn = int(rng.choice(len(kinds), p=weights / weights.sum()))
+        prompt = prompt_for(self.agent, game.past[:turn], self._seen(game, turn))
+        start, reply = self.renderer.prompt_ids(prompt), game.past[turn].reply
+        ids = start + self.renderer.completion_ids(reply)
+        after = None if turn + 1 == len(game.states) else self._seen(game, turn + 1)
+        followed = Followed(rewards=game.rewards[turn], observation=after)
+        whole = self._with_outcome(prompt, ids, reply, followed)
+        return None if whole == ids else supervised_row(self.policy, ids, whole[len(ids) :])
+
+    def _seen(self, game: RandomGame, turn: int) -> Observation:
+        return self.env.observe(game.states[turn], game.seat)
+
+    @cached_property
+    def _frequencies(self) -> dict[Outcome, float]:
+        """How often each outcome of a turn comes in the first random games; others come once."""
+        found = Counter(kind for game in self._first_games for kind in _outcomes(game))
+        return defaultdict(lambda: 1.0, {kind: float(count) for kind, count in found.items()})
+
     def _drawn(self, game: RandomGame, turn: int, rng: np.random.Generator) -> TrainingSample:
         """Return the row of a turn with another random action."""
         state = game.states[turn]
@@ -144,7 +191,7 @@ class Demonstrations:
         reply = self._reply(observation, action)
         start = self.renderer.prompt_ids(prompt)
         ids = start + self.renderer.completion_ids(reply)
-        if self.outcomes and self.env.branching != "none":
+        if self._tells_outcomes:
             followed = what_follows(self.env, state, game.seat, action, rng)
             ids = ids if followed is None else self._with_outcome(prompt, ids, reply, followed)
         return supervised_row(self.policy, start, ids[len(start) :])
@@ -235,16 +282,22 @@ class Demonstrations:
         """The number of rows taken from one game."""
         if self._whole_games:
             return 1
-        lengths: list[int] = []
+        lengths = [len(game.states) for game in self._first_games]
+        length = np.mean(lengths) if lengths else 0
+        return int(np.clip(length // LONG_GAME, 1, MOST_OF_A_GAME))
+
+    @cached_property
+    def _first_games(self) -> list[RandomGame]:
+        """The first few random games that the env does not break."""
+        found: list[RandomGame] = []
         for number in range(EXAMPLES):
             try:
-                lengths.append(len(self._game(number).states))
+                found.append(self._game(number))
             except StuckEnvError:
                 raise
             except EnvError:
                 continue
-        length = np.mean(lengths) if lengths else 0
-        return int(np.clip(length // LONG_GAME, 1, MOST_OF_A_GAME))
+        return found
 
     def _first_row(self, index: int) -> TrainingSample:
         rng = generator(self.seed, "demonstration", index)
@@ -273,6 +326,15 @@ class Demonstrations:
         """Return the reply that describes an observation truly and takes an action."""
         reply = demonstration(self.agent, observation.description, action)
         return self.renderer.spoken(reply) if observation.tools else reply
+
+
+def _outcomes(game: RandomGame) -> list[Outcome]:
+    """Return the rewards of each turn whose outcome is known, and whether the game ended there."""
+    known = len(game.states) - (not game.ended)
+    return [
+        (tuple(sorted(game.rewards[turn].items())), turn + 1 == len(game.states))
+        for turn in range(known)
+    ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
