@@ -434,3 +434,10 @@ def test_a_name_with_dollars_can_be_drawn(tmp_path):
     axes = figure.add_subplot()
     _draw_baselines(axes, {r"pay $\foo$ now": 0.5}, (0.0, 1.0))
     assert png(figure).startswith(b"\x89PNG")
+
+
+def test_a_decoding_that_was_not_chosen_and_is_clearly_better_is_named():
+    (found,) = found_in(played(), scores(score=0.5, score_sampled=0.701))
+    assert found.startswith("The same weights score 0.701 with the sampled decoding")
+    for near in (0.5, 0.53, 0.3):
+        assert not found_in(played(), scores(score=0.5, score_sampled=near))

@@ -32,9 +32,8 @@ batch may need a much smaller rate than the next, for a few replies that move fa
 by `DRIFT` would be too small for many iterations after it."""
 LARGEST_RISE = 10.0
 """The largest factor by which the rate may exceed the first one that stood, or what that one has
-become with a changed wanted movement. Where a policy is
-nearly certain, or nothing is left to learn, no rate moves it as far as wanted, and larger rates
-follow noise."""
+become with a changed wanted movement. Where a policy is nearly certain, or nothing is left to
+learn, no rate moves it as far as wanted, and larger rates follow noise."""
 LARGEST_LOSS = 0.1
 """The largest fall of the share of readable replies after which an update stands."""
 MOST_TRIES = 8

@@ -8,7 +8,7 @@ unless the env breaks by chance.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -56,8 +56,6 @@ RARE = 0.5
 """The share of rows, of turns with what followed, that are drawn by how rare that is. Rewards are
 rare in random play, and what a policy learns later depends on them (as the reward prediction of
 Jaderberg et al. 2016, arXiv:1611.05397, section 3.2, whose samples are skewed in the same way)."""
-
-
 Outcome = tuple[tuple[tuple[str, float], ...], bool]
 """What a turn led to: rewards by component, and whether the game ended."""
 Beginning = Callable[[np.random.Generator], Any]
@@ -163,7 +161,7 @@ class Demonstrations:
         kinds = _outcomes(game) if self._tells_outcomes and rng.random() < RARE else []
         if len(set(kinds)) < 2:
             return None
-        weights = np.array([1 / self._frequencies[kind] for kind in kinds])
+        weights = np.array([1 / max(1, self._frequencies[kind]) for kind in kinds])
         turn = int(rng.choice(len(kinds), p=weights / weights.sum()))
         prompt = prompt_for(self.agent, game.past[:turn], self._seen(game, turn))
         start, reply = self.renderer.prompt_ids(prompt), game.past[turn].reply
@@ -177,10 +175,9 @@ class Demonstrations:
         return self.env.observe(game.states[turn], game.seat)
 
     @cached_property
-    def _frequencies(self) -> dict[Outcome, float]:
-        """How often each outcome of a turn comes in the first random games; others come once."""
-        found = Counter(kind for game in self._first_games for kind in _outcomes(game))
-        return defaultdict(lambda: 1.0, {kind: float(count) for kind, count in found.items()})
+    def _frequencies(self) -> Counter[Outcome]:
+        """How often each outcome of a turn comes in the first random games."""
+        return Counter(kind for game in self._first_games for kind in _outcomes(game))
 
     def _drawn(self, game: RandomGame, turn: int, rng: np.random.Generator) -> TrainingSample:
         """Return the row of a turn with another random action."""

@@ -186,10 +186,14 @@ class Facts:
         return f"loss.entropy_weight={max(0.01, 2 * self.at('loss.entropy_weight', 0.0)):g}"
 
     @property
+    def prefixes(self) -> list[str]:
+        """What stands before the metrics of each trained policy: nothing where there is one."""
+        return [f"{name}/" for name in policy_names(self.records)] or [""]
+
+    @property
     def movement(self) -> float:
         """The largest movement that `optimizer.lr = "auto"` has wanted of an update."""
-        prefixes = [f"{name}/" for name in policy_names(self.records)] or [""]
-        found = [self.train(f"{prefix}{metric_names.WANTED}").values for prefix in prefixes]
+        found = [self.train(f"{prefix}{metric_names.WANTED}").values for prefix in self.prefixes]
         return max((float(values.max()) for values in found if len(values)), default=LEAST_PEAK)
 
     @property

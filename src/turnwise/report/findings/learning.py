@@ -175,8 +175,7 @@ def movement_bound(facts: Facts) -> list[Finding]:
     """Name each policy whose updates are often undone, or cannot move it as far as wanted."""
     if facts.solved or facts.at("optimizer.lr", "auto") != "auto":
         return []
-    prefixes = [f"{name}/" for name in policy_names(facts.records)] or [""]
-    found = (check(facts, prefix) for prefix in prefixes for check in (_undone, _unmoved))
+    found = (check(facts, prefix) for prefix in facts.prefixes for check in (_undone, _unmoved))
     return [finding for finding in found if finding is not None]
 
 
