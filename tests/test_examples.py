@@ -30,7 +30,7 @@ SAYS = {
 
 SHORT = {
     "00_grpo_in_one_file.py": ("10",),
-    "05_a_gymnasium_env.py": ("warmup.steps=200", "trainer.iterations=30"),
+    "05_a_gymnasium_env.py": ("warmup.steps=200",),
     "07_programs.py": ("trainer.iterations=100",),
 }
 """Arguments with which an example trains for a shorter time."""
