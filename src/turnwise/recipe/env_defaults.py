@@ -2,7 +2,8 @@
 
 Provides `env_recipe`. What depends on the env is measured by a few games without a model
 (`envs.survey`). A model made on the spot is first taught the format on states of random play, and
-every update has some of these rows; the system message of a real model says how to answer.
+every update has some of these rows. The system message of a pretrained model says how to answer,
+and its updates have rows of uniform actions alone.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ WARM_STEPS, WARM_RATE, WARM_RISE, WARM_COOLDOWN = 600, 4e-3, 20, 100
 0.24, and one reply in a hundred that cannot be read."""
 ACTION_BARRIER = 0.2
 """The weight of uniform actions in the SFT mix at the start; it falls to 0."""
+BARRIER_ROWS = 32
+"""The rows of uniform actions in an update of a pretrained model."""
 ACTION_FLOOR = 0.5
 """The share of its first frequency below which an action makes uniform actions weigh more."""
 LONGEST = 1000
@@ -227,7 +230,30 @@ class _Found:
             | {"system": self._instructions(agent)}
             for role, agent in self.draft.agents.items()
         }
-        return {"agents": agents, "credit": self.of_credit.settings(self.because)}
+        own: Data = {"agents": agents, "credit": self.of_credit.settings(self.because)}
+        return own | self._uniform_actions()
+
+    def _uniform_actions(self) -> Data:
+        """Return the SFT mix of a pretrained model: uniform actions, and nothing else of a reply.
+
+        There is none where any text may be an answer, and where tools are called.
+        """
+        agents = self.draft.agents.values()
+        formats = len({(agent.policy, agent.reply) for agent in agents})
+        if self.shown.free or self.tools or formats > len({agent.policy for agent in agents}):
+            return {}
+        why = "uniform actions keep the policy from being certain before it has learned"
+        span = self.because("sft_mix.spans.action", ACTION_BARRIER, why)
+        reason = "uniform actions are imitated less and less"
+        return {
+            "sft_mix": {
+                "states": "play",
+                "rows": BARRIER_ROWS,
+                "spans": {"action": span},
+                "final": {"action": self.because("sft_mix.final.action", 0.0, reason)},
+                "action_floor": ACTION_FLOOR,
+            }
+        }
 
     def for_nano(self, policies: Mapping[str, Data]) -> Data:
         """Return what a model made on the spot gets: a warm-up, an SFT mix, and small steps."""
