@@ -294,6 +294,27 @@ def test_a_real_model_also_begins_long_games_in_later_states():
     assert recipe.agents["player"].invalid_limit == 3
 
 
+def test_updates_of_a_pretrained_model_hold_uniform_actions_and_nothing_else():
+    mix = recipe_of(Walk, model="some/model").sft_mix
+    assert mix is not None and (mix.spans, mix.final) == ({"action": 0.2}, {"action": 0.0})
+    assert (mix.states, mix.action_floor) == ("play", 0.5)
+    assert recipe_of(Walk, {"sft_mix": None}, model="some/model").sft_mix is None
+    own = {"sft_mix.spans.action": 0.05, "sft_mix.rows": 4}
+    mix = recipe_of(Walk, own, model="some/model").sft_mix
+    assert mix is not None and (mix.spans, mix.rows) == ({"action": 0.05}, 4)
+
+
+def test_a_pretrained_model_is_validated_at_the_start_and_in_both_ways():
+    evaluation = recipe_of(Walk, model="some/model").evaluation
+    assert (evaluation.decoding, evaluation.validate_start) == ("validated", True)
+    own = {"evaluation.decoding": "greedy"}
+    assert recipe_of(Walk, own, model="some/model").evaluation.decoding == "greedy"
+
+
+def test_answers_that_may_be_any_text_have_no_uniform_ones():
+    assert recipe_of(Free, model="some/model").sft_mix is None
+
+
 def history_of(env, model: Any = "nano"):
     return recipe_of(env, model=model).agents["player"].history
 

@@ -19,7 +19,7 @@ from turnwise.envs.survey import Survey, survey
 from turnwise.errors import ConfigError
 from turnwise.policies import is_nano, nano_preset
 from turnwise.recipe.env_credit import TURNS, TURNS_STD, EnvCredit
-from turnwise.recipe.env_sizes import GAME_TURNS, MOST_ROWS, EnvSizes
+from turnwise.recipe.env_sizes import GAME_TURNS, MOST_ROWS, START_AND_DECODING, EnvSizes
 from turnwise.recipe.fit import setting_at
 from turnwise.recipe.history import (
     TURN_TOKENS,
@@ -115,8 +115,9 @@ def env_recipe(plain: Data, settings: Mapping[str, Any]) -> EnvRecipe:
         can_grow=not any(key.endswith("nano.context") for key in sized),
     )
     add = found.for_nano(plain["policies"]) if nano else found.for_real()
-    if draft.evaluation.validation != "exact" and nano:
-        add["evaluation"] = found.sizes.validation(add["trainer"], found.because)
+    if draft.evaluation.validation != "exact":
+        own = plain.get("evaluation", {}) | START_AND_DECODING
+        add["evaluation"] = found.sizes.validation(add["trainer"], found.because) if nano else own
     add["credit"] = {**plain["credit"], **add.get("credit", {}), **found.invalid()}
     add["env"] = {**plain["env"], **found.cut()}
     if found.restarts:

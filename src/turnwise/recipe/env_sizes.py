@@ -24,7 +24,9 @@ GAME_TURNS, GAME_TOKENS = 1024, 40_000
 """The turns that an iteration's episodes are to have together, by the survey's mean length, and
 about the most tokens of their prompts and replies."""
 FEWEST_EPISODES, MOST_EPISODES = 16, 128
-EVALUATION = {"decoding": "validated", "validate_start": True, "validation_tasks": 128}
+START_AND_DECODING = {"decoding": "validated", "validate_start": True}
+"""The greedy policy may be far worse than a sampled one, and training may make a policy worse."""
+EVALUATION = {**START_AND_DECODING, "validation_tasks": 128}
 """A nano model starts near uniform play, whose most probable action is the same nearly everywhere:
 played greedily it is worse than random play."""
 DECODINGS = 2
