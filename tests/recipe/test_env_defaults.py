@@ -304,6 +304,13 @@ def test_updates_of_a_pretrained_model_hold_uniform_actions_and_nothing_else():
     assert mix is not None and (mix.spans, mix.rows) == ({"action": 0.05}, 4)
 
 
+def test_rows_of_the_users_own_are_imitated_whole(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "cell 0", "completion": "right"}\n')
+    own = {"sft_mix": {"data": str(tmp_path / "rows.jsonl"), "rows": 2}}
+    mix = recipe_of(Walk, own, model="some/model").sft_mix
+    assert mix is not None and (mix.states, mix.spans, mix.action_floor) == (None, {}, None)
+
+
 def test_a_pretrained_model_is_validated_at_the_start_and_in_both_ways():
     evaluation = recipe_of(Walk, model="some/model").evaluation
     assert (evaluation.decoding, evaluation.validate_start) == ("validated", True)

@@ -237,23 +237,30 @@ class _Found:
     def _uniform_actions(self) -> Data:
         """Return the SFT mix of a pretrained model: uniform actions, and nothing else of a reply.
 
-        There is none where any text may be an answer, and where tools are called.
+        There is none where any text may be an answer, where tools are called, and where the rows
+        are the user's.
         """
-        agents = self.draft.agents.values()
-        formats = len({(agent.policy, agent.reply) for agent in agents})
-        if self.shown.free or self.tools or formats > len({agent.policy for agent in agents}):
+        mix = self.draft.sft_mix
+        own = mix is not None and mix.data != "demonstrations"
+        if self.shown.free or self.tools or own or not self._one_format:
             return {}
         why = "uniform actions keep the policy from being certain before it has learned"
         span = self.because("sft_mix.spans.action", ACTION_BARRIER, why)
+        rows: Data = {"states": "play", "rows": BARRIER_ROWS, "spans": {"action": span}}
+        return {"sft_mix": rows | self._fading_actions()}
+
+    @property
+    def _one_format(self) -> bool:
+        """Whether all roles of each policy have one reply format, whose parts spans can name."""
+        agents = self.draft.agents.values()
+        return len({(a.policy, a.reply) for a in agents}) == len({a.policy for a in agents})
+
+    def _fading_actions(self) -> Data:
+        """Return how the weight of uniform actions falls, and what makes it rise."""
         reason = "uniform actions are imitated less and less"
         return {
-            "sft_mix": {
-                "states": "play",
-                "rows": BARRIER_ROWS,
-                "spans": {"action": span},
-                "final": {"action": self.because("sft_mix.final.action", 0.0, reason)},
-                "action_floor": ACTION_FLOOR,
-            }
+            "final": {"action": self.because("sft_mix.final.action", 0.0, reason)},
+            "action_floor": ACTION_FLOOR,
         }
 
     def for_nano(self, policies: Mapping[str, Data]) -> Data:
@@ -338,16 +345,11 @@ class _Found:
         mix = self.draft.sft_mix
         rows: Data = {"rows": self._told_rows("sft_mix.rows", min(2 * self.sizes.rows, MOST_ROWS))}
         rows |= {"states": "play"} if not mix or mix.data == "demonstrations" else {}
-        agents = self.draft.agents.values()
-        if len({(agent.policy, agent.reply) for agent in agents}) > len({a.policy for a in agents}):
-            return rows  # spans are parts of one reply format
+        if not self._one_format:
+            return rows
         spans = {"think": 5.0} if described else {}
-        reason = "uniform actions are imitated less and less"
-        return rows | {
-            "spans": spans | {"answer": 1.0, "action": ACTION_BARRIER},
-            "final": {"action": self.because("sft_mix.final.action", 0.0, reason)},
-            "action_floor": ACTION_FLOOR,
-        }
+        spans |= {"answer": 1.0, "action": ACTION_BARRIER}
+        return rows | {"spans": spans} | self._fading_actions()
 
     def _seen_by(self, role: str) -> Data:
         """Return what a role's prompts show, and what becomes of a reply that cannot be read."""
