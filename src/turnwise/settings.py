@@ -196,6 +196,8 @@ def _example(model: type[BaseModel], path: Sequence[str], problem: Any) -> str:
         below = _below(below, part)
     models = [m for m in _members(below) if isinstance(m, type) and issubclass(m, BaseModel)]
     given = problem["input"]
+    if str(given).lower() == "none" and type(None) in _members(below):
+        return "or None, which leaves it out"
     for name, field in ((n, f) for m in models for n, f in m.model_fields.items()):
         kinds = _members(field.annotation)
         if type(given) in kinds and not isinstance(given, bool):

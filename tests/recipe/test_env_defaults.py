@@ -113,11 +113,11 @@ class Walled(Walk):
 ENVS = [Walk, Costly, Rich, Endless, Walled]
 
 
-def recipe_of(env: Any, settings: Any = None, model: Any = "nano"):
-    """Return the recipe that `tw.train` would make."""
+def recipe_of(env: Any, settings: Any = None, model: Any = "nano", told: Any = None):
+    """Return the recipe that `tw.train` would make; add what it says to the list `told`."""
     given = dict.fromkeys(("rows", "reward", "eval_rows", "reward_weights"))
     wanted = recipe_for_env(policy_section(model), env, {**given, "settings": settings})
-    recipe, _ = wanted.tried(settings or {}, lambda text: None)
+    recipe, _ = wanted.tried(settings or {}, ([] if told is None else told).append)
     return recipe
 
 
@@ -304,11 +304,43 @@ def test_updates_of_a_pretrained_model_hold_uniform_actions_and_nothing_else():
     assert mix is not None and (mix.spans, mix.rows) == ({"action": 0.05}, 4)
 
 
-def test_rows_of_the_users_own_are_imitated_whole(tmp_path):
+@pytest.mark.parametrize("settings", [{"sft_mix.final.action": 0.05}, {"sft_mix.rows": 4}])
+def test_settings_of_the_mix_of_a_pretrained_model_keep_its_other_defaults(settings):
+    mix = recipe_of(Walk, settings, model="some/model").sft_mix
+    assert mix is not None and (mix.spans, mix.action_floor) == ({"action": 0.2}, 0.5)
+
+
+@pytest.mark.parametrize("off", [None, 0.0])
+def test_who_takes_the_actions_out_of_a_pretrained_models_mix_imitates_nothing(off):
+    told: list[str] = []
+    recipe = recipe_of(Walk, {"sft_mix.spans.action": off}, model="some/model", told=told)
+    assert "no span of sft_mix.spans has a weight: left out sft_mix" in told
+    assert recipe.sft_mix is None
+
+
+@pytest.mark.parametrize("model", ["nano", "some/model"])
+def test_who_wants_no_spans_is_told_that_whole_replies_are_imitated(model):
+    told: list[str] = []
+    mix = recipe_of(Walk, {"sft_mix.spans": None}, model=model, told=told).sft_mix
+    assert "no sft_mix.spans: whole replies are imitated, with weight 1" in told
+    assert mix is not None and (mix.spans, mix.final, mix.action_floor) == ({}, {}, None)
+
+
+@pytest.mark.parametrize("model", ["nano", "some/model"])
+def test_rows_of_the_users_own_are_imitated_whole(tmp_path, model):
     (tmp_path / "rows.jsonl").write_text('{"prompt": "cell 0", "completion": "right"}\n')
     own = {"sft_mix": {"data": str(tmp_path / "rows.jsonl"), "rows": 2}}
-    mix = recipe_of(Walk, own, model="some/model").sft_mix
+    mix = recipe_of(Walk, own, model=model).sft_mix
     assert mix is not None and (mix.states, mix.spans, mix.action_floor) == (None, {}, None)
+
+
+def test_a_pretrained_model_that_calls_tools_has_no_uniform_actions():
+    assert recipe_of("treasure", model="some/model").sft_mix is None
+
+
+def test_a_mix_named_none_is_told_how_it_is_left_out():
+    with pytest.raises(ConfigError, match="expected a table, or None, which leaves it out"):
+        recipe_of(Walk, {"sft_mix": "none"})
 
 
 def test_a_pretrained_model_is_validated_at_the_start_and_in_both_ways():
@@ -374,6 +406,9 @@ SETTINGS = [
     {"policies.main.lr": 1e-3},
     {"warmup.states": "first"},
     {"warmup.outcomes": False},
+    {"warmup.outcomes": True},
+    {"sft_mix.final.action": 0.05},
+    {"sft_mix.final": {"action": 0.05}},
     {"warmup.stop_at_accuracy": 0.5},
     {"sft_mix.spans.action": 1.0, "sft_mix.final.action": 0.5},
     {"credit.scheme": "rloo"},
@@ -453,6 +488,19 @@ def test_a_real_model_is_told_the_actions_and_how_to_answer():
             )
 
     assert told(Raw).system == ""
+
+    class Fifty(Walk):
+        names = ("left", "right", *(f"jump{n}" for n in range(48)))
+
+        def observe(self, state, role):
+            return tw.Observation(text=f"cell {state.at}", legal_actions=self.names)
+
+        def random_action(self, state, role, rng):
+            return str(rng.choice(["left", "right"]))
+
+    assert told(Fifty).system.startswith(
+        f"End your reply with one of these actions: {', '.join(Fifty.names)}, between"
+    )
 
 
 FAST = {

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from turnwise.errors import ConfigError
 from turnwise.recipe.schema import load_recipe
+from turnwise.trainers import grpo
 from turnwise.trainers.action_floor import COMMON, ENDS, MOST, STEP, ActionFloor
+from turnwise.trainers.batches import batches_of
 from turnwise.trainers.grpo import credit_of, update_all
 from turnwise.trainers.loop import play_groups
+from turnwise.types import Failure
 
 MIX = (
     "sft_mix.rows=4",
@@ -138,10 +143,41 @@ def test_the_next_mix_has_a_larger_weight_where_an_action_was_too_rare(first_bat
     found = [update_all(session, plan, episodes, credit, {}, 0)["main"] for _ in range(3)]
     assert [each["sft_mix/factor"] for each in found] == pytest.approx([1.0, 1.5, 2.25])
     assert [each["policy/rarest_action"] for each in found] == [0.0] * 3
-    mix = trained.sft_mix
-    plain, grown = mix.batch(0, 4), mix.batch(0, 4, factor=3.0)
-    weights = [
-        sorted({w for row in rows for w in row.ce_weight.tolist()}) for rows in (plain, grown)
-    ]
-    assert weights[0] == pytest.approx([0.0, 0.2, 1.0])
-    assert weights[1] == pytest.approx([0.0, 0.6, 1.0])
+    assert weights_of(session, plan, episodes, credit) == pytest.approx([0.0, 0.675, 1.0])
+    trained.floor.factor = 1.0
+    assert weights_of(session, plan, episodes, credit) == pytest.approx([0.0, 0.2, 1.0])
+
+
+def weights_of(session, plan, episodes, credit):
+    """Return the different weights of the mix's tokens in the next batch."""
+    batch = batches_of(session, plan, episodes, credit, {}, 0)["main"]
+    taught = [row for row in batch.samples if not row.turns]
+    return sorted({w for row in taught for w in np.round(row.ce_weight, 6).tolist()})
+
+
+@pytest.mark.parametrize(("iteration", "over"), [(4, 0.0), (0, 0.8)])
+def test_the_floor_falls_with_the_iterations_and_with_the_time(
+    first_batch, monkeypatch, iteration, over
+):
+    """At 80 % of either there is none, and the factor falls."""
+    session, plan, _ = first_batch(*MIX, "trainer.mismatch=ignore", "trainer.iterations=5")
+    monkeypatch.setattr(grpo, "training_share", lambda session, plan: over)
+    floor = session.trained["main"].floor
+    floor.restore({"start": {"LEFT": 0.5, "GONE": 0.5}, "factor": 3.0})
+    episodes = play_groups(session, plan, session.curriculum.visits(0))
+    update_all(session, plan, episodes, credit_of(session, plan, episodes), {}, iteration)
+    assert floor.factor == pytest.approx(2.0)
+
+
+def test_only_valid_replies_count_as_actions(first_batch):
+    session, plan, _ = first_batch(*MIX)
+    episodes = play_groups(session, plan, session.curriculum.visits(0))
+    turns = [turn for each in episodes for turn in each.turns]
+    found = grpo.actions_of(episodes, "main")
+    assert found == [turn.action for turn in turns if turn.error is None]
+    failure = Failure(kind="illegal_action", message="no")
+    first = episodes[0].trajectories[0]
+    broken = replace(first.turns[0], action="UP", error=failure)
+    trajectory = replace(first, turns=(broken, *first.turns[1:]))
+    episodes[0] = replace(episodes[0], trajectories=(trajectory,))
+    assert len(grpo.actions_of(episodes, "main")) == len(found) - (first.turns[0].error is None)

@@ -90,6 +90,15 @@ def test_rows_of_the_sft_mix_make_no_mini_batch_of_their_own():
     ]
 
 
+def test_rows_of_the_sft_mix_are_shared_out_evenly_whatever_their_order():
+    """Rows of two roles alternate: none of two mini-batches has those of one role alone."""
+    parts = [(0, ""), (1, ""), *[None] * 40]
+    batches = minibatches(parts, 2, np.random.default_rng(0))
+    taught = [[row for row in batch if row > 1] for batch in batches]
+    assert [len(rows) for rows in taught] == [20, 20]
+    assert all(5 <= sum(row % 2 for row in rows) <= 15 for rows in taught)
+
+
 def test_a_visit_of_one_episode_is_not_mixed():
     """Nothing was compared in it, so that dynamic sampling goes on."""
     episodes = [episode(0, 1, SEATS), *(episode(1, member, SEATS) for member in range(2))]

@@ -614,7 +614,6 @@ def test_a_policy_moves_as_far_in_long_runs_as_in_short_ones(first_batch, iterat
     session, plan, *_ = first_batch(AUTO, f"trainer.iterations={iterations}")
     assert plan.optimizer.peak_movement(1 / iterations) == pytest.approx(wanted)
     optimizer = session.trained["main"].optimizer
-    optimizer.begin(0.0)
     optimizer.steps = 1
     assert optimizer.wanted_movement(1, optimizer.steps - 1) == pytest.approx(0.005)
     optimizer.steps += math.ceil(0.2 * iterations)
@@ -656,15 +655,14 @@ def replace_movement(plan, movement):
 
 
 def test_under_a_limit_of_time_the_number_of_iterations_follows_from_their_pace(first_batch):
-    """A quarter was over before the first of two updates of two steps each; then 0.005 passed."""
+    """The first of two updates of two steps each takes 0.005 of the time."""
     session, *_ = first_batch(AUTO, "trainer.iterations=5000", "trainer.minibatches=2")
     optimizer = session.trained["main"].optimizer
-    optimizer.begin(0.25)
     optimizer.steps = 2
     assert optimizer.wanted_movement(2, optimizer.steps - 2) == pytest.approx(0.005)
-    optimizer.steps, optimizer.least_done = 4, 0.255
+    optimizer.steps, optimizer.least_done = 4, 0.005
     assert optimizer.wanted_movement(2, optimizer.steps - 2) == pytest.approx(MOVEMENT * 0.005)
-    optimizer.least_done = 0.25 + 1e-6
+    optimizer.least_done = 1e-6
     assert optimizer.wanted_movement(2, optimizer.steps - 2) == pytest.approx(0.005)
 
 
@@ -675,7 +673,6 @@ def test_a_rate_follows_the_root_of_what_is_wanted(first_batch, reports):
     )
     trained = session.trained["main"]
     optimizer, told = trained.optimizer, movement.informative(batch) ** 0.5
-    optimizer.begin(0.0)
     reports(moved_so(0.005 * told, 0.0, 0.0))
     update(session, plan, trained, 0, batch)
     assert (optimizer.peak, optimizer.found) == (START, START)

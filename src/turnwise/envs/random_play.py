@@ -65,5 +65,6 @@ def first_turn(env: Env[Any], task: Task, role: str, rng: np.random.Generator) -
         return met
     raise EnvError(
         f"{env.name}: role {role!r} had no turn in {ATTEMPTS} games of random actions: see that "
-        "acting(state) returns its seats, or leave the role out"
+        "acting(state) returns its seats; if random play hardly ever reaches its turn, let some "
+        "tasks begin there"
     )

@@ -79,7 +79,6 @@ class PolicyOptimizer:
         )
         self.steps = 0
         self.least_done = 0.0
-        self._began = 0.0
         self.skipped = 0
         self._skipped_in_a_row = 0
         self._ending: tuple[int, int] | None = None
@@ -88,10 +87,6 @@ class PolicyOptimizer:
     def is_auto(self) -> bool:
         """Whether the rate follows how far the updates move the policy."""
         return self.config.lr == AUTO
-
-    def begin(self, done: float) -> None:
-        """Note that the share `done` of the training was over before the first step."""
-        self.least_done = self._began = done
 
     def wanted_movement(self, steps: int, before: int) -> float:
         """Return the wanted movement of an update, in nats per decision.
@@ -105,7 +100,7 @@ class PolicyOptimizer:
             before: how often `step` was called before it.
         """
         assert isinstance(self.config, OptimizerConfig), "only such a rate follows the movement"
-        of_time = (self.least_done - self._began) / before if before else 0.0
+        of_time = self.least_done / before if before else 0.0
         over = max(before / self._total_steps, self.least_done)
         return self.config.wanted_movement(steps * max(1 / self._total_steps, of_time), over)
 

@@ -22,6 +22,7 @@ from turnwise.recipe.env_credit import TURNS, TURNS_STD, EnvCredit
 from turnwise.recipe.env_sizes import GAME_TURNS, MOST_ROWS, START_AND_DECODING, EnvSizes
 from turnwise.recipe.fit import setting_at
 from turnwise.recipe.history import (
+    MOST_LISTED,
     TURN_TOKENS,
     History,
     choose_history,
@@ -61,8 +62,6 @@ EXPLORED = ((1e-3, 10_000), (1e-2, 1_000), (0.1, 100))
 classes, so that equal calls give equal runs."""
 INVALID_LIMIT = 3
 """The replies in a row that cannot be read and end a long game: more take long and teach little."""
-FEW_WORDS = 40
-"""The most legal words that the system message lists."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,8 +132,10 @@ def _widest(plain: Data, settings: Mapping[str, Any]) -> Data:
     given = set(dotted_keys(settings))
     if any(key.startswith("curriculum.") for key in given):
         wide["curriculum"] = {"kind": "restarts"}
-    if "sft_mix.action_floor" in given:
-        wide["sft_mix"] = {"spans": {"answer": 1.0, "action": ACTION_BARRIER}}
+    if any(key.startswith(("sft_mix.action_floor", "sft_mix.final")) for key in given):
+        wide["sft_mix"] = {"spans": {"think": 1.0, "answer": 1.0, "action": ACTION_BARRIER}}
+    if "warmup.outcomes" in given:
+        wide["warmup"] = {"states": "play"}
     asked = {"invalid_reply": "continue"}
     limited = {role for role in plain["agents"] if f"agents.{role}.invalid_limit" in given}
     agents = plain["agents"].items()
@@ -240,14 +241,17 @@ class _Found:
         There is none where any text may be an answer, where tools are called, and where the rows
         are the user's.
         """
-        mix = self.draft.sft_mix
-        own = mix is not None and mix.data != "demonstrations"
-        if self.shown.free or self.tools or own or not self._one_format:
+        if self.shown.free or self.tools or self._own_rows or not self._one_format:
             return {}
         why = "uniform actions keep the policy from being certain before it has learned"
         span = self.because("sft_mix.spans.action", ACTION_BARRIER, why)
         rows: Data = {"states": "play", "rows": BARRIER_ROWS, "spans": {"action": span}}
         return {"sft_mix": rows | self._fading_actions()}
+
+    @property
+    def _own_rows(self) -> bool:
+        """Whether the rows of the SFT mix are the user's."""
+        return self.draft.sft_mix is not None and self.draft.sft_mix.data != "demonstrations"
 
     @property
     def _one_format(self) -> bool:
@@ -341,10 +345,14 @@ class _Found:
         return end | {"stop_at_accuracy": ALL_READABLE}
 
     def _sft_mix(self, *, described: bool) -> Data:
-        """Return the SFT mix: descriptions and format always, uniform actions less and less."""
-        mix = self.draft.sft_mix
+        """Return the SFT mix: descriptions and format always, uniform actions less and less.
+
+        Rows of the user's are imitated whole, and always.
+        """
         rows: Data = {"rows": self._told_rows("sft_mix.rows", min(2 * self.sizes.rows, MOST_ROWS))}
-        rows |= {"states": "play"} if not mix or mix.data == "demonstrations" else {}
+        if self._own_rows:
+            return rows
+        rows |= {"states": "play"}
         if not self._one_format:
             return rows
         spans = {"think": 5.0} if described else {}
@@ -381,7 +389,7 @@ class _Found:
         example = "ACTION"
         if self.shown.free:
             what = "your answer"
-        elif self.shown.varies or len(first.legal_actions) > FEW_WORDS:
+        elif self.shown.varies or self.shown.legal_words > MOST_LISTED:
             what = "one of the legal actions" + (" listed" if lists_actions(self.shown) else "")
         else:
             what = "one of these actions: " + ", ".join(first.legal_actions)

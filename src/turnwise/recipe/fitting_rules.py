@@ -19,7 +19,7 @@ from turnwise.losses.table import LOSSES
 from turnwise.policies.config import PolicyConfig
 from turnwise.policies.presets import is_nano
 from turnwise.policies.schedule import AUTO
-from turnwise.recipe.fit import Data, Fit, is_count, is_number, merge, nest
+from turnwise.recipe.fit import Data, Fit, is_count, is_number, merge, nest, value_at
 from turnwise.settings import own_options
 from turnwise.trainers.table import TRAINERS
 
@@ -139,14 +139,27 @@ def _loss(fit: Fit) -> None:
 
 
 def _mix(fit: Fit) -> None:
-    """Leave out what belongs to a span of the SFT mix that is gone, or weighs nothing."""
-    if not fit.set_by_user("sft_mix.spans"):
+    """Leave out what belongs to a span of the SFT mix that is gone, or weighs nothing.
+
+    Without spans whole replies are imitated. That is not what somebody wants who takes the last
+    span out: then there is no SFT mix.
+    """
+    if fit.get("sft_mix") is None or not fit.set_by_user("sft_mix.spans"):
         return
     spans = fit.table("sft_mix.spans")
     gone = [name for name in fit.keys("sft_mix.final") if name not in spans]
     fit.drop("sft_mix.spans", *(f"sft_mix.final.{name}" for name in gone))
     if not spans.get("action"):
         fit.drop("no sft_mix.spans.action", "sft_mix.action_floor")
+    if not value_at(fit.base, "sft_mix.spans") or any(
+        {**spans, **fit.table("sft_mix.final")}.values()
+    ):
+        return
+    if "sft_mix.spans" in fit.given:
+        fit.notes.append("no sft_mix.spans: whole replies are imitated, with weight 1")
+    else:
+        fit.notes.append("no span of sft_mix.spans has a weight: left out sft_mix")
+        fit.merged = merge(fit.merged, nest("sft_mix", None))
 
 
 def _play(fit: Fit) -> None:

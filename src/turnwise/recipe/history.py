@@ -15,7 +15,7 @@ TURN_TOKENS = 16
 """Tokens of a turn that are neither the observation's nor the reply's words: template and tags."""
 LINE, MOST_LISTED = 3, 300
 """Words of the line of legal actions besides them, and the words of the actions of a mean state
-above which observations have no such line."""
+above which neither observations nor the system message list them."""
 ROOM, SLACK, REPLY = 2, 1.1, 64
 """For the whole past, a nano model's context must hold a game of `ROOM` times the turns of the
 longest random one, as far as the cap on turns allows, since a trained model plays longer games. It

@@ -181,9 +181,10 @@ def _last_failed(episode: Episode) -> bool:
 
 
 CURES = (
-    'lower optimizer.movement (or optimizer.lr, where it is not "auto"), lengthen the warm-up, add '
-    "its rows to every update ([sft_mix]), or set credit.invalid_below_worst = true in place of "
-    "credit.rewards.invalid (`turnwise docs why-is-it-not-learning`)"
+    'lower optimizer.movement (or optimizer.lr, where it is not "auto"), lengthen the warm-up, or, '
+    "where the recipe does not do so, add its rows to every update ([sft_mix]) or set "
+    "credit.invalid_below_worst = true in place of credit.rewards.invalid "
+    "(`turnwise docs why-is-it-not-learning`)"
 )
 
 

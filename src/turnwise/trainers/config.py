@@ -104,7 +104,9 @@ class SftMixConfig(Settings):
     spans: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
         default_factory=dict
     )
-    """Span of the reply -> weight of its tokens, in other spans 0; empty: the whole reply, 1."""
+    """Span of the reply -> weight of its tokens, in other spans 0; empty: the whole reply, 1. The
+    weighted cross-entropy is divided by the number of tokens with a weight, so that a span weighs
+    more where it is the only one."""
     final: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
         default_factory=dict
     )
@@ -114,8 +116,8 @@ class SftMixConfig(Settings):
     """While some action is rarer than this share of its frequency in the first iteration, the
     weight of the span `action` is multiplied by 1.5 in each iteration, up to 20 times the weight of
     `spans` and `final`; otherwise the factor falls back to 1. Only actions with at least a tenth of
-    the first iteration's turns count. The share decreases linearly to 0 at 80 % of the training.
-    None is no floor."""
+    the first iteration's valid replies count. The share decreases linearly to 0 at 80 % of the
+    training. None is no floor."""
 
     @model_validator(mode="after")
     def _check(self) -> SftMixConfig:

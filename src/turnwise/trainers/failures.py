@@ -54,4 +54,9 @@ def cure_of(found: FailedReplies, agent: AgentConfig) -> str:
         )
     asked = agent.reply_format.ask("the action", "ACTION")
     said = asked[0].upper() + asked[1:]
+    if agent.system:
+        return (
+            f"Show in {where}.system by an example how a reply ends ({asked}), or teach the format "
+            "by a [warmup]"
+        )
     return f'Write in {where}.system "{said}", or teach the format by a [warmup]'

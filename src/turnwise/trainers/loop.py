@@ -16,8 +16,8 @@ from turnwise.trainers.validation import Validation, save, validate_policy
 from turnwise.types import Episode, TaskVisit
 
 PHASE = "train"
-BEFORE_TRAINING, BEFORE_UPDATES = "seconds_before_training", "seconds_before_updates"
-"""The names of the run's totals of seconds before the loop and before its first iteration began."""
+BEFORE_UPDATES = "seconds_before_updates"
+"""The name of the run's total of seconds before the first iteration began."""
 
 
 def begun(session: Session, plan: Plan, resumed: Resumed | None) -> tuple[int, bool]:
@@ -28,15 +28,11 @@ def begun(session: Session, plan: Plan, resumed: Resumed | None) -> tuple[int, b
             resumed.restore(trained)
         iteration, done = resumed.step, reached(plan, resumed.score)
     else:
-        seconds = session.totals.get("seconds", 0.0)
-        session.totals[BEFORE_TRAINING] = session.group.broadcast(seconds)
         if plan.validate_start or time_share(session, plan) >= 1:
             done = validate_start(session, plan)
     if BEFORE_UPDATES not in session.totals:
         seconds = session.totals.get("seconds", 0.0)
         session.totals[BEFORE_UPDATES] = session.group.broadcast(seconds)
-    for trained in session.trained.values():
-        trained.optimizer.begin(training_share(session, plan, session.totals[BEFORE_UPDATES]))
     return iteration, done or time_share(session, plan) >= 1
 
 
@@ -105,15 +101,13 @@ def time_share(session: Session, plan: Plan, unrecorded: float = 0.0) -> float:
     return session.group.broadcast(min(1.0, seconds / (60 * plan.trainer.minutes)))
 
 
-def training_share(session: Session, plan: Plan, seconds: float | None = None) -> float:
-    """Return the share of the time of training itself that is over; 0 without a limit.
+def training_share(session: Session, plan: Plan) -> float:
+    """Return the share of the time of the iterations that is over; 0 without a limit.
 
-    What changes over the iterations begins with them, not with the warm-up before. `seconds` are
-    those of the run at the moment in question; None is now.
+    What changes over the iterations begins with the first of them, not with the warm-up or the
+    validation before.
     """
     if plan.trainer.minutes is None:
         return 0.0
-    limit = 60 * plan.trainer.minutes
-    before = session.totals.get(BEFORE_TRAINING, 0.0) / limit
-    over = time_share(session, plan) if seconds is None else min(1.0, seconds / limit)
-    return max(0.0, (over - before) / max(1 - before, 1e-9))
+    before = session.totals[BEFORE_UPDATES] / (60 * plan.trainer.minutes)
+    return max(0.0, (time_share(session, plan) - before) / max(1 - before, 1e-9))

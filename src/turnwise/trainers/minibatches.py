@@ -36,7 +36,8 @@ def minibatches(
 ) -> list[list[int]]:
     """Return the rows of each mini-batch: whole parts, in a random order of parts.
 
-    Rows without a part are shared out evenly.
+    Rows without a part are shared out evenly, in a random order: neighbours may be of different
+    roles, which each mini-batch needs.
     """
     if count == 1:
         return [list(range(len(parts)))]
@@ -44,6 +45,7 @@ def minibatches(
     places = {names[n]: i % count for i, n in enumerate(order.permutation(len(names)))}
     count = max(1, min(count, len(names)))
     batches: list[list[int]] = [[] for _ in range(count)]
+    free = iter(order.permutation(sum(part is None for part in parts)))
     for row, part in enumerate(parts):
-        batches[row % count if part is None else places[part]].append(row)
+        batches[next(free) % count if part is None else places[part]].append(row)
     return [batch for batch in batches if batch]
