@@ -36,6 +36,15 @@ class Arm(NamedTuple):
     budget: int | None = None
 
 
+PUBLISHED: dict[str, tuple[str, ...]] = {
+    "kl": ("loss.kl=loss_k3", "loss.kl_weight=0.04"),
+    "narrow": ("agents.player.temperature=0.5",),
+    "one-step": ("trainer.minibatches=1",),
+    "one-group": ("trainer.tasks_per_iteration=1", "trainer.minibatches=1"),
+    "std": ("credit.std=group",),
+    "short": ("agents.player.max_tokens=256",),
+}
+"""The choices of the published runs that may have kept GRPO from 16 squares."""
 ARMS: dict[str, Arm] = {
     "grpo": Arm("grpo"),
     "hindsight": Arm("hindsight"),
@@ -44,13 +53,9 @@ ARMS: dict[str, Arm] = {
     # what hindsight owes to what: the same updates without relabels, and wrong relabels
     "best-of": Arm("hindsight", ("trainer.relabel=none",)),
     "shuffled": Arm("hindsight", ("trainer.relabel=shuffled",)),
-    # what kept grpo from 16 squares: the published choices, one at a time
-    "grpo-kl": Arm("grpo", ("loss.kl=loss_k3", "loss.kl_weight=0.04")),
-    "grpo-narrow": Arm("grpo", ("agents.player.temperature=0.5",)),
-    "grpo-one-group": Arm("grpo", ("trainer.tasks_per_iteration=1", "trainer.minibatches=1")),
-    "grpo-one-step": Arm("grpo", ("trainer.minibatches=1",)),
-    "grpo-std": Arm("grpo", ("credit.std=group",)),
-    "grpo-short": Arm("grpo", ("agents.player.max_tokens=256",)),
+    # what kept grpo from 16 squares: the published choices, one at a time and together
+    **{f"grpo-{name}": Arm("grpo", settings) for name, settings in PUBLISHED.items()},
+    "grpo-published": Arm("grpo", tuple(each for own in PUBLISHED.values() for each in own)),
     "gate-0.5": Arm("sample", ("agents.player.temperature=0.5",), 256),
     "gate-0.9": Arm("sample", ("agents.player.temperature=0.9",), 256),
 }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from transformers import Qwen3Config
 
 import turnwise as tw
 from turnwise.app.made_recipe import recipe_for_env
@@ -308,6 +309,21 @@ def test_updates_of_a_pretrained_model_hold_uniform_actions_and_nothing_else():
 def test_settings_of_the_mix_of_a_pretrained_model_keep_its_other_defaults(settings):
     mix = recipe_of(Walk, settings, model="some/model").sft_mix
     assert mix is not None and (mix.spans, mix.action_floor) == ({"action": 0.2}, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("context", "shown", "tokens"), [(128, "observation", 64), (32_768, "full", 512)]
+)
+def test_prompts_and_replies_fit_into_the_context_of_a_pretrained_model(
+    tmp_path, context, shown, tokens
+):
+    Qwen3Config(max_position_embeddings=context).save_pretrained(tmp_path)
+    agent = recipe_of(Blind, model=str(tmp_path)).agents["player"]
+    assert (agent.history, agent.max_tokens) == (shown, tokens)
+    given = {"agents.player.max_tokens": 200}
+    assert recipe_of(Blind, given, model=str(tmp_path)).agents["player"].max_tokens == 200
+    asked = {"policies.main.context": 128}
+    assert recipe_of(Blind, asked, model=str(tmp_path)).agents["player"].history == "observation"
 
 
 @pytest.mark.parametrize("off", [None, 0.0])

@@ -85,6 +85,17 @@ def test_the_context_holds_a_game_twice_as_long_as_the_longest_random_one():
     assert none.shown == "observation"
 
 
+def test_words_of_a_pretrained_model_are_several_tokens():
+    """A game of 20 turns needs 1.1 * 20 * 20 + 64 = 504 tokens of one word each, and 945 of two."""
+    for context, shown in ((944, "last_n"), (945, "full")):
+        found = choose_history(SURVEY, tools=False, context=context, per_word=2.0)
+        assert (found.shown, found.context) == (shown, None)
+    assert (
+        "945 tokens of the past do not fit into 944"
+        in choose_history(SURVEY, tools=False, context=944, per_word=2.0).reason
+    )
+
+
 def test_actions_are_listed_where_they_differ_and_are_not_too_many():
     assert not lists_actions(SURVEY)
     many = replace(SURVEY, varies=True, legal_words=MOST_LISTED)

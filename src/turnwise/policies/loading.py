@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from turnwise.errors import ModelError
-from turnwise.kernels import check_ties, fix_rotary
+from turnwise.kernels import check_ties, fix_rotary, longest_sequence
 from turnwise.policies.adapters import adapter_base, with_adapter
 from turnwise.policies.checkpointing import check_repeatable, enable_checkpointing
 from turnwise.policies.config import PolicyConfig
@@ -180,6 +180,21 @@ def _load_tokenizer(source: str, base: str, config: PolicyConfig) -> PreTrainedT
         return AutoTokenizer.from_pretrained(place, trust_remote_code=config.trust_remote_code)
     except _LOAD_ERRORS as error:
         raise cannot_load("tokenizer", place, error) from error
+
+
+def known_context(model: str) -> int | None:
+    """Return the longest sequence that a pretrained model's config names.
+
+    None where it names none, and where the config is not on this machine or of an unknown kind:
+    loading the model says what is wrong.
+    """
+    path = Path(model).expanduser()
+    try:
+        source = adapter_base(str(path)) if (path / ADAPTER_FILE).is_file() else str(path)
+        config = AutoConfig.from_pretrained(source, local_files_only=True)
+    except (OSError, ValueError, ModelError):
+        return None
+    return longest_sequence(config.get_text_config())
 
 
 def _shared_base(

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from turnwise.agents import AgentConfig
 from turnwise.envs import ToolEnv
 from turnwise.envs.survey import Survey, survey
 from turnwise.errors import ConfigError
@@ -22,14 +21,16 @@ from turnwise.recipe.env_credit import TURNS, TURNS_STD, EnvCredit
 from turnwise.recipe.env_sizes import GAME_TURNS, MOST_ROWS, START_AND_DECODING, EnvSizes
 from turnwise.recipe.fit import setting_at
 from turnwise.recipe.history import (
-    MOST_LISTED,
+    TOKENS_PER_WORD,
     TURN_TOKENS,
     History,
     choose_history,
     lists_actions,
+    smallest_context,
 )
 from turnwise.recipe.reasons import dotted_keys
 from turnwise.recipe.schema import Recipe, make_recipe
+from turnwise.recipe.system_message import system_message
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers.config import GrpoConfig
 
@@ -100,7 +101,6 @@ def env_recipe(plain: Data, settings: Mapping[str, Any]) -> EnvRecipe:
     env = draft.env.make("training")
     tasks = GeneratedTasks(env, "train", draft.seed).take(SURVEYED)
     nano = all(is_nano(policy.model) for policy in draft.weights.values())
-    sizes = [p.nano or nano_preset(p.model) for p in draft.weights.values() if nano]
     given = set(dotted_keys(settings))
     sized = given | set(dotted_keys(plain["policies"]))
     found = _Found(
@@ -110,8 +110,9 @@ def env_recipe(plain: Data, settings: Mapping[str, Any]) -> EnvRecipe:
         tools=isinstance(env.unwrapped, ToolEnv),
         given=given,
         seats=len(env.seats),
-        context=min((each.context for each in sizes), default=None),
-        can_grow=not any(key.endswith("nano.context") for key in sized),
+        nano=nano,
+        context=smallest_context(draft.weights.values()),
+        can_grow=nano and not any(key.endswith("nano.context") for key in sized),
     )
     add = found.for_nano(plain["policies"]) if nano else found.for_real()
     if draft.evaluation.validation != "exact":
@@ -146,9 +147,8 @@ def _widest(plain: Data, settings: Mapping[str, Any]) -> Data:
 class _Found:
     """The inputs of the defaults: the recipe as far as it is known, and the surveyed games.
 
-    `given` are the dotted keys of the user's settings. `context` is that of the smallest nano
-    model; None where models are not made on the spot. It `can_grow` where it was
-    not given.
+    `given` are the dotted keys of the user's settings. `context` is that of the smallest model;
+    None where none is known. It `can_grow` where models are made on the spot, and it was not given.
     """
 
     draft: Recipe
@@ -157,6 +157,7 @@ class _Found:
     tools: bool
     given: Collection[str]
     seats: int
+    nano: bool
     context: int | None
     can_grow: bool
     reasons: dict[str, str] = field(default_factory=dict)
@@ -228,12 +229,19 @@ class _Found:
         for role in self.draft.agents:
             self.because(f"agents.{role}.history", self.history.shown, self.history.reason)
         agents = {
-            role: {"max_tokens": agent.max_tokens, **self._seen_by(role)}
-            | {"system": self._instructions(agent)}
+            role: {"max_tokens": self._reply_tokens(role, agent.max_tokens), **self._seen_by(role)}
+            | {"system": system_message(self.shown, agent, tools=self.tools)}
             for role, agent in self.draft.agents.items()
         }
         own: Data = {"agents": agents, "credit": self.of_credit.settings(self.because)}
         return own | self._uniform_actions()
+
+    def _reply_tokens(self, role: str, most: int) -> int:
+        """Return the most tokens of a reply, of which a known context holds two."""
+        if self.context is None or most <= self.context // 2:
+            return most
+        reason = f"the context of the model has {self.context} tokens"
+        return self.because(f"agents.{role}.max_tokens", self.context // 2, reason)
 
     def _uniform_actions(self) -> Data:
         """Return the SFT mix of a pretrained model: uniform actions, and nothing else of a reply.
@@ -378,24 +386,9 @@ class _Found:
     def history(self) -> History:
         """How much of the past prompts hold, and the reason."""
         return choose_history(
-            self.shown, tools=self.tools, context=self.context, can_grow=self.can_grow
+            self.shown,
+            tools=self.tools,
+            context=self.context,
+            can_grow=self.can_grow,
+            per_word=1.0 if self.nano else TOKENS_PER_WORD,
         )
-
-    def _instructions(self, agent: AgentConfig) -> str:
-        """Return the system message that says how to answer; empty where it has no place."""
-        first = self.shown.first
-        if first.raw or (first.messages and first.messages[0].role == "system"):
-            return ""
-        example = "ACTION"
-        if self.shown.free:
-            what = "your answer"
-        elif self.shown.varies or self.shown.legal_words > MOST_LISTED:
-            what = "one of the legal actions" + (" listed" if lists_actions(self.shown) else "")
-        else:
-            what = "one of these actions: " + ", ".join(first.legal_actions)
-            example = first.legal_actions[0]
-        example = "your answer" if self.shown.free else example
-        asked = agent.reply_format.ask(what, example)
-        if self.tools:
-            return f"Call tools as often as you need. When you know the answer, {asked}"
-        return asked[0].upper() + asked[1:]

@@ -1,15 +1,17 @@
 """How much of a game's past the prompts of an env show, chosen from random games.
 
-Provides `choose_history` and `History`.
+Provides `choose_history`, `History` and `smallest_context`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from turnwise.envs.survey import Survey
+from turnwise.policies import PolicyConfig, is_nano, nano_preset
 
 TURN_TOKENS = 16
 """Tokens of a turn that are neither the observation's nor the reply's words: template and tags."""
@@ -17,9 +19,11 @@ LINE, MOST_LISTED = 3, 300
 """Words of the line of legal actions besides them, and the words of the actions of a mean state
 above which neither observations nor the system message list them."""
 ROOM, SLACK, REPLY = 2, 1.1, 64
-"""For the whole past, a nano model's context must hold a game of `ROOM` times the turns of the
-longest random one, as far as the cap on turns allows, since a trained model plays longer games. It
-has a tenth more for words that are several tokens, and `REPLY` tokens for the last reply."""
+"""For the whole past, a model's context must hold a game of `ROOM` times the turns of the longest
+random one, as far as the cap on turns allows, since a trained model plays longer games. It has a
+tenth more for words that are several tokens, and `REPLY` tokens for the last reply."""
+TOKENS_PER_WORD = 2.0
+"""About the most tokens of a word for a pretrained model; a nano model has one for each word."""
 WIDE, STEP = 1024, 128
 """The most tokens that the context of a nano model is enlarged to, and what it is a multiple of."""
 
@@ -36,6 +40,19 @@ class History:
     context: int | None = None
 
 
+def smallest_context(policies: Iterable[PolicyConfig]) -> int | None:
+    """Return the smallest context of models, in tokens; None where none is known."""
+    found = []
+    for policy in policies:
+        if is_nano(policy.model):
+            found.append((policy.nano or nano_preset(policy.model)).context)
+            continue
+        from turnwise.policies.loading import known_context  # which imports torch
+
+        found.append(policy.context or known_context(policy.model))
+    return min((context for context in found if context is not None), default=None)
+
+
 def tokens_of_a_turn(found: Survey) -> int:
     """Return the tokens of a turn that are neither the observation's nor the reply's words.
 
@@ -50,7 +67,12 @@ def lists_actions(found: Survey) -> bool:
 
 
 def choose_history(
-    found: Survey, *, tools: bool, context: int | None, can_grow: bool = False
+    found: Survey,
+    *,
+    tools: bool,
+    context: int | None,
+    can_grow: bool = False,
+    per_word: float = 1.0,
 ) -> History:
     """Return how much of the past the prompts show.
 
@@ -59,8 +81,9 @@ def choose_history(
     Args:
         found: the survey of the env.
         tools: whether results of tools are observations.
-        context: the tokens of the smallest nano model; None for pretrained models.
+        context: the tokens of the smallest model; None where it is not known.
         can_grow: whether a nano model may be made with a larger context.
+        per_word: the tokens of a word.
     """
     groups = found.groups
     if groups.hidden == 0 and not tools:
@@ -71,13 +94,13 @@ def choose_history(
     why = why if groups.hidden else "observations may hide what decides"
     why = "results of calls are in the past" if tools else why
     turn = tokens_of_a_turn(found)
-    needed = math.ceil(SLACK * found.longest(turn, ROOM)) + REPLY
+    needed = math.ceil(per_word * SLACK * found.longest(turn, ROOM)) + REPLY
     if context is None or tools or needed <= context:
         return History(shown="full", reason=why)
     if can_grow and needed <= WIDE:
         return History(shown="full", reason=why, context=STEP * math.ceil(needed / STEP))
     most = max(context, WIDE) if can_grow else context
     why = f"{why}, but {needed} tokens of the past do not fit into {most}"
-    if groups.past_helps and 4 * found.widest(turn) <= context:
+    if groups.past_helps and 4 * per_word * found.widest(turn) <= context:
         return History(shown="last_n", reason=why)
     return History(shown="observation", reason=why)
