@@ -151,9 +151,8 @@ def _mix(fit: Fit) -> None:
     fit.drop("sft_mix.spans", *(f"sft_mix.final.{name}" for name in gone))
     if not spans.get("action"):
         fit.drop("no sft_mix.spans.action", "sft_mix.action_floor")
-    if not value_at(fit.base, "sft_mix.spans") or any(
-        {**spans, **fit.table("sft_mix.final")}.values()
-    ):
+    weights = [*spans.values(), *fit.table("sft_mix.final").values()]
+    if any(weights) or not value_at(fit.base, "sft_mix.spans"):
         return
     if "sft_mix.spans" in fit.given:
         fit.notes.append("no sft_mix.spans: whole replies are imitated, with weight 1")
