@@ -178,7 +178,9 @@ def test_soak(isolated):
             sandbox.run_batch(jobs)
         last = used()
         assert sandbox.replaced == 0
-    assert last[1] == first[1] and last[1]["zombies"] == 0
+    assert last[1]["zombies"] == 0
+    # a worker may be closing a pipe while it is looked at; a leak of 4,000 jobs is larger
+    assert all(last[1][name] <= first[1][name] + 1 for name in first[1]), (first, last)
     assert last[0] < 1.1 * first[0], (first, last)
 
 
