@@ -109,8 +109,7 @@ def _load(
     name: str, config: PolicyConfig, source: str, bases: dict[str, PreTrainedModel], seed: int
 ) -> Policy:
     """Load one policy, from a base that is already there if it may be shared."""
-    adapter = source if (Path(source) / ADAPTER_FILE).is_file() else None
-    base_source = adapter_base(source) if adapter else source
+    adapter, base_source = _adapter_and_base(source)
     tokenizer = _load_tokenizer(source, base_source, config)
     shares = adapter is not None or config.lora is not None or not config.trainable
     if shares:
@@ -190,11 +189,18 @@ def known_context(model: str) -> int | None:
     """
     path = Path(model).expanduser()
     try:
-        source = adapter_base(str(path)) if (path / ADAPTER_FILE).is_file() else str(path)
-        config = AutoConfig.from_pretrained(source, local_files_only=True)
+        _, base = _adapter_and_base(str(path) if path.is_dir() else model)
+        config = AutoConfig.from_pretrained(base, local_files_only=True)
     except (OSError, ValueError, ModelError):
         return None
     return longest_sequence(config.get_text_config())
+
+
+def _adapter_and_base(source: str) -> tuple[str | None, str]:
+    """Return the saved adapter in a source, if it is one, and the source of its base."""
+    if (Path(source) / ADAPTER_FILE).is_file():
+        return source, adapter_base(source)
+    return None, source
 
 
 def _shared_base(

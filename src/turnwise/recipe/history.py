@@ -42,15 +42,16 @@ class History:
 
 def smallest_context(policies: Iterable[PolicyConfig]) -> int | None:
     """Return the smallest context of models, in tokens; None where none is known."""
-    found = []
-    for policy in policies:
-        if is_nano(policy.model):
-            found.append((policy.nano or nano_preset(policy.model)).context)
-            continue
-        from turnwise.policies.loading import known_context  # which imports torch
-
-        found.append(policy.context or known_context(policy.model))
+    found = (_context_of(policy) for policy in policies)
     return min((context for context in found if context is not None), default=None)
+
+
+def _context_of(policy: PolicyConfig) -> int | None:
+    if is_nano(policy.model):
+        return (policy.nano or nano_preset(policy.model)).context
+    from turnwise.policies.loading import known_context  # which imports torch
+
+    return policy.context or known_context(policy.model)
 
 
 def tokens_of_a_turn(found: Survey) -> int:

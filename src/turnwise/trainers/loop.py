@@ -27,9 +27,8 @@ def begun(session: Session, plan: Plan, resumed: Resumed | None) -> tuple[int, b
         for trained in session.trained.values():
             resumed.restore(trained)
         iteration, done = resumed.step, reached(plan, resumed.score)
-    else:
-        if plan.validate_start or time_share(session, plan) >= 1:
-            done = validate_start(session, plan)
+    elif plan.validate_start or time_share(session, plan) >= 1:
+        done = validate_start(session, plan)
     if BEFORE_UPDATES not in session.totals:
         seconds = session.totals.get("seconds", 0.0)
         session.totals[BEFORE_UPDATES] = session.group.broadcast(seconds)
