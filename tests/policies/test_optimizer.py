@@ -11,10 +11,11 @@ from turnwise.policies import (
     PolicyConfig,
     learning_rate,
     load_policy,
+    make_nano,
     make_optimizer,
 )
 
-from .conftest import backward, logits_of
+from .conftest import TEXTS, TINY, backward, logits_of
 
 
 def load(tiny_dir, **config):
@@ -55,6 +56,46 @@ def test_a_step_is_adamw_by_hand(tiny_dir):
         decayed = parameter.ndim > 1 and "embed" not in name
         kept = before[name] * (1 - 0.1 * 0.5) if decayed else before[name]
         torch.testing.assert_close(parameter.detach(), kept - 0.1, msg=name)
+
+
+def test_muon_steps_the_layers_matrices_alone(tiny_dir):
+    policy = load(tiny_dir)
+    config = OptimizerConfig(kind="muon", lr=0.01, weight_decay=0.5, max_grad_norm=math.inf)
+    optimizer = make_optimizer(policy, config, total_steps=1)
+    before = {n: p.detach().clone() for n, p in policy.model.named_parameters()}
+    torch.manual_seed(0)
+    for parameter in policy.trainable_parameters():
+        parameter.grad = torch.randn_like(parameter)
+    optimizer.step()
+    by_muon = 0
+    for name, parameter in policy.model.named_parameters():
+        if parameter.ndim > 1 and "embed" not in name and "lm_head" not in name:
+            step = parameter.detach() - before[name] * (1 - 0.01 * 0.5)
+            # An orthogonal matrix has singular values of 1; Muon's are near it by construction.
+            values = torch.linalg.svdvals(step) / (0.01 * 0.2 * math.sqrt(max(step.shape)))
+            assert values.min() > 0.5 and values.max() < 1.3, name
+            by_muon += 1
+        elif parameter.ndim == 1 or "embed" in name:
+            moved = parameter.detach() - before[name]
+            assert moved.abs().max() == pytest.approx(0.01, rel=1e-3), name
+    assert by_muon == 7 * policy.base.config.num_hidden_layers
+
+
+def test_muon_leaves_an_output_layer_of_its_own_to_adamw(tmp_path):
+    sizes = TINY.model_copy(update={"tied_embeddings": False})
+    policy = load(make_nano(tmp_path / "untied", TEXTS, (), sizes, seed=1))
+    optimizer = make_optimizer(policy, OptimizerConfig(kind="muon", lr=0.01), total_steps=1)
+    state = optimizer.state_dict()
+    layers = 7 * sizes.layers
+    assert len(state["muon"]["param_groups"][0]["params"]) == layers
+    in_adamw = sum(len(group["params"]) for group in state["adamw"]["param_groups"])
+    assert in_adamw == len(policy.trainable_parameters()) - layers
+
+
+def test_muon_without_a_torch_that_has_it_is_refused(tiny_dir, monkeypatch):
+    monkeypatch.delattr(torch.optim, "Muon")
+    with pytest.raises(ConfigError, match="'muon' needs torch 2.9 or newer, and torch .* install"):
+        make_optimizer(load(tiny_dir), OptimizerConfig(kind="muon"), total_steps=1)
 
 
 def test_adapters_decay_and_the_base_never_moves(tiny_dir):
@@ -109,9 +150,10 @@ def test_non_finite_gradients_skip_and_the_third_in_a_row_stops(tiny_dir):
     assert torch.isfinite(logits_of(policy.model)).all()
 
 
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_resumed_optimizer_continues_to_the_same_bits(tiny_dir, tmp_path, dtype):
-    config = OptimizerConfig(lr=0.01, schedule="cosine")
+def test_a_resumed_optimizer_continues_to_the_same_bits(tiny_dir, tmp_path, dtype, kind):
+    config = OptimizerConfig(kind=kind, lr=0.01, schedule="cosine")
     straight = load(tiny_dir, dtype=dtype)
     optimizer = make_optimizer(straight, config, total_steps=4)
 

@@ -1,4 +1,4 @@
-"""The optimizer of one policy: AdamW with a schedule, gradient clipping, and skipped bad steps.
+"""The optimizer of one policy, with a schedule, gradient clipping, and skipped bad steps.
 
 It has weight-decay groups, float32 master copies of low-precision weights, and a rule for
 non-finite gradients. Gradients must be computed before `step` is called.
@@ -7,6 +7,7 @@ non-finite gradients. Gradients must be computed before `step` is called.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -64,19 +65,11 @@ class PolicyOptimizer:
         decayed, plain = _decay_groups(policy.model)
         self._weights = [*decayed, *plain]
         self._masters = [_master(weight) for weight in self._weights]
-        groups = [
-            {"params": self._masters[: len(decayed)], "weight_decay": config.weight_decay},
-            {"params": self._masters[len(decayed) :], "weight_decay": 0.0},
-        ]
         self.peak = first_peak(config)
         self.found: float | None = None
         self.wanted: tuple[int, float] | None = None
-        self._adamw = torch.optim.AdamW(
-            [group for group in groups if group["params"]],
-            lr=self.peak,
-            betas=config.betas,
-            eps=config.eps,
-        )
+        masters = dict(zip(map(id, self._weights), self._masters, strict=True))
+        self._rules = _rules(policy, config, decayed, plain, masters)
         self.steps = 0
         self.least_done = 0.0
         self.skipped = 0
@@ -163,16 +156,17 @@ class PolicyOptimizer:
             return metrics | {"optim/skipped": 1.0}
         self._skipped_in_a_row = 0
         nn.utils.clip_grads_with_norm_(self._masters, self.config.max_grad_norm, norm)
-        for group in self._adamw.param_groups:
-            group["lr"] = rate
-        self._adamw.step()
+        for rule in self._rules.values():
+            for group in rule.param_groups:
+                group["lr"] = rate
+            rule.step()
         self._round_masters()
         return metrics | {"optim/grad_norm": float(norm)}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state that a resumed run needs to continue to the same numbers."""
         return {
-            "adamw": self._adamw.state_dict(),
+            **{name: rule.state_dict() for name, rule in self._rules.items()},
             "masters": [
                 None if master is weight else master.detach()
                 for weight, master in zip(self._weights, self._masters, strict=True)
@@ -188,7 +182,8 @@ class PolicyOptimizer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load the state that `state_dict` returned for the same policy and config."""
-        self._adamw.load_state_dict(state["adamw"])
+        for name, rule in self._rules.items():
+            rule.load_state_dict(state[name])
         with torch.no_grad():
             for master, saved in zip(self._masters, state["masters"], strict=True):
                 if saved is not None:
@@ -277,6 +272,51 @@ def _decay_groups(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Paramet
             matrix = parameter.ndim > 1 and id(parameter) not in embeddings
             (decayed if matrix else plain).append(parameter)
     return decayed, plain
+
+
+def _rules(
+    policy: Policy,
+    config: AnyOptimizerConfig,
+    decayed: Sequence[nn.Parameter],
+    plain: Sequence[nn.Parameter],
+    masters: Mapping[int, nn.Parameter],
+) -> dict[str, torch.optim.Optimizer]:
+    """Return PyTorch's optimizers by name, which share the weights' masters.
+
+    Muon has the matrices of the layers. AdamW has all other weights: embeddings, the output layer,
+    vectors, and weights of three dimensions.
+    """
+    head = policy.base.get_output_embeddings()
+    last = set() if head is None else {id(weight) for weight in head.parameters()}
+    layers = [weight for weight in decayed if weight.ndim == 2 and id(weight) not in last]
+    layers = layers if config.kind == "muon" else []
+    own = {id(weight) for weight in layers}
+    rest = [weight for weight in decayed if id(weight) not in own]
+    groups = [
+        {"params": [masters[id(weight)] for weight in weights], "weight_decay": decay}
+        for weights, decay in ((rest, config.weight_decay), (plain, 0.0))
+        if weights
+    ]
+    rules: dict[str, torch.optim.Optimizer] = {}
+    peak = first_peak(config)
+    if groups:
+        rules["adamw"] = torch.optim.AdamW(groups, lr=peak, betas=config.betas, eps=config.eps)
+    if layers:
+        rules["muon"] = _muon([masters[id(weight)] for weight in layers], config, peak)
+    return rules
+
+
+def _muon(
+    weights: list[nn.Parameter], config: AnyOptimizerConfig, peak: float
+) -> torch.optim.Optimizer:
+    try:
+        from torch.optim import Muon
+    except ImportError:
+        raise ConfigError(
+            f"optimizer.kind = 'muon' needs torch 2.9 or newer, and torch {torch.__version__} is "
+            "installed: run `pip install -U torch`, or set kind = 'adamw'"
+        ) from None
+    return Muon(weights, lr=peak, weight_decay=config.weight_decay, adjust_lr_fn="match_rms_adamw")
 
 
 def _master(weight: nn.Parameter) -> nn.Parameter:

@@ -33,12 +33,18 @@ rare rewards of the first iterations leave a policy certain of one answer before
 others (docs/results.md)."""
 
 
-class AdamWConfig(Settings):
-    """AdamW (Loshchilov & Hutter 2017, arXiv:1711.05101) and its schedule."""
+class StepConfig(Settings):
+    """The rule of a step, and the schedule of its rate."""
+
+    kind: Literal["adamw", "muon"] = "adamw"
+    """AdamW (Loshchilov & Hutter 2017, arXiv:1711.05101); or Muon, which makes the momentum of each
+    matrix of the layers orthogonal (Jordan et al. 2024, kellerjordan.github.io/posts/muon), with
+    steps as long as AdamW's at the same rate (arXiv:2502.16982, eq. 4). Embeddings, the output
+    layer and vectors are AdamW's with both. "muon" needs torch 2.9."""
 
     betas: tuple[Decay, Decay] = (0.9, 0.95)
-    """Decay of the two running moments (Adam, arXiv:1412.6980, algorithm 1); 0.95 as for GPT-3
-    (arXiv:2005.14165, appendix B)."""
+    """Decay of AdamW's two running moments (Adam, arXiv:1412.6980, algorithm 1); 0.95 as for GPT-3
+    (arXiv:2005.14165, appendix B). That of Muon's momentum is 0.95."""
     eps: float = Field(default=1e-8, gt=0, allow_inf_nan=False)
     """Added to the root of the second moment (Adam, arXiv:1412.6980, algorithm 1; 1e-8 there)."""
     weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
@@ -53,15 +59,15 @@ class AdamWConfig(Settings):
     """Steps over which the rate rises linearly to its peak."""
 
 
-class SftOptimizerConfig(AdamWConfig):
-    """AdamW with a fixed rate: imitation is meant to move the policy."""
+class SftOptimizerConfig(StepConfig):
+    """A fixed rate: imitation is meant to move the policy."""
 
     lr: Rate = 1e-3
     """Peak learning rate."""
 
 
-class OptimizerConfig(AdamWConfig):
-    """AdamW whose rate may follow how far the updates move the policy."""
+class OptimizerConfig(StepConfig):
+    """A rate that may follow how far the updates move the policy."""
 
     lr: Rate | Literal["auto"] = AUTO
     """Peak learning rate; "auto" follows how far the updates move the policy (docs/math.md 6)."""
@@ -118,7 +124,7 @@ def first_peak(config: AnyOptimizerConfig) -> float:
 
 
 def scheduled(
-    peak: float, config: AdamWConfig, step: int, total_steps: int, least_done: float = 0.0
+    peak: float, config: StepConfig, step: int, total_steps: int, least_done: float = 0.0
 ) -> float:
     """Return the rate of step number `step`, counted from 0, for a peak rate.
 

@@ -43,7 +43,7 @@ TRL_NAMES = {
     "num_generations": "trainer.group_size",
     "num_iterations": "trainer.epochs",
     "num_train_epochs": "trainer.iterations",
-    "optim": "not offered: the optimizer is AdamW",
+    "optim": "optimizer.kind (adamw or muon)",
     "output_dir": "the run folder: --run DIR (run='DIR' in Python)",
     "peft_config": "policies.main.lora",
     "per_device_train_batch_size": "trainer.tasks_per_iteration",

@@ -49,7 +49,7 @@ def random_drawing(
     Example:
         >>> drawing = random_drawing(np.random.default_rng(0), sides=(3, 3), draws=(1, 1))
         >>> drawing.given, drawing.program.text, drawing.made
-        (('888', '888', '888'), 'draw_vertical_line(img, 1, 2 )', ('828', '828', '828'))
+        (('888', '888', '888'), 'draw_vertical_line(img, 1, 2)', ('828', '828', '828'))
     """
     while True:
         rows, columns = rng.integers(sides[0], sides[1] + 1, 2).tolist()

@@ -41,11 +41,11 @@ def new_grid(shape: tuple[int, int], spacing: Spacing) -> str:
 
     Example:
         >>> new_grid((2, 3), "spaced"), new_grid((2, 3), "compact")
-        ('img = create_img(( 2 , 3 ), 0 )', 'img = create_img(shape=(2, 3), color=0)')
+        ('img = create_img((2, 3), 0)', 'img = create_img(shape=(2, 3), color=0)')
     """
     if spacing == "compact":
         return f"img = create_img(shape={shape}, color=0)"
-    return f"img = create_img(( {shape[0]} , {shape[1]} ), 0 )"
+    return f"img = create_img(({shape[0]}, {shape[1]}), 0)"
 
 
 def _runs(row: int, before: str, after: str) -> Iterator[tuple[str, Arguments]]:

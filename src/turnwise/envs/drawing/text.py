@@ -1,8 +1,9 @@
 """Grids and programs as text, for models with few tokens and for others.
 
-Provides `grid_text`, `call_text` and `program_text`. With `spaced`, every colour and every number
-of a program stands between blanks, so that each digit is one token of a model made on the spot, and
-a program is its calls alone. With `compact` texts are as in github.com/ironbar/arc25.
+Provides `grid_text`, `call_text` and `program_text`. With `spaced`, every colour of a grid and
+every number of a program, with the marks beside it, is a word of its own, so that each digit is one
+token of a model made on the spot; and a program is its calls alone. With `compact` texts are as in
+github.com/ironbar/arc25.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def call_text(name: str, arguments: Arguments, spacing: Spacing = "spaced") -> s
 
     Example:
         >>> call_text("draw_pixel", {"point": (0, 12), "color": 3})
-        'draw_pixel(img, ( 0 , 12 ), 3 )'
+        'draw_pixel(img, (0, 12), 3)'
         >>> call_text("draw_pixel", {"point": (0, 12), "color": 3}, "compact")
         'draw_pixel(img, point=(0, 12), color=3)'
     """
@@ -56,10 +57,10 @@ def call_text(name: str, arguments: Arguments, spacing: Spacing = "spaced") -> s
         named = ", ".join(f"{key}={value}" for key, value in arguments.items())
         return f"{name}(img, {named})"
     values = [
-        f"( {value[0]} , {value[1]} )" if isinstance(value, tuple) else str(value)
+        f"({value[0]}, {value[1]})" if isinstance(value, tuple) else str(value)
         for value in arguments.values()
     ]
-    return f"{name}(img, {', '.join(values)} )"
+    return f"{name}(img, {', '.join(values)})"
 
 
 def program_text(calls: Sequence[str], spacing: Spacing = "spaced") -> str:
