@@ -7,8 +7,10 @@
 
 A job is an arm, a task and a seed: `turnwise solve` with a method and some settings. Jobs that FILE
 holds are not solved again, and one that was interrupted goes on. Each line of FILE holds its
-command, the commit, and the costs that every comparison prints (docs/math.md 5). The gate says of
-each task how many of 256 samples of the base are exact: `--arms gate-0.5 gate-0.9`.
+command, the commit, the costs that every comparison prints (docs/math.md 5), and as `curve` the
+programs, the updates and the best share of cells after each iteration. The plot shows that share by
+programs, or by updates (`--by updates`). The gate says of each task how many of 256 samples of the
+base are exact: `--arms gate-0.5 gate-0.9`.
 """
 
 from __future__ import annotations
@@ -23,6 +25,15 @@ from pathlib import Path
 from statistics import median
 from threading import Lock
 from typing import Any, NamedTuple
+
+from turnwise.runs import (
+    Run,
+    episode_file,
+    read_episodes,
+    read_metrics,
+    recorded_iterations,
+)
+from turnwise.runs.metric_names import TRAIN
 
 TASKS = ("9-vertical-lines", "12-squares", "16-squares", "25-squares")
 LOCK = Lock()
@@ -42,9 +53,10 @@ PUBLISHED: dict[str, tuple[str, ...]] = {
     "one-step": ("trainer.minibatches=1",),
     "one-group": ("trainer.tasks_per_iteration=1", "trainer.minibatches=1"),
     "std": ("credit.std=group",),
-    "short": ("agents.player.max_tokens=256",),
 }
-"""The choices of the published runs that may have kept GRPO from 16 squares."""
+"""The choices of the published runs that may have kept GRPO from 16 squares. A cut program earned 0
+there; it does here, too, unless it is left out."""
+EXCLUDE = "trainer.truncated_completions=exclude"
 ARMS: dict[str, Arm] = {
     "grpo": Arm("grpo"),
     "hindsight": Arm("hindsight"),
@@ -56,10 +68,20 @@ ARMS: dict[str, Arm] = {
     # what kept grpo from 16 squares: the published choices, one at a time and together
     **{f"grpo-{name}": Arm("grpo", settings) for name, settings in PUBLISHED.items()},
     "grpo-published": Arm("grpo", tuple(each for own in PUBLISHED.values() for each in own)),
+    "grpo-exclude": Arm("grpo", (EXCLUDE,)),
     "gate-0.5": Arm("sample", ("agents.player.temperature=0.5",), 256),
     "gate-0.9": Arm("sample", ("agents.player.temperature=0.9",), 256),
 }
-COSTS = ("generations", "distinct", "updates", "sampled_tokens", "trained_tokens", "seconds")
+TOTALS = {
+    "prefilled_tokens": "total/prefilled_tokens",
+    "env_steps": "total/env_steps",
+    "state_resets": "total/state_resets",
+}
+"""Costs of a run that `turnwise solve` does not tell, and their metrics."""
+COSTS = (
+    *("generations", "distinct", "updates", "sampled_tokens", "prefilled_tokens"),
+    *("trained_tokens", "env_steps", "state_resets", "seconds"),
+)
 
 
 def solve(job: tuple[str, str, int], args: argparse.Namespace, commit: str) -> dict[str, Any]:
@@ -82,10 +104,25 @@ def solve(job: tuple[str, str, int], args: argparse.Namespace, commit: str) -> d
             check=True,
         )
     found = json.loads(done.stdout)
-    found.pop("run")
+    found |= measured(Run.open(Path(found.pop("run"))))
     command = " ".join(["turnwise", *words]).replace(str(args.base), "BASE")
     kept = {"arm": arm, "budget": budget, "settings": settings, "command": command}
     return kept | {"commit": commit} | found
+
+
+def measured(run: Run) -> dict[str, Any]:
+    """Return the other costs of a finished run, and its curve."""
+    records = {each["step"]: each for each in read_metrics(run.metrics) if each["phase"] == TRAIN}
+    curve: list[tuple[int, int, float]] = []
+    best = 0.0
+    for iteration in recorded_iterations(run.episodes):
+        played = read_episodes(episode_file(run.episodes, iteration)).episodes
+        best = max([best, *(each.measures.get("pixels", 0.0) for each in played)])
+        totals = records[iteration + 1]
+        updates = int(totals.get("total/optimizer_steps", 0))
+        curve.append((int(totals["total/episodes"]), updates, round(best, 4)))
+    last = records[max(records)]
+    return {name: int(last[key]) for name, key in TOTALS.items()} | {"curve": curve}
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -109,26 +146,32 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def plot(rows: list[dict[str, Any]], path: Path) -> None:
-    """Draw the generations of each run by task and arm; open marks were not solved."""
+def plot(rows: list[dict[str, Any]], path: Path, by: str) -> None:
+    """Draw the best share of cells of each run by programs or updates; a dot is an exact one."""
     from matplotlib.figure import Figure
 
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     arms = list(dict.fromkeys(row["arm"] for row in rows))
-    figure = Figure(figsize=(3.2 * len(tasks) + 1, 4.2), dpi=130, layout="constrained")
+    figure = Figure(figsize=(3.6 * len(tasks) + 1.6, 3.8), dpi=130, layout="constrained")
     for place, task in enumerate(tasks):
         axes = figure.add_subplot(1, len(tasks), place + 1)
         axes.set_title(task, fontsize=10)
-        axes.set_yscale("log")
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.set_xlabel("programs sampled" if by == "programs" else "optimizer steps")
         for number, arm in enumerate(arms):
-            found = [row for row in rows if (row["task"], row["arm"]) == (task, arm)]
-            for solved, face in ((True, f"C{number % 10}"), (False, "none")):
-                values = [row["generations"] for row in found if row["solved"] == solved]
-                axes.scatter(
-                    [number] * len(values), values, facecolor=face, edgecolor=f"C{number % 10}"
-                )
-        axes.set_xticks(range(len(arms)), arms, rotation=60, ha="right", fontsize=8)
-        axes.set_ylabel("programs sampled" if not place else "")
+            color = f"C{number % 10}"
+            axes.plot([], [], color=color, label=arm)
+            for row in rows:
+                if (row["task"], row["arm"]) != (task, arm):
+                    continue
+                across = [point[by == "updates"] for point in row["curve"]]
+                up = [point[2] for point in row["curve"]]
+                axes.plot(across, up, color=color, linewidth=1, alpha=0.8)
+                if row["solved"]:
+                    axes.plot(across[-1:], up[-1:], "o", color=color, markersize=5)
+    figure.axes[0].set_ylabel("best share of right cells")
+    figure.axes[-1].legend(fontsize=8, loc="lower right")
     figure.savefig(path)
 
 
@@ -145,6 +188,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs/drawing"))
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--plot", type=Path, metavar="PNG")
+    parser.add_argument("--by", choices=("programs", "updates"), default="programs")
     args = parser.parse_args()
     if args.arms and args.base is None:
         parser.error("--base: give a run of arc-draw-base")
@@ -168,7 +212,7 @@ def main() -> None:
         list(pool.map(one, [job for job in jobs if job not in known]))
     print(table(rows))
     if args.plot:
-        plot(rows, args.plot)
+        plot(rows, args.plot, args.by)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,7 @@ class Programs:
         self.generations = self.tokens = 0
         self.drawn: set[Any] = set()
         self.solved = False
+        self.curve: list[tuple[int, int, float]] = []
 
     @property
     def prompt(self) -> str:
@@ -84,6 +85,8 @@ class Programs:
                 self.best, self.program = pixels, program
             self.solved = self.solved or exact
             rewards.append(pixels)
+        updates = len(self.curve) + 1  # one step for each group
+        self.curve.append((self.generations, updates, round(self.best, 4)))
         return rewards
 
 
@@ -152,6 +155,7 @@ def solve(task: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
         trainer.train()
         seconds = time.perf_counter() - began
     greedy = greedy_program(trainer, tokenizer, programs.prompt)
+    prompt = read_prompt(tokenizer, programs.prompt)["input_ids"].shape[1]
     return {
         "task": task,
         "method": "grpo",
@@ -163,21 +167,32 @@ def solve(task: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
         "distinct": len(programs.drawn),
         "updates": trainer.state.global_step,
         "sampled_tokens": programs.tokens,
+        "prefilled_tokens": prompt * programs.generations,
         "trained_tokens": programs.tokens,
+        "env_steps": programs.generations,
+        "state_resets": 0,
         "seconds": round(seconds, 1),
         "program": programs.program,
         "base": digest_of(args.base),
+        "curve": programs.curve,
     }
+
+
+def read_prompt(tokenizer: Any, prompt: str) -> Any:
+    """Return the tokens of a prompt in the chat template."""
+    return tokenizer.apply_chat_template(
+        [{"role": "user", "content": prompt}],
+        add_generation_prompt=True,
+        return_tensors="pt",
+        return_dict=True,
+    )
 
 
 def greedy_program(trainer: GRPOTrainer, tokenizer: Any, prompt: str) -> str:
     """Return the most probable program."""
     model = trainer.accelerator.unwrap_model(trainer.model)
     model.eval()
-    text = [{"role": "user", "content": prompt}]
-    read = tokenizer.apply_chat_template(
-        text, add_generation_prompt=True, return_tensors="pt", return_dict=True
-    )
+    read = read_prompt(tokenizer, prompt)
     with torch.no_grad():
         said = model.generate(
             **read, do_sample=False, max_new_tokens=LONGEST, eos_token_id=tokenizer.eos_token_id
