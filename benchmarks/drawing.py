@@ -56,7 +56,6 @@ PUBLISHED: dict[str, tuple[str, ...]] = {
 }
 """The choices of the published runs that may have kept GRPO from 16 squares. A cut program earned 0
 there; it does here, too, unless it is left out."""
-EXCLUDE = "trainer.truncated_completions=exclude"
 ARMS: dict[str, Arm] = {
     "grpo": Arm("grpo"),
     "hindsight": Arm("hindsight"),
@@ -68,7 +67,7 @@ ARMS: dict[str, Arm] = {
     # what kept grpo from 16 squares: the published choices, one at a time and together
     **{f"grpo-{name}": Arm("grpo", settings) for name, settings in PUBLISHED.items()},
     "grpo-published": Arm("grpo", tuple(each for own in PUBLISHED.values() for each in own)),
-    "grpo-exclude": Arm("grpo", (EXCLUDE,)),
+    "grpo-exclude": Arm("grpo", ("trainer.truncated_completions=exclude",)),
     "gate-0.5": Arm("sample", ("agents.player.temperature=0.5",), 256),
     "gate-0.9": Arm("sample", ("agents.player.temperature=0.9",), 256),
 }

@@ -7,7 +7,7 @@ non-finite gradients. Gradients must be computed before `step` is called.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -69,7 +69,7 @@ class PolicyOptimizer:
         self.found: float | None = None
         self.wanted: tuple[int, float] | None = None
         masters = dict(zip(map(id, self._weights), self._masters, strict=True))
-        self._rules = _rules(policy, config, decayed, plain, masters)
+        self._rules = _rules(policy, config, self.peak, (decayed, plain), masters)
         self.steps = 0
         self.least_done = 0.0
         self.skipped = 0
@@ -277,32 +277,37 @@ def _decay_groups(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Paramet
 def _rules(
     policy: Policy,
     config: AnyOptimizerConfig,
-    decayed: Sequence[nn.Parameter],
-    plain: Sequence[nn.Parameter],
+    peak: float,
+    weights: tuple[list[nn.Parameter], list[nn.Parameter]],
     masters: Mapping[int, nn.Parameter],
 ) -> dict[str, torch.optim.Optimizer]:
     """Return PyTorch's optimizers by name, which share the weights' masters.
 
     Muon has the matrices of the layers. AdamW has all other weights: embeddings, the output layer,
-    vectors, and weights of three dimensions.
+    vectors, and weights of three dimensions. `weights` are those with weight decay and those
+    without.
     """
+    decayed, plain = weights
     head = policy.base.get_output_embeddings()
     last = set() if head is None else {id(weight) for weight in head.parameters()}
-    layers = [weight for weight in decayed if weight.ndim == 2 and id(weight) not in last]
-    layers = layers if config.kind == "muon" else []
-    own = {id(weight) for weight in layers}
-    rest = [weight for weight in decayed if id(weight) not in own]
+    layers: list[nn.Parameter] = []
+    rest: list[nn.Parameter] = []
+    for weight in decayed:
+        by_muon = config.kind == "muon" and weight.ndim == 2 and id(weight) not in last
+        (layers if by_muon else rest).append(masters[id(weight)])
     groups = [
-        {"params": [masters[id(weight)] for weight in weights], "weight_decay": decay}
-        for weights, decay in ((rest, config.weight_decay), (plain, 0.0))
-        if weights
+        {"params": params, "weight_decay": decay}
+        for params, decay in (
+            (rest, config.weight_decay),
+            ([masters[id(weight)] for weight in plain], 0.0),
+        )
+        if params
     ]
     rules: dict[str, torch.optim.Optimizer] = {}
-    peak = first_peak(config)
     if groups:
         rules["adamw"] = torch.optim.AdamW(groups, lr=peak, betas=config.betas, eps=config.eps)
     if layers:
-        rules["muon"] = _muon([masters[id(weight)] for weight in layers], config, peak)
+        rules["muon"] = _muon(layers, config, peak)
     return rules
 
 

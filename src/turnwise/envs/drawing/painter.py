@@ -45,7 +45,7 @@ def new_grid(shape: tuple[int, int], spacing: Spacing) -> str:
     """
     if spacing == "compact":
         return f"img = create_img(shape={shape}, color=0)"
-    return f"img = create_img(({shape[0]}, {shape[1]}), 0)"
+    return f"img = create_img({shape}, 0)"
 
 
 def _runs(row: int, before: str, after: str) -> Iterator[tuple[str, Arguments]]:

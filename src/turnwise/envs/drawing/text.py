@@ -56,11 +56,7 @@ def call_text(name: str, arguments: Arguments, spacing: Spacing = "spaced") -> s
     if spacing == "compact":
         named = ", ".join(f"{key}={value}" for key, value in arguments.items())
         return f"{name}(img, {named})"
-    values = [
-        f"({value[0]}, {value[1]})" if isinstance(value, tuple) else str(value)
-        for value in arguments.values()
-    ]
-    return f"{name}(img, {', '.join(values)})"
+    return f"{name}(img, {', '.join(map(str, arguments.values()))})"
 
 
 def program_text(calls: Sequence[str], spacing: Spacing = "spaced") -> str:
