@@ -52,6 +52,7 @@ PUBLISHED: dict[str, tuple[str, ...]] = {
     "narrow": ("agents.player.temperature=0.5",),
     "one-step": ("trainer.minibatches=1",),
     "one-group": ("trainer.tasks_per_iteration=1", "trainer.minibatches=1"),
+    "small-step": ("optimizer.lr=1e-4",),
     "std": ("credit.std=group",),
 }
 """The choices of the published runs that may have kept GRPO from 16 squares. A cut program earned 0
@@ -64,6 +65,8 @@ ARMS: dict[str, Arm] = {
     # what hindsight owes to what: the same updates without relabels, and wrong relabels
     "best-of": Arm("hindsight", ("trainer.relabel=none",)),
     "shuffled": Arm("hindsight", ("trainer.relabel=shuffled",)),
+    # arc25 drops programs that fail
+    "hindsight-drop": Arm("hindsight", ("env.options.relabel_failed=false",)),
     # what kept grpo from 16 squares: the published choices, one at a time and together
     **{f"grpo-{name}": Arm("grpo", settings) for name, settings in PUBLISHED.items()},
     "grpo-published": Arm("grpo", tuple(each for own in PUBLISHED.values() for each in own)),

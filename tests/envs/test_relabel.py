@@ -95,6 +95,22 @@ def test_programs_are_pruned_and_those_that_draw_nothing_are_left_out():
         assert env.relabel(task, [nothing]) is None
 
 
+@pytest.mark.parametrize("runner", ["interpreter", "sandbox"])
+def test_a_program_that_fails_is_relabelled_by_what_it_drew_before_or_left_out(runner):
+    env = make_env("arc-draw", picture="9-vertical-lines", runner=runner)
+    whole = make_env("arc-draw", picture="9-vertical-lines", relabel_failed=False, runner=runner)
+    task = tw.Task(id="t", env=env.name, seed=0, data=env.generate(RNG))
+    right = "draw_vertical_line(img, 0, 1)"
+    for wrong in ("draw_vertical_line(img, 9, 2)", "draw_vertical_line(img, (1"):
+        program = f"{right}\n{wrong}\ndraw_vertical_line(img, 1, 2)"
+        step = env.step(env.reset(task), "player", program, RNG)
+        assert (step.rewards["pixels"], env.measures(step.state)["fails"]) == (0, 1)
+        found = env.relabel(task, [program])
+        assert (found.actions, found.closeness) == ((right,), pytest.approx(9 / 81))
+        assert found.data["pairs"][0][1] == ["100000000"] * 9
+        assert whole.relabel(task, [program]) is None
+
+
 class Wrong(type(make_env("frozen-lake"))):
     def relabel(self, task, actions):
         return task.data

@@ -14,6 +14,7 @@ from turnwise.envs.drawing.interpreter import (
     MOST_CHARACTERS,
     MOST_LINES,
     ProgramFailure,
+    beginning,
     parse_program,
     pruned,
     run_program,
@@ -321,3 +322,41 @@ def test_pruning_a_long_program_has_a_bound_and_keeps_what_it_draws():
         assert (len(found.statements) == 1) == (count == 8)
         assert len(found.statements) < count
         assert drawn(found.text, grid) == drawn("\n".join(calls), grid)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kept"),
+    [
+        ("draw_pixel(img, (0,", 2),
+        ("draw_pixel(img, (0, 1, 2), 3)", 2),
+        ("draw_horizontal_line(img, 9, 3)", 2),
+        ("draw_pixels(img, (0, 1), 3)", 2),
+        ("    draw_pixel(img, (0, 1), 3)", 2),
+        ("# \0", 2),
+        ("draw_pixel(img, (0, 1), 3)", 4),
+    ],
+)
+def test_the_beginning_is_what_runs_before_the_first_wrong_line(wrong, kept):
+    right = ["draw_pixel(img, (0, 0), 1)", "draw_vertical_line(img, 2, 5)"]
+    lines = [*right, wrong, "draw_pixel(img, (3, 3), 4)"]
+    found = beginning("\n".join(lines), [EMPTY])
+    assert found.text == "\n".join(lines[:kept])
+    whole = "\n".join(["def task(img):", *(f"  {line}" for line in lines), "  return img"])
+    if wrong.startswith("draw"):
+        body = [f"    {line}" for line in lines[:kept]]
+        told = beginning(whole, [EMPTY])
+        assert told.text == "\n".join(["def task(img):", *body, "    return img"])
+
+
+def test_the_beginning_runs_on_every_grid():
+    lines = [f"draw_horizontal_line(img, {y}, 1)" for y in (0, 2, 1, 3)]
+    assert beginning("\n".join(lines), [EMPTY, ("0",) * 3, ("0",) * 2]).text == lines[0]
+    assert beginning("\n".join(lines), [EMPTY]).text == "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "no", "def task(img):", "def task(img):\n  no", "draw_pixel(img", "# no\n" * 300],
+)
+def test_a_text_without_a_call_has_no_beginning(text):
+    assert beginning(text, [EMPTY]) is None

@@ -52,6 +52,8 @@ from turnwise.envs.drawing.generator import random_drawing, random_program
 from turnwise.envs.drawing.interpreter import (
     Grid,
     ProgramFailure,
+    beginning,
+    execute,
     parse_program,
     pruned,
     run_program,
@@ -92,6 +94,9 @@ class ArcDrawConfig(Settings):
     runner: Literal["interpreter", "sandbox"] = "interpreter"
     """How programs are run: by an interpreter of calls with literal arguments, or as Python in the
     sandbox, which takes milliseconds."""
+    relabel_failed: bool = True
+    """Whether hindsight also imitates programs that fail: their calls before the line that
+    failed."""
 
     @model_validator(mode="after")
     def _check(self) -> ArcDrawConfig:
@@ -188,7 +193,7 @@ class ArcDraw(Env[DrawingState]):
         """Run the program on the first grid of every pair, and of the test pairs by itself.
 
         Raises:
-            IllegalActionError: if the text is no program, or too long.
+            IllegalActionError: if the text begins with no call, or is too long.
             EnvError: if a program was run before.
         """
         if state.made is not None:
@@ -203,7 +208,9 @@ class ArcDraw(Env[DrawingState]):
         try:
             made = self._made(action, state.pairs)
         except ProgramFailure as failure:
-            if failure.failure in ("syntax", "length"):
+            given = [first for first, _ in state.pairs]
+            none = failure.failure == "syntax" and beginning(action, given) is None
+            if none or failure.failure == "length":
                 raise IllegalActionError(f"no program: {failure}") from None
             return replace(state, made=(), failure=str(failure))
         return replace(state, made=made)
@@ -235,21 +242,28 @@ class ArcDraw(Env[DrawingState]):
         return found
 
     def relabel(self, task: Task, actions: Sequence[str]) -> Relabelled | None:
-        """Return the task whose targets are what the program made, with its useful calls alone."""
-        state = self.reset(task)
+        """Return the task whose targets are what the program made, with its useful calls alone.
+
+        Of a program that fails these are the calls before the line that failed (`relabel_failed`).
+        """
+        state, program = self.reset(task), actions[0]
         given = [first for first, _ in state.pairs]
         try:
-            after = self._run(state, actions[0])
-        except IllegalActionError:
+            made = self._made(program, state.pairs)
+        except ProgramFailure:
+            begun = beginning(program, given) if self.config.relabel_failed else None
+            if begun is None:
+                return None
+            program, made = begun.text, tuple(execute(begun, grid) for grid in given)
+        if list(made) == given:
             return None
-        if not after.made or list(after.made) == given:
-            return None
-        program = actions[0]
         with suppress(ProgramFailure):  # all of Python cannot be read
             program = pruned(parse_program(program), given).text
-        pairs = [[list(one), list(made)] for one, made in zip(given, after.made, strict=True)]
+        pairs = [[list(one), list(after)] for one, after in zip(given, made, strict=True)]
         return Relabelled(
-            data={"pairs": pairs, "program": program}, actions=(program,), closeness=_share(after)
+            data={"pairs": pairs, "program": program},
+            actions=(program,),
+            closeness=_share(replace(state, made=made)),
         )
 
     def random_action(self, state: DrawingState, role: str, rng: np.random.Generator) -> str:

@@ -1,8 +1,8 @@
 r"""An interpreter of drawing programs: calls of the primitives with literal arguments.
 
-Provides `parse_program`, `run_program` and `pruned`. Programs are model output. They are read by a
-tokenizer of one regular expression, line by line, and are never compiled or evaluated. The language
-is a part of Python:
+Provides `parse_program`, `run_program`, `pruned` and `beginning`. Programs are model output. They
+are read by a tokenizer of one regular expression, line by line, and are never compiled or
+evaluated. The language is a part of Python:
 
     def task(img):
         draw_rectangle(img, point1=(0, 0), point2=(1, 1), color=3)
@@ -154,6 +154,29 @@ def pruned(program: DrawingProgram, grids: Sequence[Sequence[str]]) -> DrawingPr
     return replace(program, statements=kept)
 
 
+def beginning(text: str, grids: Sequence[Sequence[str]]) -> DrawingProgram | None:
+    r"""Return the part of a program before the first line that cannot be read or run.
+
+    It returns the grid that the program is given. None if no statement can be read and run on all
+    grids, or the program is too long.
+
+    Example:
+        >>> beginning("draw_pixel(img, (0, 1), 7)\ndraw_pixel(img, (0,", [("000",)]).text
+        'draw_pixel(img, (0, 1), 7)'
+    """
+    lines = END_OF_LINE.split(text)
+    while lines:
+        try:
+            program = parse_program("\n".join(lines), unfinished=True)
+            for grid in grids:
+                execute(program, grid)
+        except ProgramFailure as failure:
+            lines = lines[: max(0, failure.line - 1)]
+        else:
+            return program if program.statements else None
+    return None
+
+
 def _work(statements: Sequence[Statement], grids: Sequence[Sequence[str]]) -> int:
     """Return the most cells that a program visits on all grids; a call counts as `CALL_WORK`."""
     functions = [each.function for each in statements]
@@ -161,8 +184,12 @@ def _work(statements: Sequence[Statement], grids: Sequence[Sequence[str]]) -> in
     return cells * (1 + functions.count("flood_fill")) + CALL_WORK * len(functions) * len(grids)
 
 
-def parse_program(text: str) -> DrawingProgram:
+def parse_program(text: str, unfinished: bool = False) -> DrawingProgram:
     """Read a program.
+
+    Args:
+        text: the program.
+        unfinished: whether a function may lack its `return`; it then returns what it is given.
 
     Raises:
         ProgramFailure: if it is none.
@@ -193,11 +220,13 @@ def parse_program(text: str) -> DrawingProgram:
         raise ProgramFailure("syntax", body[0][0])
     _check_indent(body, indent)
     statements, returned = _body(body)
-    return DrawingProgram(f"def task({given}):", given, tuple(statements), returned)
+    if not returned and not unfinished:
+        raise ProgramFailure("result")
+    return DrawingProgram(f"def task({given}):", given, tuple(statements), returned or given)
 
 
 def _body(lines: Sequence[tuple[int, str]]) -> tuple[list[Statement], str]:
-    """Return the statements before the first `return`, and the name that it returns.
+    """Return the statements before the first `return`, and the name that it returns, if any.
 
     Lines after it are read, and not run.
     """
@@ -211,9 +240,7 @@ def _body(lines: Sequence[tuple[int, str]]) -> tuple[list[Statement], str]:
             returns.append((len(statements), _name(tokens[1], number)))
         else:
             raise ProgramFailure("result", number)
-    if not returns:
-        raise ProgramFailure("result")
-    count, returned = returns[0]
+    count, returned = returns[0] if returns else (len(statements), "")
     return statements[:count], returned
 
 
