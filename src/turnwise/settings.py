@@ -1,7 +1,7 @@
 """The strict base class of every config, and its error messages.
 
-Provides `Settings`, `parse`, and `one_of` for discriminated unions. An unknown key is an error with
-the nearest known key.
+Provides `Settings`, `parse`, `one_of` for discriminated unions, and `may_be` and `is_unknown` on
+single options. An unknown key is an error with the nearest known key.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Tag, ValidationError
 
@@ -106,9 +106,7 @@ def _sentence(
 def _what_to_add(model: type[BaseModel], path: Sequence[str]) -> str:
     """Return the table, or the meaning of the option, that a recipe lacks."""
     *section, name = path
-    for part in section:
-        model = _below(model, part)
-    members = [m.model_fields for m in _members(model) if issubclass(m, BaseModel)]
+    members = [m.model_fields for m in _members(_at(model, section)) if issubclass(m, BaseModel)]
     field = next(m[name] for m in members if name in m and m[name].is_required())
     kinds = _members(field.annotation)
     if any(get_origin(kind) in (dict, Mapping) for kind in kinds):
@@ -181,19 +179,36 @@ def _of_another_choice(
     if found is None or not any(name in each.model_fields for each in found[1].values()):
         return None
     choice, classes = found
-    given = _value(data, section)
-    tag = given.get(choice.by, choice.default) if isinstance(given, Mapping) else choice.default
+    tag = _tag(choice, _value(data, section))
     own = own_options(list(classes.values()))
     names = [key for key in classes[tag].model_fields if key in own and key != choice.by]
     takes = ", ".join(names) or "no such option"
     return f"{choice.by} = {tag!r}, which takes {takes}: leave {name} out"
 
 
+def may_be(model: type[BaseModel], path: Sequence[str], data: Mapping[str, Any], name: str) -> bool:
+    """Whether an option has a value of a name, in the class that its section chooses.
+
+    Example:
+        >>> from turnwise.losses.clipped import ClippedConfig
+        >>> may_be(ClippedConfig, ["kl"], {}, "none"), may_be(ClippedConfig, ["kl"], {}, "k9")
+        (True, False)
+    """
+    *section, last = path
+    found, of = _choice_at(model, section), _at(model, section)
+    if found is not None:
+        of = found[1].get(_tag(found[0], _value(data, section)))
+    return any(name in get_args(m) for m in _members(_below(of, last)) if get_origin(m) is Literal)
+
+
+def is_unknown(model: type[BaseModel], path: Sequence[str]) -> bool:
+    """Whether no class of a section has an option; keys that are free are known."""
+    return bool(known := _keys_at(model, path[:-1])) and path[-1] not in known
+
+
 def _example(model: type[BaseModel], path: Sequence[str], problem: Any) -> str:
     """Return a table that may be meant: the given number under the first key that takes it."""
-    below: Any = model
-    for part in path:
-        below = _below(below, part)
+    below = _at(model, path)
     models = [m for m in _members(below) if isinstance(m, type) and issubclass(m, BaseModel)]
     given = problem["input"]
     if str(given).lower() == "none" and type(None) in _members(below):
@@ -233,6 +248,10 @@ def _cure(
     return f"known: {', '.join(sorted(set(beside))) or 'none'}"
 
 
+def _tag(choice: Choice, given: Any) -> str:
+    return given.get(choice.by, choice.default) if isinstance(given, Mapping) else choice.default
+
+
 def _value(data: Any, path: Sequence[str]) -> Any:
     for part in path:
         data = data.get(part) if isinstance(data, Mapping) else None
@@ -257,10 +276,14 @@ def _full_keys(
 
 def _keys_at(model: Any, path: Sequence[str]) -> list[str]:
     """Return the keys that a config knows below `path`; empty where keys are free."""
+    models = [m for m in _members(_at(model, path)) if isinstance(m, type)]
+    return [name for m in models if issubclass(m, BaseModel) for name in m.model_fields]
+
+
+def _at(model: Any, path: Sequence[str]) -> Any:
     for part in path:
         model = _below(model, part)
-    models = [m for m in _members(model) if isinstance(m, type) and issubclass(m, BaseModel)]
-    return [name for m in models for name in m.model_fields]
+    return model
 
 
 def _below(annotation: Any, part: str) -> Any:

@@ -92,6 +92,52 @@ def test_muon_leaves_an_output_layer_of_its_own_to_adamw(tmp_path):
     assert in_adamw == len(policy.trainable_parameters()) - layers
 
 
+def test_muon_takes_no_step_without_a_gradient(tiny_dir):
+    policy = load(tiny_dir)
+    optimizer = make_optimizer(policy, OptimizerConfig(kind="muon", lr=0.01), total_steps=3)
+    layers = optimizer.state_dict()["muon"]["param_groups"][0]["params"]
+    for size in (1.0, 0.0, 1.0):
+        before = {n: p.detach().clone() for n, p in policy.model.named_parameters()}
+        torch.manual_seed(0)
+        for parameter in policy.trainable_parameters():
+            parameter.grad = size * torch.randn_like(parameter)
+        metrics = optimizer.step()
+        still = [n for n, p in policy.model.named_parameters() if torch.equal(p, before[n])]
+        assert len(still) == (0 if size else len(layers))
+        assert (metrics["optim/grad_norm"] > 0) == bool(size)
+
+
+class Odd(torch.nn.Module):
+    """A layer whose weights are not all matrices of linear layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.matrix = torch.nn.Linear(4, 3)
+        self.gate = torch.nn.Linear(4, 1)
+        self.position_bias = torch.nn.Parameter(torch.ones(3, 4))
+        self.rates = torch.nn.Parameter(torch.ones(3, 4))
+
+
+def test_only_matrices_of_linear_layers_are_muons_and_biases_never_decay(tiny_dir):
+    policy = load(tiny_dir)
+    odd = policy.model.odd = Odd()
+    config = OptimizerConfig(kind="muon", lr=0.01, weight_decay=0.5)
+    plain = make_optimizer(policy, config.model_copy(update={"kind": "adamw"}), total_steps=1)
+    optimizer = make_optimizer(policy, config, total_steps=1)
+    rules = {name: rule.param_groups for name, rule in optimizer._rules.items()}
+    places = {
+        id(weight): (name, group["weight_decay"])
+        for name, groups in rules.items()
+        for group in groups
+        for weight in group["params"]
+    }
+    assert places[id(odd.matrix.weight)] == ("muon", 0.5)
+    assert places[id(odd.gate.weight)] == places[id(odd.rates)] == ("adamw", 0.5)
+    for bias in (odd.matrix.bias, odd.gate.bias, odd.position_bias):
+        assert places[id(bias)] == ("adamw", 0.0)
+    assert len(places) == sum(len(g["params"]) for g in plain._rules["adamw"].param_groups)
+
+
 def test_muon_without_a_torch_that_has_it_is_refused(tiny_dir, monkeypatch):
     monkeypatch.delattr(torch.optim, "Muon")
     with pytest.raises(ConfigError, match="'muon' needs torch 2.9 or newer, and torch .* install"):

@@ -146,8 +146,26 @@ def test_none_takes_a_key_out_and_tables_merge():
     assert less == {name: w for name, w in base.credit.rewards.items() if name != "progress"}
 
 
+def test_none_is_the_value_of_that_name_where_an_option_has_one():
+    def drawing(*overrides):
+        return load_recipe("arc-draw-solve", ["preset=hindsight", *overrides])
+
+    assert drawing("trainer.relabel=none").trainer.relabel == "none"
+    assert drawing("trainer.relabel=shuffled", "trainer.relabel=none").trainer.relabel == "none"
+    assert load_recipe(LAKE, ["credit.scheme=grpo", "credit.std=none"]).credit.std == "none"
+    assert load_recipe(LAKE, ["credit.std=none", "credit.scheme=grpo"]).credit.std == "none"
+    assert load_recipe(LAKE, ["credit.scheme=grpo"]).credit.std != "none"
+    assert load_recipe(LAKE, ["engine.cache=none"]).engine.cache == "none"
+    published = load_recipe("frozen-lake-published", ["env.options.examples=none"])
+    assert published.env.options["examples"] == "none"
+    # a scheme without the option, and Python's None, take the key out
+    load_recipe(LAKE, ["credit.scheme=rloo", "credit.std=none"])
+    assert load_recipe(LAKE, {"engine.cache": None}).engine.cache == "auto"
+
+
 WRONG = {
     "a misspelt key": ("trainer.iteratoins=3", "did you mean 'trainer.iterations'"),
+    "a misspelt key without value": ("trainer.grop_size=none", "did you mean 'trainer.group_size'"),
     "a misspelt section": ("trianer.iterations=3", "did you mean 'trainer'"),
     "an unknown key of an agent": ("agents.player.temprature=1", "'agents.player.temperature'"),
     "a misspelt env": ("env.name=frozen-lak", "did you mean 'frozen-lake'"),

@@ -117,7 +117,11 @@ def test_shuffled_tasks_are_those_of_other_episodes():
     pairs = shown(found, relabel="shuffled")
     assert sorted(goal for goal, _ in pairs) == list(range(20))
     assert sorted(int(actions[0].split()[1]) for _, actions in pairs) == list(range(20))
-    assert sum(goal == int(actions[0].split()[1]) for goal, actions in pairs) < 5
+    for seed in range(20):
+        pairs = shown(found[: seed + 1], relabel="shuffled", seed=seed)
+        assert len(pairs) == (seed + 1 if seed else 0), "a single one has no other"
+        assert all(goal != int(actions[0].split()[1]) for goal, actions in pairs)
+    assert len({str(shown(found, relabel="shuffled", seed=seed)) for seed in range(5)}) == 5
 
 
 @pytest.mark.parametrize(("share", "goals"), [(None, ["near"]), (0.5, ["middle", "near"])])
@@ -269,7 +273,7 @@ def last_turns(session):
 
 def test_no_passes_show_nothing():
     seen = set()
-    assert hindsight.demonstrations(None, HindsightConfig(passes=0), FOUND, seen) == []
+    assert hindsight.demonstrations(None, HindsightConfig(passes=0), FOUND, seen, 0) == []
     assert seen == set()
 
 

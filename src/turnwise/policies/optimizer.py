@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from transformers.pytorch_utils import Conv1D
 
 from turnwise.errors import ConfigError, NonFiniteGradientError
 from turnwise.policies.auto_rate import LARGEST_CHANGE
@@ -156,10 +157,11 @@ class PolicyOptimizer:
             return metrics | {"optim/skipped": 1.0}
         self._skipped_in_a_row = 0
         nn.utils.clip_grads_with_norm_(self._masters, self.config.max_grad_norm, norm)
-        for rule in self._rules.values():
+        for name, rule in self._rules.items():
             for group in rule.param_groups:
                 group["lr"] = rate
-            rule.step()
+            if name == "adamw" or norm > 0:  # Muon's step has one size, also by old momentum alone
+                rule.step()
         self._round_masters()
         return metrics | {"optim/grad_norm": float(norm)}
 
@@ -267,11 +269,23 @@ def _decay_groups(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Paramet
     }
     decayed: list[nn.Parameter] = []
     plain: list[nn.Parameter] = []
-    for parameter in model.parameters():
+    for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            matrix = parameter.ndim > 1 and id(parameter) not in embeddings
+            bias = name.rpartition(".")[2].endswith("bias")
+            matrix = parameter.ndim > 1 and not bias and id(parameter) not in embeddings
             (decayed if matrix else plain).append(parameter)
     return decayed, plain
+
+
+def _matrices(policy: Policy) -> set[int]:
+    """Return the identities of the matrices of linear layers, without those of the output layer."""
+    head = policy.base.get_output_embeddings()
+    last = set() if head is None else {id(weight) for weight in head.parameters()}
+    return {
+        id(module.weight)
+        for module in policy.model.modules()
+        if isinstance(module, nn.Linear | Conv1D) and min(module.weight.shape) > 1
+    } - last
 
 
 def _rules(
@@ -283,18 +297,14 @@ def _rules(
 ) -> dict[str, torch.optim.Optimizer]:
     """Return PyTorch's optimizers by name, which share the weights' masters.
 
-    Muon has the matrices of the layers. AdamW has all other weights: embeddings, the output layer,
-    vectors, and weights of three dimensions. `weights` are those with weight decay and those
-    without.
+    Muon has the matrices of linear layers. AdamW has all other weights: embeddings, the output
+    layer, vectors, and what a layer computes with in another way. `weights` are those with weight
+    decay and those without.
     """
     decayed, plain = weights
-    head = policy.base.get_output_embeddings()
-    last = set() if head is None else {id(weight) for weight in head.parameters()}
-    layers: list[nn.Parameter] = []
-    rest: list[nn.Parameter] = []
-    for weight in decayed:
-        by_muon = config.kind == "muon" and weight.ndim == 2 and id(weight) not in last
-        (layers if by_muon else rest).append(masters[id(weight)])
+    matrices = _matrices(policy) if config.kind == "muon" else set[int]()
+    layers = [masters[id(weight)] for weight in decayed if id(weight) in matrices]
+    rest = [masters[id(weight)] for weight in decayed if id(weight) not in matrices]
     groups = [
         {"params": params, "weight_decay": decay}
         for params, decay in (

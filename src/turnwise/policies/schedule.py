@@ -38,13 +38,13 @@ class StepConfig(Settings):
 
     kind: Literal["adamw", "muon"] = "adamw"
     """AdamW (Loshchilov & Hutter 2017, arXiv:1711.05101); or Muon, which makes the momentum of each
-    matrix of the layers orthogonal (Jordan et al. 2024, kellerjordan.github.io/posts/muon), with
-    steps as long as AdamW's at the same rate (arXiv:2502.16982, eq. 4). Embeddings, the output
-    layer and vectors are AdamW's with both. "muon" needs torch 2.9."""
-
+    matrix of a linear layer orthogonal (Jordan et al. 2024, kellerjordan.github.io/posts/muon),
+    with steps as long as AdamW's at the same rate (arXiv:2502.16982, eq. 4), and none without a
+    gradient. The embeddings, the output layer and all other weights are AdamW's with both. "muon"
+    needs torch 2.9."""
     betas: tuple[Decay, Decay] = (0.9, 0.95)
-    """Decay of AdamW's two running moments (Adam, arXiv:1412.6980, algorithm 1); 0.95 as for GPT-3
-    (arXiv:2005.14165, appendix B). That of Muon's momentum is 0.95."""
+    """Decay of AdamW's two running moments (Adam, arXiv:1412.6980, algorithm 1), for the weights
+    that it updates; 0.95 as for GPT-3 (arXiv:2005.14165, appendix B). That of Muon's is 0.95."""
     eps: float = Field(default=1e-8, gt=0, allow_inf_nan=False)
     """Added to the root of the second moment (Adam, arXiv:1412.6980, algorithm 1; 1e-8 there)."""
     weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)

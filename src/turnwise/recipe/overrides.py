@@ -20,7 +20,8 @@ from turnwise.recipe.fitting_rules import RULES
 def parse_override(override: str) -> tuple[str, Any]:
     """Return the key and the value of "section.key=value"; values are TOML, or else plain text.
 
-    The value `none` is None: it takes the key out, so that its default holds again.
+    The value `none` is None: it takes the key out, so that its default holds again (`none_values`
+    has the exceptions).
 
     Example:
         >>> parse_override("env.options.size=6"), parse_override("device=cuda")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import tomllib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,12 +23,13 @@ from turnwise.engines.config import EngineConfig
 from turnwise.engines.remote_config import RemoteConfig
 from turnwise.engines.table import AnyEngineConfig
 from turnwise.envs import IMPORTING, find_env
-from turnwise.errors import ConfigError, TurnwiseError, unknown_name
+from turnwise.errors import ConfigError, unknown_name
 from turnwise.forest import ForestConfig
 from turnwise.losses.clipped import ClippedConfig
 from turnwise.losses.table import AnyLoss
 from turnwise.policies import OptimizerConfig, PolicyConfig
 from turnwise.recipe.checks import check_recipe
+from turnwise.recipe.none_values import env_config, named_none
 from turnwise.recipe.overrides import compose, parse_override, with_preset
 from turnwise.recipe.sections import CheckpointConfig, EnvChoice, EpisodeConfig, EvaluationConfig
 from turnwise.recipe.trl_names import TRL_NAMES
@@ -246,7 +246,10 @@ def load_recipe(
         if preset not in presets:
             raise unknown_name("preset", str(preset), presets)
         data = with_preset(data, presets[preset], str(preset))
-    return make_recipe(data, [pair for pair in pairs if pair[0] != "preset"], note, name_or_path)
+    pairs = [pair for pair in pairs if pair[0] != "preset"]
+    return make_recipe(
+        data, pairs if mapping else named_none(pairs, Recipe, data), note, name_or_path
+    )
 
 
 def make_recipe(
@@ -290,13 +293,8 @@ def _aliases(data: Mapping[str, Any]) -> dict[str, str]:
         if first:
             keys = {k: v.replace(spot, f"{section}.{first}.") for k, v in found.items()}
             found = keys
-    env = data.get("env")
-    name = env.get("name") if isinstance(env, Mapping) else None
-    if isinstance(name, str):
-        with suppress(TurnwiseError):
-            options = find_env(name).config_class.model_fields
-            found |= {option: f"env.options.{option}" for option in options}
-    return found
+    env = env_config(data)
+    return found | {name: f"env.options.{name}" for name in (env.model_fields if env else ())}
 
 
 def recipe_summary(name: str) -> dict[str, Any]:

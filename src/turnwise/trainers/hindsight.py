@@ -29,12 +29,12 @@ from turnwise.trainers.loop import (
 )
 from turnwise.trainers.plan import Plan
 from turnwise.trainers.progress import TIME_SHARE
-from turnwise.trainers.relabelling import Achieved, chosen, relabelled, rows_of
+from turnwise.trainers.relabelling import chosen, relabelled, rows_of
 from turnwise.trainers.session import Resumed, Session
 from turnwise.trainers.sft import imitate_rows
 from turnwise.trainers.trained_policy import TrainedPolicy
 from turnwise.trainers.validation import save
-from turnwise.types import TrainingSample
+from turnwise.types import Episode, TrainingSample
 
 SEEN = "hindsight_seen"
 """The key of a checkpoint's meta that holds the hashes of the problems that were demonstrated."""
@@ -58,7 +58,7 @@ def train_hindsight(session: Session, plan: Plan[HindsightConfig], resumed: Resu
         stop_if_unreadable(session, plan.stop_if_failed, iteration, played)
         metrics = rollout_metrics(played) | session.runner.take_metrics() | session.take_sampling()
         metrics["time/rollout"] = time.perf_counter() - began
-        shown = demonstrations(session, config, relabelled(session.runner.env, played), seen)
+        shown = demonstrations(session, config, played, seen, iteration)
         metrics |= imitate(session, plan, trained, shown, iteration)
         metrics["time/update"] = time.perf_counter() - began - metrics["time/rollout"]
         session.episodes.write(iteration, played)
@@ -78,19 +78,30 @@ def train_hindsight(session: Session, plan: Plan[HindsightConfig], resumed: Resu
 
 
 def demonstrations(
-    session: Session, config: HindsightConfig, found: Sequence[Achieved], seen: set[str]
+    session: Session,
+    config: HindsightConfig,
+    played: Sequence[Episode],
+    seen: set[str],
+    iteration: int,
 ) -> list[list[TrainingSample]]:
     """Return the rows of each demonstration that an iteration shows, in their order.
 
-    The problems that they show are added to `seen`.
+    The problems that they show are added to `seen`. Process 0 makes the rows for all processes of
+    the run: an env may break in one of them only.
     """
-    if not found or not config.passes:
-        return []
-    (trained,) = session.trained.values()
-    draws = session.runner.draws("train")
-    shown = chosen(found, config, seen, generator(session.seed, "hindsight", len(seen)))
-    env, renderer = session.runner.env, trained.policy.renderer
-    return [rows_of(each, env, session.agents, renderer, draws.of_step) for each in shown]
+
+    def made() -> tuple[list[list[TrainingSample]], set[str]]:
+        (trained,) = session.trained.values()
+        env, draws = session.runner.env, session.runner.draws("train")
+        rng = generator(session.seed, "hindsight", iteration)
+        shown = chosen(relabelled(env, played), config, seen, rng)
+        renderer = trained.policy.renderer
+        rows = [rows_of(each, env, session.agents, renderer, draws.of_step) for each in shown]
+        return rows, seen
+
+    rows, known = session.group.from_first(made) if config.passes else ([], seen)
+    seen |= known
+    return rows
 
 
 def imitate(

@@ -111,11 +111,20 @@ def chosen(
         shown = sorted(shown, key=lambda each: each.closeness)[-most:]
     seen.update(each.problem for each in shown)
     if config.relabel == "shuffled":
-        tasks = [shown[place].task for place in rng.permutation(len(shown))]
-        shown = [replace(each, task=task) for each, task in zip(shown, tasks, strict=True)]
+        shown = _with_others_tasks(shown, rng)
     if config.order == "random":
         return [shown[place] for place in rng.permutation(len(shown))]
     return sorted(shown, key=lambda each: each.closeness)
+
+
+def _with_others_tasks(shown: Sequence[Achieved], rng: np.random.Generator) -> list[Achieved]:
+    """Return demonstrations each on the task of another one; none where there is no other.
+
+    They follow one another in a random circle, so that no task stays where it was.
+    """
+    circle = rng.permutation(len(shown)).tolist() if len(shown) > 1 else []
+    task_of = dict(zip(circle, circle[1:] + circle[:1], strict=True))
+    return [replace(shown[place], task=shown[task_of[place]].task) for place in sorted(circle)]
 
 
 def rows_of(
