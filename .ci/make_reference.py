@@ -48,7 +48,8 @@ A recipe is a TOML file with one table for each section below. One option is ove
 `turnwise train RECIPE --set trainer.group_size=16`, or in Python by
 `settings={{"trainer.group_size": 16}}`. A value of `--set` is read as TOML (`0.5`, `true`,
 `["warmup", "trainer"]`, `{{ rank = 8 }}`), and as plain text where it is none. The default `none`
-means that the key is absent, and `--set KEY=none` removes a key. Unknown keys are errors.
+means that the key is absent. `--set KEY=none` removes a key, or gives an option the value "none" if
+it has one of that name. Unknown keys are errors.
 [Published settings](published-settings.md) lists the values of papers, [Mathematics](math.md) the
 formulas, and `turnwise recipes` the shipped recipes.
 

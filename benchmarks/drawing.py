@@ -5,12 +5,13 @@
     python benchmarks/drawing.py FILE --tasks 16-squares --budget 4096 --workers 2 --base runs/base
     python benchmarks/drawing.py FILE                     # the table; --plot PNG draws it
 
-A job is an arm, a task and a seed: `turnwise solve` with a method and some settings. Jobs that FILE
-holds are not solved again, and one that was interrupted goes on. Each line of FILE holds its
-command, the commit, the costs that every comparison prints (docs/math.md 5), and as `curve` the
-programs, the updates and the best share of cells after each iteration. The plot shows that share by
-programs, or by updates (`--by updates`). The gate says of each task how many of 256 samples of the
-base are exact: `--arms gate-0.5 gate-0.9`.
+A job is an arm, a task and a seed: `turnwise solve` with a method and some settings. Jobs whose
+command FILE holds for the same base are not solved again, and one that was interrupted goes on. One
+that fails is told, and the others go on. Each line of FILE holds its command, the commit, the costs
+that every comparison prints (docs/math.md 5), and as `curve` the programs, the updates and the best
+share of cells after each iteration. The plot shows that share by programs, or by updates (`--by
+updates`). A task passes the gate if none of 256 samples of the base is exact: `--arms gate-0.5
+gate-0.9`.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from threading import Lock
 from typing import Any, NamedTuple
 
+from turnwise.app.solve_base import base_of, digest_of, weights_of
 from turnwise.runs import (
     Run,
     episode_file,
@@ -63,7 +67,8 @@ ARMS: dict[str, Arm] = {
     "hybrid": Arm("hybrid"),
     "sample": Arm("sample"),
     # what hindsight owes to what: the same updates without relabels, and wrong relabels
-    "best-of": Arm("hindsight", ("trainer.relabel=none",)),
+    # a quarter of the programs, four times, takes as many updates
+    "best-of": Arm("hindsight", ("trainer.relabel=none", "trainer.passes=4")),
     "shuffled": Arm("hindsight", ("trainer.relabel=shuffled",)),
     # arc25 drops programs that fail
     "hindsight-drop": Arm("hindsight", ("env.options.relabel_failed=false",)),
@@ -86,15 +91,31 @@ COSTS = (
 )
 
 
-def solve(job: tuple[str, str, int], args: argparse.Namespace, commit: str) -> dict[str, Any]:
-    """Solve a task, or go on; return what is kept."""
-    arm, task, seed = job
+class Job(NamedTuple):
+    """One run of `turnwise solve`; `command` holds BASE in place of the base."""
+
+    arm: str
+    task: str
+    seed: int
+    budget: int
+    settings: list[str]
+    command: str
+
+
+def job_of(arm: str, task: str, seed: int, args: argparse.Namespace) -> Job:
+    """Return a job."""
     method, own, fixed = ARMS[arm]
-    settings = [*own, *args.set]
-    budget = fixed or args.budget
-    words = ["solve", task, "--method", method, "--seed", str(seed), "--budget", str(budget)]
-    words += ["--base", str(args.base), *(word for one in settings for word in ("--set", one))]
-    run = args.runs / f"{arm}-{task}-{seed}"
+    settings, budget = [*own, *args.set], fixed or args.budget
+    words = ["turnwise", "solve", task, "--method", method, "--seed", str(seed)]
+    words += ["--budget", str(budget), "--base", "BASE"]
+    words += [word for one in settings for word in ("--set", one)]
+    return Job(arm, task, seed, budget, settings, shlex.join(words))
+
+
+def solve(job: Job, args: argparse.Namespace, commit: str) -> dict[str, Any]:
+    """Solve a task, or go on; return what is kept."""
+    run = args.runs / f"{job.arm}-{job.task}-{job.seed}"
+    words = [str(args.base) if word == "BASE" else word for word in shlex.split(job.command)[1:]]
     with (args.runs / f"{run.name}.log").open("a") as log:
         done = subprocess.run(
             [sys.executable, "-m", "turnwise", *words, "--run", str(run), "--json"],
@@ -107,8 +128,7 @@ def solve(job: tuple[str, str, int], args: argparse.Namespace, commit: str) -> d
         )
     found = json.loads(done.stdout)
     found |= measured(Run.open(Path(found.pop("run"))))
-    command = " ".join(["turnwise", *words]).replace(str(args.base), "BASE")
-    kept = {"arm": arm, "budget": budget, "settings": settings, "command": command}
+    kept = {"arm": job.arm, "budget": job.budget, "settings": job.settings, "command": job.command}
     return kept | {"commit": commit} | found
 
 
@@ -125,6 +145,17 @@ def measured(run: Run) -> dict[str, Any]:
         curve.append((int(totals["total/episodes"]), updates, round(best, 4)))
     last = records[max(records)]
     return {name: int(last[key]) for name, key in TOTALS.items()} | {"curve": curve}
+
+
+def kept_rows(file: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file that hold a whole object; what a kill cut off is left out."""
+    rows: list[dict[str, Any]] = []
+    for line in file.read_text().splitlines() if file.is_file() else []:
+        with suppress(json.JSONDecodeError):
+            rows.append(json.loads(line))
+    if rows and not file.read_text().endswith("\n"):
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return rows
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -194,27 +225,42 @@ def main() -> None:
     args = parser.parse_args()
     if args.arms and args.base is None:
         parser.error("--base: give a run of arc-draw-base")
-    args.runs.mkdir(parents=True, exist_ok=True)
-    rows = [json.loads(line) for line in args.file.open()] if args.file.is_file() else []
-    known = {(row["arm"], row["task"], row["seed"]) for row in rows}
+    for folder in (args.runs, args.file.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    rows = kept_rows(args.file)
+    base = digest_of(weights_of(base_of(args.base))) if args.arms else ""
+    known = {row["command"] for row in rows if row["base"] == base}
     told = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    commit = subprocess.run(told, capture_output=True, text=True, check=True).stdout.strip()
-    jobs = [(arm, task, seed) for seed in args.seeds for task in args.tasks for arm in args.arms]
+    commit = subprocess.run(told, capture_output=True, text=True, check=False).stdout.strip()
+    jobs = [
+        job_of(arm, task, seed, args)
+        for seed in args.seeds
+        for task in args.tasks
+        for arm in args.arms
+    ]
+    failed: list[str] = []
 
-    def one(job: tuple[str, str, int]) -> None:
-        row = solve(job, args, commit)
+    def one(job: Job) -> None:
+        try:
+            row = solve(job, args, commit)
+        except subprocess.CalledProcessError:
+            failed.append(f"{job.arm}-{job.task}-{job.seed}")
+            print(*job[:3], "failed: read", args.runs / f"{failed[-1]}.log", flush=True)
+            return
         with LOCK:
             rows.append(row)
             with args.file.open("a") as file:
                 file.write(json.dumps(row) + "\n")
         said = "solved" if row["solved"] else f"{row['pixels']:.3f} of the cells"
-        print(*job, said, row["generations"], f"{row['seconds']:.0f} s", flush=True)
+        print(*job[:3], said, row["generations"], f"{row['seconds']:.0f} s", flush=True)
 
     with ThreadPoolExecutor(args.workers) as pool:
-        list(pool.map(one, [job for job in jobs if job not in known]))
+        list(pool.map(one, [job for job in jobs if job.command not in known]))
     print(table(rows))
-    if args.plot:
+    if args.plot and rows:
         plot(rows, args.plot, args.by)
+    if failed:
+        sys.exit(1)
 
 
 if __name__ == "__main__":
