@@ -44,11 +44,16 @@ LOCK = Lock()
 
 
 class Arm(NamedTuple):
-    """A method, its settings over the recipe's, and the budget where it is fixed."""
+    """A method, its settings over the recipe's, and the budget where it is fixed.
+
+    `first` is a method that begins, and how many of the programs it samples: the arm's method goes
+    on from the adapter that it learned.
+    """
 
     method: str
     settings: tuple[str, ...] = ()
     budget: int | None = None
+    first: tuple[str, int] | None = None
 
 
 PUBLISHED: dict[str, tuple[str, ...]] = {
@@ -66,6 +71,7 @@ ARMS: dict[str, Arm] = {
     "hindsight": Arm("hindsight"),
     "hybrid": Arm("hybrid"),
     "sample": Arm("sample"),
+    "hindsight-grpo": Arm("grpo", first=("hindsight", 512)),
     # what hindsight owes to what: the same updates without relabels, and wrong relabels
     # a quarter of the programs, four times, takes as many updates
     "best-of": Arm("hindsight", ("trainer.relabel=none", "trainer.passes=4")),
@@ -92,44 +98,83 @@ COSTS = (
 
 
 class Job(NamedTuple):
-    """One run of `turnwise solve`; `command` holds BASE in place of the base."""
+    """Runs of `turnwise solve` one after another, until one solves the task.
+
+    `commands` hold BASE in place of the base, and FIRST in place of the run before.
+    """
 
     arm: str
     task: str
     seed: int
     budget: int
     settings: list[str]
-    command: str
+    commands: list[str]
+
+    @property
+    def command(self) -> str:
+        """All commands as one text."""
+        return " && ".join(self.commands)
 
 
 def job_of(arm: str, task: str, seed: int, args: argparse.Namespace) -> Job:
     """Return a job."""
-    method, own, fixed = ARMS[arm]
-    settings, budget = [*own, *args.set], fixed or args.budget
-    words = ["turnwise", "solve", task, "--method", method, "--seed", str(seed)]
-    words += ["--budget", str(budget), "--base", "BASE"]
-    words += [word for one in settings for word in ("--set", one)]
-    return Job(arm, task, seed, budget, settings, shlex.join(words))
+    own = ARMS[arm]
+    settings, budget = [*own.settings, *args.set], own.budget or args.budget
+    words = ["turnwise", "solve", task, "--seed", str(seed)]
+    sets = [word for one in settings for word in ("--set", one)]
+    commands: list[str] = []
+    left = budget
+    if own.first is not None:
+        method, count = own.first
+        left -= count
+        begun = [*words, "--method", method, "--budget", str(count), "--base", "BASE"]
+        commands.append(shlex.join(begun))
+    base = "FIRST" if own.first is not None else "BASE"
+    last = [*words, "--method", own.method, "--budget", str(left), "--base", base, *sets]
+    return Job(arm, task, seed, budget, settings, [*commands, shlex.join(last)])
 
 
 def solve(job: Job, args: argparse.Namespace, commit: str) -> dict[str, Any]:
     """Solve a task, or go on; return what is kept."""
-    run = args.runs / f"{job.arm}-{job.task}-{job.seed}"
-    words = [str(args.base) if word == "BASE" else word for word in shlex.split(job.command)[1:]]
-    with (args.runs / f"{run.name}.log").open("a") as log:
-        done = subprocess.run(
-            [sys.executable, "-m", "turnwise", *words, "--run", str(run), "--json"],
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            check=True,
-        )
-    found = json.loads(done.stdout)
-    found |= measured(Run.open(Path(found.pop("run"))))
+    folder, parts = args.runs / f"{job.arm}-{job.task}-{job.seed}", list[dict[str, Any]]()
+    bases = {"BASE": str(args.base), "FIRST": str(folder)}
+    with (args.runs / f"{folder.name}.log").open("a") as log:
+        for number, command in enumerate(job.commands):
+            run = folder.with_name(f"{folder.name}-then") if number else folder
+            words = [bases.get(word, word) for word in shlex.split(command)[1:]]
+            done = subprocess.run(
+                [sys.executable, "-m", "turnwise", *words, "--run", str(run), "--json"],
+                env=os.environ | {"OMP_NUM_THREADS": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                check=True,
+            )
+            parts.append(json.loads(done.stdout) | measured(Run.open(run)))
+            if parts[-1]["solved"]:
+                break
     kept = {"arm": job.arm, "budget": job.budget, "settings": job.settings, "command": job.command}
-    return kept | {"commit": commit} | found
+    return kept | {"commit": commit} | joined(parts)
+
+
+def joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the outcome of runs that followed one another, with the costs of all.
+
+    `distinct` counts the drawings of each run, so that what two runs drew counts twice.
+    """
+    whole = dict(parts[0])
+    for part in parts[1:]:
+        before = {name: whole[name] for name in COSTS}
+        best = whole["curve"][-1][2]
+        later = [
+            (programs + before["generations"], updates + before["updates"], max(best, share))
+            for programs, updates, share in part["curve"]
+        ]
+        curve = [*whole["curve"], *later]
+        whole |= part | {name: before[name] + part[name] for name in COSTS}
+        whole |= {"base": parts[0]["base"], "curve": curve}
+    return {name: value for name, value in whole.items() if name != "run"}
 
 
 def measured(run: Run) -> dict[str, Any]:
