@@ -52,8 +52,9 @@ def calls_of(target: Grid) -> list[str]:
 def continued(model: Any, tokenizer: Any, task: str, orders: int) -> list[float]:
     """Return the mean probability of a new line after each number of calls, from 1."""
     env = ArcDraw(ArcDrawConfig(picture=task))
-    (data,) = env.tasks("test") or ()
-    state = env.reset(Task(id=task, env=env.name, seed=0, data=data))
+    only = env.tasks("test")
+    assert only, "a picture is one task"
+    state = env.reset(Task(id=task, env=env.name, seed=0, data=only[0]))
     asked = [{"role": "user", "content": env.observe(state, "player").text}]
     prompt = tokenizer.apply_chat_template(asked, add_generation_prompt=True, tokenize=False)
     (newline,) = tokenizer("\n", add_special_tokens=False)["input_ids"]
