@@ -120,18 +120,19 @@ def job_of(arm: str, task: str, seed: int, args: argparse.Namespace) -> Job:
     """Return a job."""
     own = ARMS[arm]
     settings, budget = [*own.settings, *args.set], own.budget or args.budget
-    words = ["turnwise", "solve", task, "--seed", str(seed)]
-    sets = [word for one in settings for word in ("--set", one)]
-    commands: list[str] = []
-    left = budget
-    if own.first is not None:
+
+    def command(method: str, count: int, base: str, sets: list[str]) -> str:
+        words = ["turnwise", "solve", task, "--method", method, "--seed", str(seed)]
+        words += ["--budget", str(count), "--base", base]
+        return shlex.join([*words, *(word for one in sets for word in ("--set", one))])
+
+    if own.first is None:
+        commands = [command(own.method, budget, "BASE", settings)]
+    else:
         method, count = own.first
-        left -= count
-        begun = [*words, "--method", method, "--budget", str(count), "--base", "BASE"]
-        commands.append(shlex.join(begun))
-    base = "FIRST" if own.first is not None else "BASE"
-    last = [*words, "--method", own.method, "--budget", str(left), "--base", base, *sets]
-    return Job(arm, task, seed, budget, settings, [*commands, shlex.join(last)])
+        begun = command(method, count, "BASE", args.set)
+        commands = [begun, command(own.method, budget - count, "FIRST", settings)]
+    return Job(arm, task, seed, budget, settings, commands)
 
 
 def solve(job: Job, args: argparse.Namespace, commit: str) -> dict[str, Any]:
@@ -194,11 +195,12 @@ def measured(run: Run) -> dict[str, Any]:
 
 def kept_rows(file: Path) -> list[dict[str, Any]]:
     """Return the rows of a file that hold a whole object; what a kill cut off is left out."""
+    text = file.read_text() if file.is_file() else ""
     rows: list[dict[str, Any]] = []
-    for line in file.read_text().splitlines() if file.is_file() else []:
+    for line in text.splitlines():
         with suppress(json.JSONDecodeError):
             rows.append(json.loads(line))
-    if rows and not file.read_text().endswith("\n"):
+    if text and not text.endswith("\n"):  # the next row begins a line of its own
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return rows
 

@@ -129,6 +129,11 @@ class DrawingState:
     tested: tuple[Grid, ...] = ()
     failure: str = ""
 
+    @property
+    def given(self) -> list[Grid]:
+        """The first grid of each pair, on which programs are run."""
+        return [given for given, _ in self.pairs]
+
 
 class ArcDraw(Env[DrawingState]):
     """Turn grids into other grids by a program of drawing primitives."""
@@ -208,8 +213,7 @@ class ArcDraw(Env[DrawingState]):
         try:
             made = self._made(action, state.pairs)
         except ProgramFailure as failure:
-            given = [first for first, _ in state.pairs]
-            none = failure.failure == "syntax" and beginning(action, given) is None
+            none = failure.failure == "syntax" and beginning(action, state.given) is None
             if none or failure.failure == "length":
                 raise IllegalActionError(f"no program: {failure}") from None
             return replace(state, made=(), failure=str(failure))
@@ -247,7 +251,7 @@ class ArcDraw(Env[DrawingState]):
         Of a program that fails these are the calls before the line that failed (`relabel_failed`).
         """
         state, program = self.reset(task), actions[0]
-        given = [first for first, _ in state.pairs]
+        given = state.given
         try:
             made = self._made(program, state.pairs)
         except ProgramFailure:
