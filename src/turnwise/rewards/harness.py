@@ -11,7 +11,6 @@ process can find it; docs/programs.md describes what that implies.
 
 from __future__ import annotations
 
-import ast
 import secrets
 import warnings
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from functools import lru_cache
 from typing import Any
 
 from turnwise.sandbox import Job, Result
+from turnwise.utils.python_source import syntax_tree
 
 CANNOT_COME_BACK = "cannot come back"
 """The sandbox's message for a value that is not plain."""
@@ -154,7 +154,7 @@ def is_whole(text: str) -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return bool(ast.parse(text).body)
+            return bool(syntax_tree(text).body)
     except _BROKEN:
         return False
 

@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from turnwise.errors import ConfigError, unknown_name
+from turnwise.utils.python_source import syntax_tree
 
 MISTAKES = (
     ArithmeticError,
@@ -273,7 +274,7 @@ def _refuse_clashes(path: Path) -> None:
 def _imported_by(file: Path) -> set[str]:
     """Return the top-level names of the modules that a file imports; none for a syntax error."""
     try:
-        tree = ast.parse(file.read_bytes())
+        tree = syntax_tree(file.read_bytes())
     except (SyntaxError, ValueError):
         return set()  # importing the file reports the error with its line
     found = set()
