@@ -1,21 +1,31 @@
 """The strict base class of every config, and its error messages.
 
-Provides `Settings`, `parse`, `one_of` for discriminated unions, and `may_be` and `is_unknown` on
-single options. An unknown key is an error with the nearest known key.
+Provides `Settings`, `parse`, and `one_of` for discriminated unions. An unknown key is an error with
+the nearest known key.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeVar, Union, get_origin
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Tag, ValidationError
 
 from turnwise.errors import ConfigError, unknown_name
+from turnwise.option_paths import (
+    Choice,
+    choice_at,
+    chosen_name,
+    full_keys,
+    keys_at,
+    members_of,
+    own_options,
+    type_at,
+    type_below,
+    value_at,
+)
 
 M = TypeVar("M", bound=BaseModel)
 _UNKNOWN = ""
@@ -84,7 +94,7 @@ def _sentence(
             return f"{key} = {problem['input']!r} does not apply to {other}", ""
         return f"unknown key {key!r}, ", _cure(model, path, data, aliases)
     if problem["type"] == "union_tag_invalid":
-        found = _choice_at(model, path)
+        found = choice_at(model, path)
         assert found is not None, "only `one_of` makes tagged unions"
         name, where = problem["input"].get(found[0].by), ".".join([*path, found[0].by])
         return str(unknown_name(where, str(name), found[1])), ""
@@ -106,9 +116,11 @@ def _sentence(
 def _what_to_add(model: type[BaseModel], path: Sequence[str]) -> str:
     """Return the table, or the meaning of the option, that a recipe lacks."""
     *section, name = path
-    members = [m.model_fields for m in _members(_at(model, section)) if issubclass(m, BaseModel)]
+    members = [
+        m.model_fields for m in members_of(type_at(model, section)) if issubclass(m, BaseModel)
+    ]
     field = next(m[name] for m in members if name in m and m[name].is_required())
-    kinds = _members(field.annotation)
+    kinds = members_of(field.annotation)
     if any(get_origin(kind) in (dict, Mapping) for kind in kinds):
         return f", add [{'.'.join(path)}.NAME]"
     if any(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in kinds):
@@ -129,8 +141,8 @@ def _path(model: Any, place: Sequence[Any]) -> list[str]:
     path: list[str] = []
     named = False  # whether the alternative of the present union was named already
     for part in place:
-        members = [m for m in _members(model) if m is not type(None)]
-        below = _below(model, str(part))
+        members = [m for m in members_of(model) if m is not type(None)]
+        below = type_below(model, str(part))
         if len(members) > 1 and isinstance(part, str) and below is None and not named:
             named = True
             continue
@@ -140,81 +152,31 @@ def _path(model: Any, place: Sequence[Any]) -> list[str]:
     return path
 
 
-def _choice_at(model: Any, path: Sequence[str]) -> tuple[Choice, dict[str, type[BaseModel]]] | None:
-    """Return how a section chooses its class, and the classes by name; None if it does not."""
-    below, found = model, None
-    for part in path:
-        found = _field_choice(below, part)
-        below = _below(below, part)
-        found = found or _choice_of(below)
-    if found is None:
-        return None
-    classes = {get_args(m.model_fields[found.by].annotation)[0]: m for m in _members(below)}
-    return found, classes
-
-
-def _field_choice(model: Any, name: str) -> Choice | None:
-    """Return the choice that a field of a config declares."""
-    for member in _members(model):
-        if isinstance(member, type) and issubclass(member, BaseModel):
-            for each in member.model_fields[name].metadata if name in member.model_fields else ():
-                if isinstance(each, Choice):
-                    return each
-    return None
-
-
-def _choice_of(annotation: Any) -> Choice | None:
-    """Return the choice that an annotation declares, as the values of a table have it."""
-    if get_origin(annotation) is not Annotated:
-        return None
-    return next((each for each in get_args(annotation) if isinstance(each, Choice)), None)
-
-
 def _of_another_choice(
     model: type[BaseModel], path: Sequence[str], data: Mapping[str, Any]
 ) -> str | None:
     """Return the choice that lacks a key which another choice has, and the cure; None otherwise."""
     *section, name = path
-    found = _choice_at(model, section)
+    found = choice_at(model, section)
     if found is None or not any(name in each.model_fields for each in found[1].values()):
         return None
     choice, classes = found
-    tag = _tag(choice, _value(data, section))
+    tag = chosen_name(choice, value_at(data, section))
     own = own_options(list(classes.values()))
     names = [key for key in classes[tag].model_fields if key in own and key != choice.by]
     takes = ", ".join(names) or "no such option"
     return f"{choice.by} = {tag!r}, which takes {takes}: leave {name} out"
 
 
-def may_be(model: type[BaseModel], path: Sequence[str], data: Mapping[str, Any], name: str) -> bool:
-    """Whether an option has a value of a name, in the class that its section chooses.
-
-    Example:
-        >>> from turnwise.losses.clipped import ClippedConfig
-        >>> may_be(ClippedConfig, ["kl"], {}, "none"), may_be(ClippedConfig, ["kl"], {}, "k9")
-        (True, False)
-    """
-    *section, last = path
-    found, of = _choice_at(model, section), _at(model, section)
-    if found is not None:
-        of = found[1].get(_tag(found[0], _value(data, section)))
-    return any(name in get_args(m) for m in _members(_below(of, last)) if get_origin(m) is Literal)
-
-
-def is_unknown(model: type[BaseModel], path: Sequence[str]) -> bool:
-    """Whether no class of a section has an option; keys that are free are known."""
-    return bool(known := _keys_at(model, path[:-1])) and path[-1] not in known
-
-
 def _example(model: type[BaseModel], path: Sequence[str], problem: Any) -> str:
     """Return a table that may be meant: the given number under the first key that takes it."""
-    below = _at(model, path)
-    models = [m for m in _members(below) if isinstance(m, type) and issubclass(m, BaseModel)]
+    below = type_at(model, path)
+    models = [m for m in members_of(below) if isinstance(m, type) and issubclass(m, BaseModel)]
     given = problem["input"]
-    if str(given).lower() == "none" and type(None) in _members(below):
+    if str(given).lower() == "none" and type(None) in members_of(below):
         return "or None, which leaves it out"
     for name, field in ((n, f) for m in models for n, f in m.model_fields.items()):
-        kinds = _members(field.annotation)
+        kinds = members_of(field.annotation)
         if type(given) in kinds and not isinstance(given, bool):
             return f"such as {{{name} = {json.dumps(given)}}}"
     names = [name for m in models for name in m.model_fields]
@@ -225,12 +187,12 @@ def _cure(
     model: type[BaseModel], path: list[str], data: Mapping[str, Any], aliases: Mapping[str, str]
 ) -> str:
     """Return which key may be meant: by a like name beside it, or by its last part elsewhere."""
-    last, beside = path[-1].lower(), _keys_at(model, path[:-1])
-    is_table = isinstance(_value(data, path), Mapping)  # no single setting can be meant then
+    last, beside = path[-1].lower(), keys_at(model, path[:-1])
+    is_table = isinstance(value_at(data, path), Mapping)  # no single setting can be meant then
     near = difflib.get_close_matches(last, beside, n=1, cutoff=0.6 if is_table else 0.8)
     if near:
         return f"did you mean {'.'.join([*path[:-1], near[0]])!r}?"
-    full = list(_full_keys(model, data))
+    full = list(full_keys(model, data))
     for name in (last, *difflib.get_close_matches(last, [k[-1] for k in full], n=1, cutoff=0.8)):
         meant = sorted({".".join(k) for k in full if k[-1] == name}, key=lambda k: k.count("."))
         if meant:
@@ -246,63 +208,6 @@ def _cure(
     if near:
         return f"did you mean {'.'.join([*path[:-1], near[0]])!r}?"
     return f"known: {', '.join(sorted(set(beside))) or 'none'}"
-
-
-def _tag(choice: Choice, given: Any) -> str:
-    return given.get(choice.by, choice.default) if isinstance(given, Mapping) else choice.default
-
-
-def _value(data: Any, path: Sequence[str]) -> Any:
-    for part in path:
-        data = data.get(part) if isinstance(data, Mapping) else None
-    return data
-
-
-def _full_keys(
-    model: Any, data: Any, path: tuple[str, ...] = (), depth: int = 5
-) -> Iterator[tuple[str, ...]]:
-    """Yield the full keys of a config; keys that are free are those in `data`."""
-    for member in _members(model):
-        if isinstance(member, type) and issubclass(member, BaseModel):
-            for name, field in member.model_fields.items():
-                yield (*path, name)
-                below = data.get(name) if isinstance(data, Mapping) else None
-                if depth:
-                    yield from _full_keys(field.annotation, below, (*path, name), depth - 1)
-        elif get_origin(member) in (dict, Mapping) and isinstance(data, Mapping):
-            for name, below in data.items():
-                yield from _full_keys(get_args(member)[1], below, (*path, name), depth - 1)
-
-
-def _keys_at(model: Any, path: Sequence[str]) -> list[str]:
-    """Return the keys that a config knows below `path`; empty where keys are free."""
-    models = [m for m in _members(_at(model, path)) if isinstance(m, type)]
-    return [name for m in models if issubclass(m, BaseModel) for name in m.model_fields]
-
-
-def _at(model: Any, path: Sequence[str]) -> Any:
-    for part in path:
-        model = _below(model, part)
-    return model
-
-
-def _below(annotation: Any, part: str) -> Any:
-    for member in _members(annotation):
-        if isinstance(member, type) and issubclass(member, BaseModel):
-            if part in member.model_fields:
-                return member.model_fields[part].annotation
-        elif get_origin(member) in (dict, Mapping):
-            return get_args(member)[1]
-    return None
-
-
-def _members(annotation: Any) -> list[Any]:
-    """Return the alternatives of a union, or the annotation itself."""
-    if get_origin(annotation) is Annotated:
-        return _members(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, UnionType):
-        return [m for inner in get_args(annotation) for m in _members(inner)]
-    return [annotation]
 
 
 def one_of(table: Mapping[str, type[M]], *, by: str = "kind", default: str) -> Any:
@@ -341,37 +246,6 @@ def one_of(table: Mapping[str, type[M]], *, by: str = "kind", default: str) -> A
     members = tuple(Annotated[config, Tag(name)] for name, config in table.items())
     union = Union[members]  # noqa: UP007
     return Annotated[union, Discriminator(choice), chosen]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """The key of a discriminated union (`one_of`), and its value where it is not given."""
-
-    by: str
-    default: str
-
-
-def own_options(classes: Sequence[type[BaseModel]]) -> list[str]:
-    """Return the options that some of `classes` have and others do not, or with another default.
-
-    Example:
-        >>> class One(Settings):
-        ...     size: int = 1
-        ...     low: float = 0.0
-        >>> class Two(Settings):
-        ...     size: int = 1
-        >>> own_options([One, Two])
-        ['low']
-    """
-    fields = [each.model_fields for each in classes]
-    names = dict.fromkeys(name for each in fields for name in each)
-    return [
-        name
-        for name in names
-        if not all(
-            name in each and each[name].default == fields[0][name].default for each in fields
-        )
-    ]
 
 
 def make_one_of(

@@ -16,11 +16,11 @@ from turnwise.envs import ToolEnv, find_env, make_env
 from turnwise.errors import TurnwiseError
 from turnwise.formats import with_reply_components
 from turnwise.losses.table import LOSSES
+from turnwise.option_paths import own_options
 from turnwise.policies.config import PolicyConfig
 from turnwise.policies.presets import is_nano
 from turnwise.policies.schedule import AUTO
 from turnwise.recipe.fit import Data, Fit, is_count, is_number, merge, nest, value_at
-from turnwise.settings import own_options
 from turnwise.trainers.table import TRAINERS
 
 PHASES = ("options", "training", "warmup")

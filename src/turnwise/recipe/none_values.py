@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 from turnwise.envs import find_env
 from turnwise.errors import TurnwiseError
+from turnwise.option_paths import is_unknown, may_be
 from turnwise.recipe.fit import Data, merge, nest, value_at
-from turnwise.settings import is_unknown, may_be
 
 
 def named_none(
