@@ -56,32 +56,47 @@ class Arm(NamedTuple):
     first: tuple[str, int] | None = None
 
 
-PUBLISHED: dict[str, tuple[str, ...]] = {
+PUBLISHED = {
     "kl": ("loss.kl=loss_k3", "loss.kl_weight=0.04"),
     "narrow": ("agents.player.temperature=0.5",),
-    "one-step": ("trainer.minibatches=1",),
     "one-group": ("trainer.tasks_per_iteration=1", "trainer.minibatches=1"),
     "small-step": ("optimizer.lr=1e-4",),
     "std": ("credit.std=group",),
+    "cut": ("trainer.truncated_completions=train",),
 }
-"""The choices of the published runs that may have kept GRPO from 16 squares. A cut program earned 0
-there; it does here, too, unless it is left out."""
+"""The choices of the published runs that may have kept GRPO from 16 squares, and their settings."""
+OTHERS = {
+    "kl": ("loss.kl=none",),
+    "narrow": ("agents.player.temperature=1.0",),
+    "one-group": ("trainer.tasks_per_iteration=4", "trainer.minibatches=4"),
+    "small-step": ("optimizer.lr=1e-3",),
+    "std": ("credit.std=none",),
+    "cut": ("trainer.truncated_completions=exclude",),
+}
+"""The same, each repaired. The recipe takes from both."""
 ARMS: dict[str, Arm] = {
     "grpo": Arm("grpo"),
     "hindsight": Arm("hindsight"),
     "hybrid": Arm("hybrid"),
     "sample": Arm("sample"),
     "hindsight-grpo": Arm("grpo", first=("hindsight", 512)),
-    # what hindsight owes to what: the same updates without relabels, and wrong relabels
-    # a quarter of the programs, four times, takes as many updates
-    "best-of": Arm("hindsight", ("trainer.relabel=none", "trainer.passes=4")),
+    # what hindsight owes to what: as many updates without relabels (a quarter of the programs, four
+    # times as often), and wrong relabels
+    "best-of": Arm("hindsight", ("trainer.relabel=none", "trainer.passes=16")),
     "shuffled": Arm("hindsight", ("trainer.relabel=shuffled",)),
     # arc25 drops programs that fail
     "hindsight-drop": Arm("hindsight", ("env.options.relabel_failed=false",)),
-    # what kept grpo from 16 squares: the published choices, one at a time and together
-    **{f"grpo-{name}": Arm("grpo", settings) for name, settings in PUBLISHED.items()},
+    # what kept grpo from 16 squares: as many updates as hindsight, and the choices of the published
+    # runs, one by one and all together
+    "grpo-more-updates": Arm("grpo", ("trainer.epochs=4",)),
+    "grpo-one-step": Arm("grpo", ("trainer.minibatches=1",)),
+    **{
+        f"grpo-{name}": Arm("grpo", PUBLISHED[name])
+        for name in ("narrow", "one-group", "small-step")
+    },
+    **{f"grpo-no-{name}": Arm("grpo", OTHERS[name]) for name in ("kl", "std", "cut")},
     "grpo-published": Arm("grpo", tuple(each for own in PUBLISHED.values() for each in own)),
-    "grpo-exclude": Arm("grpo", ("trainer.truncated_completions=exclude",)),
+    "grpo-repaired": Arm("grpo", tuple(each for own in OTHERS.values() for each in own)),
     "gate-0.5": Arm("sample", ("agents.player.temperature=0.5",), 256),
     "gate-0.9": Arm("sample", ("agents.player.temperature=0.9",), 256),
 }
