@@ -38,6 +38,7 @@ from turnwise.runs import (
     recorded_iterations,
 )
 from turnwise.runs.metric_names import TRAIN
+from turnwise.utils.hashes import short_hash
 
 TASKS = ("9-vertical-lines", "12-squares", "16-squares", "25-squares")
 LOCK = Lock()
@@ -64,7 +65,8 @@ PUBLISHED = {
     "std": ("credit.std=group",),
     "cut": ("trainer.truncated_completions=train",),
 }
-"""The choices of the published runs that may have kept GRPO from 16 squares, and their settings."""
+"""The choices of the published runs that may have kept GRPO from 16 squares, and their settings. A
+small step is a tenth of the recipe's: the published rates are of a model 300 times as large."""
 OTHERS = {
     "kl": ("loss.kl=none",),
     "narrow": ("agents.player.temperature=1.0",),
@@ -80,14 +82,14 @@ ARMS: dict[str, Arm] = {
     "hybrid": Arm("hybrid"),
     "sample": Arm("sample"),
     "hindsight-grpo": Arm("grpo", first=("hindsight", 512)),
-    # what hindsight owes to what: as many updates without relabels (a quarter of the programs, four
-    # times as often), and wrong relabels
+    # what hindsight owes to what: at least as many updates without relabels (a quarter of the
+    # programs, four times as often), and wrong relabels
     "best-of": Arm("hindsight", ("trainer.relabel=none", "trainer.passes=16")),
     "shuffled": Arm("hindsight", ("trainer.relabel=shuffled",)),
     # arc25 drops programs that fail
     "hindsight-drop": Arm("hindsight", ("env.options.relabel_failed=false",)),
-    # what kept grpo from 16 squares: as many updates as hindsight, and the choices of the published
-    # runs, one by one and all together
+    # what kept grpo from 16 squares: at least as many updates as hindsight, and the choices of the
+    # published runs, one by one and all together
     "grpo-more-updates": Arm("grpo", ("trainer.epochs=4",)),
     "grpo-one-step": Arm("grpo", ("trainer.minibatches=1",)),
     **{
@@ -150,9 +152,10 @@ def job_of(arm: str, task: str, seed: int, args: argparse.Namespace) -> Job:
     return Job(arm, task, seed, budget, settings, commands)
 
 
-def solve(job: Job, args: argparse.Namespace, commit: str) -> dict[str, Any]:
+def solve(job: Job, args: argparse.Namespace, commit: str, base: str) -> dict[str, Any]:
     """Solve a task, or go on; return what is kept."""
-    folder, parts = args.runs / f"{job.arm}-{job.task}-{job.seed}", list[dict[str, Any]]()
+    parts = list[dict[str, Any]]()
+    folder = args.runs / f"{job.arm}-{job.task}-{job.seed}-{short_hash(f'{base} {job.command}')}"
     bases = {"BASE": str(args.base), "FIRST": str(folder)}
     with (args.runs / f"{folder.name}.log").open("a") as log:
         for number, command in enumerate(job.commands):
@@ -188,6 +191,8 @@ def joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
             for programs, updates, share in part["curve"]
         ]
         curve = [*whole["curve"], *later]
+        if not part["solved"] and whole["pixels"] > part["pixels"]:
+            part = part | {name: whole[name] for name in ("pixels", "program")}
         whole |= part | {name: before[name] + part[name] for name in COSTS}
         whole |= {"base": parts[0]["base"], "curve": curve}
     return {name: value for name, value in whole.items() if name != "run"}
@@ -225,18 +230,19 @@ def table(rows: list[dict[str, Any]]) -> str:
 
     A run that did not solve its task counts with the programs that it sampled, as a lower bound.
     """
-    heads = ("task", "arm", "solved", *COSTS, "best cells")
+    heads = ("task", "arm", "budget", "base", "solved", *COSTS, "best cells")
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, str, int, str, tuple[str, ...]], list[dict[str, Any]]] = {}
     for row in rows:
-        groups.setdefault((row["task"], row["arm"]), []).append(row)
-    for (task, arm), group in sorted(groups.items()):
+        of = (row["task"], row["arm"], row["budget"], row["base"][:8], tuple(row["settings"]))
+        groups.setdefault(of, []).append(row)
+    for (task, arm, budget, base, _), group in sorted(groups.items()):
         solved = sum(row["solved"] for row in group)
         costs = [f"{median(row[cost] for row in group):,.0f}" for cost in COSTS]
-        if 2 * solved < len(group):
+        if 2 * solved <= len(group):
             costs[0] = f"> {costs[0]}"
         best = f"{median(row['pixels'] for row in group):.3f}"
-        cells = (task, arm, f"{solved} of {len(group)}", *costs, best)
+        cells = (task, arm, f"{budget:,}", base, f"{solved} of {len(group)}", *costs, best)
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -287,6 +293,9 @@ def main() -> None:
     args = parser.parse_args()
     if args.arms and args.base is None:
         parser.error("--base: give a run of arc-draw-base")
+    for arm in (ARMS[name] for name in args.arms):
+        if arm.first is not None and args.budget <= arm.first[1]:
+            parser.error(f"--budget {args.budget}: more than the {arm.first[1]} of {arm.first[0]}")
     for folder in (args.runs, args.file.parent):
         folder.mkdir(parents=True, exist_ok=True)
     rows = kept_rows(args.file)
@@ -304,7 +313,7 @@ def main() -> None:
 
     def one(job: Job) -> None:
         try:
-            row = solve(job, args, commit)
+            row = solve(job, args, commit, base)
         except subprocess.CalledProcessError:
             failed.append(f"{job.arm}-{job.task}-{job.seed}")
             print(*job[:3], "failed: read", args.runs / f"{failed[-1]}.log", flush=True)

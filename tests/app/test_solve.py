@@ -227,6 +227,7 @@ def test_a_task_of_arc_is_a_file(base, tmp_path):
         ({"task": "a.json"}, ConfigError, r"^the task 'a.json' cannot be read \(no such file or"),
         ({"settings": ["seed=2"]}, ConfigError, "budget and seed of `solve` decide seed: leave"),
         ({"settings": ["trainer={iterations=2}"]}, ConfigError, "decide trainer.iterations"),
+        ({"settings": ["preset=hybrid"]}, ConfigError, "method, .* decide preset: leave it out"),
         ({"settings": ["episodes=none"]}, ConfigError, "'episodes': .* decide episodes"),
         ({"method": "her"}, ConfigError, "method 'her': expected one of grpo, hindsight"),
         ({"budget": 7}, ConfigError, "an iteration samples 8 programs"),

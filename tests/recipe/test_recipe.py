@@ -146,6 +146,24 @@ def test_none_takes_a_key_out_and_tables_merge():
     assert less == {name: w for name, w in base.credit.rewards.items() if name != "progress"}
 
 
+@pytest.mark.parametrize("phase", ["options", "training", "warmup"])
+def test_an_unknown_option_of_the_env_is_refused_without_a_value_too(phase):
+    with pytest.raises(ConfigError, match="frozenprobability"):
+        load_recipe(LAKE, [f"env.{phase}.frozenprobability=none"])
+
+
+@pytest.mark.parametrize(
+    ("key", "section"),
+    [("trainer.hindsight.most", "hindsight"), ("trainer.hindsight.weight", "hindsight")],
+)
+def test_a_section_does_not_come_in_by_a_key_without_a_value(key, section):
+    without = load_recipe("arc-draw-solve", ["preset=grpo", f"{key}=none"])
+    assert getattr(without.trainer, section) is None
+    there = load_recipe("arc-draw-solve", ["preset=hybrid", f"{key}=none"])
+    assert getattr(there.trainer, section) is not None
+    assert load_recipe(LAKE, ["pretrain.steps=none"]).pretrain is None
+
+
 def test_none_is_the_value_of_that_name_where_an_option_has_one():
     def drawing(*overrides):
         return load_recipe("arc-draw-solve", ["preset=hindsight", *overrides])
@@ -158,6 +176,8 @@ def test_none_is_the_value_of_that_name_where_an_option_has_one():
     assert load_recipe(LAKE, ["engine.cache=none"]).engine.cache == "none"
     published = load_recipe("frozen-lake-published", ["env.options.examples=none"])
     assert published.env.options["examples"] == "none"
+    shown = ["env.options.examples=right", "env.training.examples=none"]
+    assert load_recipe("frozen-lake-published", shown).env.training["examples"] == "none"
     # a scheme without the option, and Python's None, take the key out
     load_recipe(LAKE, ["credit.scheme=rloo", "credit.std=none"])
     assert load_recipe(LAKE, {"engine.cache": None}).engine.cache == "auto"

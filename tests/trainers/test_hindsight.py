@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -162,10 +163,17 @@ def test_episodes_achieve_what_their_actions_reach():
     assert [each.length for each in found] == [10, 25]
 
 
+def with_context(policy, tokens):
+    policy = copy(policy)
+    policy.context = tokens
+    return policy
+
+
 def test_rows_show_the_task_that_was_solved_and_the_actions(tiny_policy):
     (found,) = relabelled(LAKE, [lake_episode(0, "DOWN", "DOWN", "RIGHT")])
     renderer, agents = tiny_policy.renderer, {"player": AgentConfig()}
-    rows = rows_of(found, LAKE, agents, renderer, lambda *_: np.random.default_rng(0))
+    policy = with_context(tiny_policy, 10_000)
+    rows = rows_of(found, LAKE, agents, policy, lambda *_: np.random.default_rng(0))
     expected = [("DOWN", "r0c0"), ("DOWN", "r1c0"), ("RIGHT", "r2c0")]
     for row, (action, cell) in zip(rows, expected, strict=True):
         said = row.ce_weight > 0
@@ -185,10 +193,26 @@ def test_the_steps_of_a_demonstration_have_their_own_draws_and_its_prompts_the_p
         asked.append((identity, number))
         return np.random.default_rng(0)
 
-    rows = rows_of(found, LAKE, {"player": AgentConfig(history="full")}, renderer, noise)
+    agents, policy = {"player": AgentConfig(history="full")}, with_context(tiny_policy, 10_000)
+    rows = rows_of(found, LAKE, agents, policy, noise)
     assert asked == [(found.id, 0), (found.id, 1), (found.id, 2)]
     prompts = [renderer.decode(row.token_ids[row.ce_weight == 0].tolist()) for row in rows]
     assert [text.count("<answer> DOWN </answer>") for text in prompts] == [0, 1, 2]
+
+
+def test_a_row_that_is_longer_than_the_context_is_left_out_and_what_follows_it(tiny_policy):
+    (found,) = relabelled(LAKE, [lake_episode(0, "DOWN", "DOWN", "RIGHT")])
+    agents = {"player": AgentConfig(history="full")}
+
+    def rows(context):
+        policy = with_context(tiny_policy, context)
+        return rows_of(found, LAKE, agents, policy, lambda *_: np.random.default_rng(0))
+
+    lengths = [len(row.token_ids) for row in rows(10_000)]
+    assert lengths == sorted(set(lengths))
+    assert len(rows(lengths[1])) == 2
+    assert len(rows(lengths[1] - 1)) == 1
+    assert rows(lengths[0] - 1) == []
 
 
 HINDSIGHT = (

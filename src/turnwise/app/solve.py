@@ -50,7 +50,7 @@ TASK, BASE_HASH = "task.json", "base-hash.txt"
 """The files in the run folder that hold a task of ARC-AGI and the hash of the base."""
 DECIDED = (
     *("env.name", "env.options.path", "env.options.picture", "env.training", "episodes", "name"),
-    *("policies.main.model", "pretrain", "seed", "stages", "trainer.iterations"),
+    *("policies.main.model", "preset", "pretrain", "seed", "stages", "trainer.iterations"),
 )
 """Settings that follow from the arguments, or that the answer is read by."""
 MEASURED = ("threads", "processes")
@@ -145,8 +145,8 @@ def _check_settings(settings: Sequence[str]) -> None:
         for fixed in DECIDED:
             if f"{key}.".startswith(f"{fixed}.") or fixed.startswith(f"{key}."):
                 raise ConfigError(
-                    f"setting {key!r}: task, base, budget and seed of `solve` decide {fixed}: "
-                    "leave it out"
+                    f"setting {key!r}: task, method, base, budget and seed of `solve` decide "
+                    f"{fixed}: leave it out"
                 )
 
 
@@ -156,15 +156,17 @@ def _options(task: str) -> list[str]:
         if task not in PICTURES:
             raise unknown_name("task", task, PICTURES, "a .json file of a task of ARC-AGI")
         return [f"env.options.picture={task}"]
+    path = Path(task)
     try:
-        with Path(task).open("rb"):
-            pass
+        if path.is_file() or not path.exists():  # the env refuses others; a pipe would wait
+            with path.open("rb"):
+                pass
     except OSError as error:
         said = (error.strerror or str(error)).lower()
         raise ConfigError(
             f"the task {task!r} cannot be read ({said}): give a JSON file of a task of ARC-AGI"
         ) from None
-    return [f"env.options.path={Path(task).resolve()}", "env.options.picture=random"]
+    return [f"env.options.path={path.resolve()}", "env.options.picture=random"]
 
 
 def _recipe(settings: Sequence[str], name: str = RECIPE) -> Recipe:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 Data = dict[str, Any]
+PHASES = ("options", "training", "warmup")
+"""The tables of [env] that hold options of the env."""
 
 
 def nest(key: str, value: Any) -> Data:
@@ -20,14 +22,19 @@ def nest(key: str, value: Any) -> Data:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Data:
-    """Return `base` with the values of `over`, table by table; None takes a key out."""
+    """Return `base` with the values of `over`, table by table; None takes a key out.
+
+    A table in which nothing stands but keys to take out does not come in by that.
+    """
     merged = dict(base)
     for key, value in over.items():
         if value is None:
             merged.pop(key, None)
         elif isinstance(value, Mapping):
             below = merged.get(key)
-            merged[key] = merge(below if isinstance(below, Mapping) else {}, value)
+            found = merge(below if isinstance(below, Mapping) else {}, value)
+            if found or not value or key in merged:
+                merged[key] = found
         else:
             merged[key] = value
     return merged

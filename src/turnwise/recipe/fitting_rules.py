@@ -20,10 +20,8 @@ from turnwise.option_paths import own_options
 from turnwise.policies.config import PolicyConfig
 from turnwise.policies.presets import is_nano
 from turnwise.policies.schedule import AUTO
-from turnwise.recipe.fit import Data, Fit, is_count, is_number, merge, nest, value_at
+from turnwise.recipe.fit import PHASES, Data, Fit, is_count, is_number, merge, nest, value_at
 from turnwise.trainers.table import TRAINERS
-
-PHASES = ("options", "training", "warmup")
 
 
 def _env(fit: Fit) -> None:

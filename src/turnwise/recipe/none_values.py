@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from turnwise.envs import find_env
 from turnwise.errors import TurnwiseError
 from turnwise.option_paths import is_unknown, may_be
-from turnwise.recipe.fit import Data, merge, nest, value_at
+from turnwise.recipe.fit import PHASES, Data, merge, nest, value_at
 
 
 def named_none(
@@ -35,7 +35,8 @@ def named_none(
     read: list[tuple[str, Any]] = []
     for key, value in settings:
         of, path = model, key.split(".")
-        env = env_config(merged) if key.startswith("env.options.") and len(path) == 3 else None
+        of_env = len(path) == 3 and path[0] == "env" and path[1] in PHASES
+        env = env_config(merged) if of_env else None
         if env is not None:
             of, path = env, path[2:]
         named = may_be(of, path, merged, "none") or (

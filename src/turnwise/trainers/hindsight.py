@@ -86,6 +86,8 @@ def demonstrations(
 ) -> list[list[TrainingSample]]:
     """Return the rows of each demonstration that an iteration shows, in their order.
 
+    A demonstration that is longer than the policy's context has none.
+
     The problems that they show are added to `seen`. Process 0 makes the rows for all processes of
     the run: an env may break in one of them only.
     """
@@ -95,8 +97,8 @@ def demonstrations(
         env, draws = session.runner.env, session.runner.draws("train")
         rng = generator(session.seed, "hindsight", iteration)
         shown = chosen(relabelled(env, played), config, seen, rng)
-        renderer = trained.policy.renderer
-        rows = [rows_of(each, env, session.agents, renderer, draws.of_step) for each in shown]
+        policy, of_step = trained.policy, draws.of_step
+        rows = [rows_of(each, env, session.agents, policy, of_step) for each in shown]
         return rows, seen
 
     rows, known = session.group.from_first(made) if config.passes else ([], seen)
@@ -113,7 +115,9 @@ def imitate(
 ) -> dict[str, float]:
     """Take supervised steps on the rows of demonstrations, in their order; return their metrics."""
     config = plan.trainer
-    metrics = {"hindsight/rows": float(sum(map(len, shown)))}
+    metrics = {"hindsight/too_long": float(sum(not rows for rows in shown))}
+    shown = [rows for rows in shown if rows]
+    metrics["hindsight/rows"] = float(sum(map(len, shown)))
     starts = range(0, len(shown), config.batch_size)
     losses: list[float] = []
     last: dict[str, float] = {}

@@ -63,12 +63,12 @@ class HindsightMix:
         fresh = chosen(found, options, self.seen, rng, self.config.most)
         self._keep(found)
         draws = session.runner.draws("train")
-        renderer = session.trained[policy].policy.renderer
+        of_step, own = draws.of_step, session.trained[policy].policy
         weight = np.float32(self.config.weight)
         return [
             replace(row, ce_weight=row.ce_weight * weight)
             for each in (*fresh, *replayed)
-            for row in rows_of(each, session.runner.env, session.agents, renderer, draws.of_step)
+            for row in rows_of(each, session.runner.env, session.agents, own, of_step)
         ]
 
     def _replayed(self, rng: np.random.Generator) -> list[Achieved]:

@@ -15,7 +15,7 @@ import numpy as np
 from turnwise.agents import AgentConfig, demonstration, prompt_for
 from turnwise.envs import Env
 from turnwise.errors import EnvError, IllegalActionError, StuckEnvError
-from turnwise.render import Renderer
+from turnwise.policies import Policy
 from turnwise.rollout.random_play import exchange_of
 from turnwise.trainers.config import HindsightConfig
 from turnwise.trainers.rows import supervised_row
@@ -131,14 +131,15 @@ def rows_of(
     achieved: Achieved,
     env: Env[Any],
     agents: Mapping[str, AgentConfig],
-    renderer: Renderer,
+    policy: Policy,
     noise: Noise,
 ) -> list[TrainingSample]:
     """Return the rows of a demonstration, one for each action: its prompt and the reply.
 
     The task is played with the actions, and prompts show what is then observed. Where an action is
-    refused or the task ends, the rest is left out.
+    refused, the task ends or a row would be longer than the policy's context, the rest is left out.
     """
+    renderer = policy.renderer
     state, past, rows = env.reset(achieved.task), [], list[TrainingSample]()
     for number, action in enumerate(achieved.actions):
         seat = env.acting(state)[0]
@@ -146,7 +147,10 @@ def rows_of(
         seen = env.observe(state, seat)
         start = renderer.prompt_ids(prompt_for(agent, past, seen))
         reply = renderer.spoken(demonstration(agent, seen.description, action))
-        rows.append(supervised_row(agent.policy, start, renderer.completion_ids(reply)))
+        row = supervised_row(agent.policy, start, renderer.completion_ids(reply))
+        if len(row.token_ids) > policy.context:
+            break
+        rows.append(row)
         past.append(exchange_of(agent, renderer, seen, action))
         try:
             step = env.step(state, seat, action, noise(achieved.id, number))

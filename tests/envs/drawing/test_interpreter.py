@@ -348,6 +348,24 @@ def test_the_beginning_is_what_runs_before_the_first_wrong_line(wrong, kept):
         assert told.text == "\n".join(["def task(img):", *body, "    return img"])
 
 
+def test_the_beginning_returns_the_given_grid_where_a_program_returns_an_unknown_one():
+    lines = ["def task(img):", "    draw_pixel(img, (0, 0), 1)", "    return grid"]
+    assert beginning("\n".join(lines), [EMPTY]).text == "\n".join([*lines[:2], "    return img"])
+    lines[1:] = [
+        "    new = create_img((2, 2), 3)",
+        "    return new",
+        "    draw_pixel(new, (9, 9), 1)",
+    ]
+    assert beginning("\n".join(lines), [EMPTY]).text == "\n".join(lines[:3])
+
+
+def test_a_beginning_can_be_read_again():
+    lines = ["def task(img):", *[" draw_pixel(img, (0, 0), 1)"] * 255]
+    assert beginning("\n".join(lines), [EMPTY]) is None  # one line more by its return
+    found = beginning("\n".join(lines[:-1]), [EMPTY])
+    assert parse_program(found.text) == found
+
+
 def test_the_beginning_runs_on_every_grid():
     lines = [f"draw_horizontal_line(img, {y}, 1)" for y in (0, 2, 1, 3)]
     assert beginning("\n".join(lines), [EMPTY, ("0",) * 3, ("0",) * 2]).text == lines[0]

@@ -157,8 +157,8 @@ def pruned(program: DrawingProgram, grids: Sequence[Sequence[str]]) -> DrawingPr
 def beginning(text: str, grids: Sequence[Sequence[str]]) -> DrawingProgram | None:
     r"""Return the part of a program before the first line that cannot be read or run.
 
-    It returns the grid that the program is given. None if no statement can be read and run on all
-    grids, or the program is too long.
+    It returns the grid that the program is given, where the program returns no other that it made.
+    None if no statement can be read and run on all grids, or the program is too long.
 
     Example:
         >>> beginning("draw_pixel(img, (0, 1), 7)\ndraw_pixel(img, (0,", [("000",)]).text
@@ -168,8 +168,11 @@ def beginning(text: str, grids: Sequence[Sequence[str]]) -> DrawingProgram | Non
     while lines:
         try:
             program = parse_program("\n".join(lines), unfinished=True)
+            if program.returned not in {program.given, *(each.to for each in program.statements)}:
+                program = replace(program, returned=program.given)
             for grid in grids:
                 execute(program, grid)
+            parse_program(program.text)  # which may be too long, indented and with its return
         except ProgramFailure as failure:
             lines = lines[: max(0, failure.line - 1)]
         else:
