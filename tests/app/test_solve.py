@@ -63,9 +63,10 @@ def test_a_method_that_fails_tells_its_best_program_and_its_costs(base, tmp_path
     best = max(played, key=lambda each: each.measures.get("pixels", 0.0))
     assert found.pixels == best.measures["pixels"] > 0
     assert found.program == best.turns[0].action
-    assert found.wanted == (PICTURES["9-vertical-lines"],)
-    (drawn,) = found.drawn
-    cells = ("".join(grid) for grid in (drawn, found.wanted[0]))
+    (pair,) = found.shown
+    assert (pair.name, pair.wanted) == ("pair 1", PICTURES["9-vertical-lines"])
+    assert found.test_exact is None
+    cells = ("".join(grid) for grid in (pair.drawn, pair.wanted))
     right = sum(a == b for a, b in zip(*cells, strict=True))
     assert found.pixels == pytest.approx(right / 81)
     assert found.sampled_tokens >= sum(len(e.turns[0].completion_ids) for e in played)
@@ -84,7 +85,7 @@ def test_it_stops_at_the_first_exact_program(base, tmp_path, monkeypatch):
     found = go(base, tmp_path, task="easy", budget=4096)
     assert found.solved
     assert found.pixels == 1.0
-    assert found.drawn == found.wanted == (easy,)
+    assert [(pair.wanted, pair.drawn) for pair in found.shown] == [(easy, easy)]
     assert found.generations < 4096
     assert found.generations % 8 == 0
     again = tw.make_env("arc-draw", picture="easy")
@@ -105,12 +106,12 @@ def test_an_interrupted_one_goes_on_and_a_finished_one_is_only_told(base, tmp_pa
     last = read_metrics(first.run / "metrics.jsonl")[-1]
     assert first.seconds == round(last["time/total"], 1)
     for other in ({"task": "12-squares"}, {"seed": 2}, {"budget": 24}):
-        with pytest.raises(RunError, match=r"is a run with another (env|seed|trainer)\S* than"):
+        with pytest.raises(RunError, match=r"is a run with (env|seed|trainer)\S* = "):
             go(base, tmp_path, **other)
-    with pytest.raises(RunError, match=r"another agents\.player\.temperature than .*\(1\.0, not"):
+    with pytest.raises(RunError, match=r"a run with agents\.player\.temperature = 1\.0, "):
         go(base, tmp_path, "sample", "agents.player.temperature=0.5")
     shutil.copytree(base, tmp_path / "other")
-    with pytest.raises(RunError, match=r"another policies\.main\.model than this command"):
+    with pytest.raises(RunError, match=r"is a run with policies\.main\.model = "):
         go(tmp_path / "other", tmp_path)
 
 
@@ -175,7 +176,7 @@ def test_a_task_file_that_changes_is_another_task(base, tmp_path):
     with pytest.raises(RunError, match="is a run with another task: give another folder"):
         go(base, tmp_path, task=str(file))
     file.unlink()
-    assert go(base, tmp_path, task=str(again)).wanted == (("30", "00"),)
+    assert go(base, tmp_path, task=str(again)).shown[0].wanted == ("30", "00")
 
 
 def test_a_base_of_another_env_is_refused_before_anything_is_loaded(tmp_path):
@@ -201,22 +202,31 @@ def test_programs_that_cannot_be_read_at_first_are_told_once():
 
 
 @pytest.mark.parametrize(
-    "setting", ["optimizer.lr=1e-4", "loss.clip_low=0.1", "credit.std=group", "trainer.epochs=2"]
+    "setting", ["optimizer.lr=1e-4", "loss.clip_low=0.1", "credit.std=none", "trainer.epochs=2"]
 )
 def test_a_run_of_other_options_does_not_go_on(tmp_path, setting):
     recipe = load_recipe("arc-draw-solve", ["preset=grpo"])
     module._check_same(recipe, recipe, tmp_path)
     other = load_recipe("arc-draw-solve", ["preset=grpo", setting])
-    with pytest.raises(RunError, match=f"another {setting.partition('=')[0]} than"):
+    with pytest.raises(RunError, match=f"a run with {setting.partition('=')[0]} = "):
         module._check_same(other, recipe, tmp_path)
 
 
 def test_a_task_of_arc_is_a_file(base, tmp_path):
     pair = {"input": [[0, 0], [0, 0]], "output": [[3, 3], [0, 0]]}
     file = tmp_path / "task.json"
-    file.write_text(json.dumps({"train": [pair, pair], "test": [pair]}))
+    other = {"input": [[1, 0], [0, 0]], "output": [[7, 7], [7, 7]]}
+    asked = {"input": [[0, 2], [0, 0]]}
+    file.write_text(json.dumps({"train": [pair, pair], "test": [other, asked]}))
     found = go(base, tmp_path, task=str(file), budget=8)
-    assert found.wanted == (("33", "00"), ("33", "00"))
+    assert [each.name for each in found.shown] == ["pair 1", "pair 2", "test 1", "test 2"]
+    wanted = [each.wanted for each in found.shown]
+    assert wanted == [("33", "00"), ("33", "00"), ("77", "77"), None]
+    assert [each.given for each in found.shown[2:]] == [("10", "00"), ("02", "00")]
+    assert found.test_exact == (found.shown[2].drawn == ("77", "77"))
+    env = tw.make_env("arc-draw", path=str(file), picture="random")
+    for each in found.shown:
+        assert env.drawn(found.program, [each.given]) == ((each.drawn,) if each.drawn else ())
 
 
 @pytest.mark.parametrize(
@@ -229,7 +239,7 @@ def test_a_task_of_arc_is_a_file(base, tmp_path):
         ({"settings": ["trainer={iterations=2}"]}, ConfigError, "decide trainer.iterations"),
         ({"settings": ["preset=hybrid"]}, ConfigError, "method, .* decide preset: leave it out"),
         ({"settings": ["episodes=none"]}, ConfigError, "'episodes': .* decide episodes"),
-        ({"method": "her"}, ConfigError, "method 'her': expected one of grpo, hindsight"),
+        ({"method": "her"}, ConfigError, "unknown method 'her'"),
         ({"budget": 7}, ConfigError, "an iteration samples 8 programs"),
     ],
 )
@@ -275,6 +285,7 @@ def test_the_command_prints_json_or_a_picture(base, tmp_path):
     assert set(found) == {
         "task", "method", "seed", "solved", "greedy_exact", "pixels", "generations", "distinct",
         "updates", "sampled_tokens", "trained_tokens", "seconds", "program", "base", "run",
+        "test_exact",
     }  # fmt: skip
     assert (tmp_path / "run" / "drawing.png").read_bytes().startswith(b"\x89PNG")
     shown = CliRunner().invoke(app, [*map(str, words)])
@@ -284,15 +295,22 @@ def test_the_command_prints_json_or_a_picture(base, tmp_path):
 def test_a_program_cannot_control_the_terminal(tmp_path, capsys):
     from turnwise.cli.solve import draw_png, show
 
-    grid = ("01",)
+    pairs = [("pair 1", ("00",), ("01",), None), ("test 1", ("12",), None, ("34",))]
+    shown = [dict(zip(("name", "given", "wanted", "drawn"), pair, strict=True)) for pair in pairs]
     found = module.Solved(
         task=r"$\foo$.json", method="sample", seed=0, solved=False, greedy_exact=False, pixels=0.5,
         generations=1, distinct=1, updates=0, sampled_tokens=1, trained_tokens=0, seconds=1.0,
-        program="a # \x1b[2J\x07", base="", run=tmp_path, wanted=(grid,), drawn=(),
+        program="a # \x1b[2J\x07", base="", run=tmp_path, test_exact=False,
+        shown=tuple(module.ShownPair(**each) for each in shown),
     )  # fmt: skip
     show(found)
     out = capsys.readouterr().out
     assert "\x1b[2J" not in out and "\x07" not in out
     assert "\\x1b[2J\\x07" in out
+    assert [line.rstrip() for line in out.splitlines()[:8]] == [
+        *("pair 1: the program fails", "wanted    drawn", "0 1", ""),
+        *("test 1", "given    drawn", "1 2      3 4", ""),
+    ]
+    assert "the test pairs are not right" in " ".join(out.split())
     draw_png(tmp_path / "drawing.png", found)
     assert (tmp_path / "drawing.png").is_file()

@@ -25,6 +25,7 @@ from turnwise.runs import (
 )
 from turnwise.trainers import hindsight, resume
 from turnwise.trainers.config import HindsightConfig
+from turnwise.trainers.progress import Silent
 from turnwise.trainers.relabelling import Achieved, chosen, relabelled, rows_of
 from turnwise.types import Episode, EpisodeId, Sampling, Task, Trajectory, Turn, TurnId
 
@@ -215,6 +216,13 @@ def test_a_row_that_is_longer_than_the_context_is_left_out_and_what_follows_it(t
     assert rows(lengths[0] - 1) == []
 
 
+class NoteTo(Silent):
+    """Keeps notes in a list."""
+
+    def __init__(self, notes):
+        self.note = notes.append
+
+
 HINDSIGHT = (
     "trainer.kind=hindsight",
     "trainer.iterations=4",
@@ -244,6 +252,20 @@ def test_a_run_imitates_what_it_achieved(make_recipe, make_session, speaker, tmp
     assert records[-1]["total/optimizer_steps"] > 4
     start = digest_of_start(session)
     assert session.policies["main"].digest() != start
+
+
+def test_known_tasks_alone_are_told_once(make_recipe, make_session, tmp_path):
+    session, notes = make_session(make_recipe(*HINDSIGHT), tmp_path / "run"), []
+    session.progress = NoteTo(notes)
+    none_new, seen = hindsight._NoneNew(session, told=False), {"a"}
+    for iteration, (shown, known) in enumerate(
+        [([], set()), (["a"], seen), ([], seen), ([], seen)]
+    ):
+        none_new.tell(iteration, shown, known)
+    (note,) = notes
+    assert note.startswith("iteration 3 reached no task that was not demonstrated before: ")
+    hindsight._NoneNew(session, told=True).tell(0, [], seen)
+    assert len(notes) == 1
 
 
 def test_a_step_has_so_many_demonstrations_whatever_their_lengths(
@@ -363,7 +385,7 @@ def test_a_run_ends_where_an_episode_has_the_score(make_recipe, make_session, tm
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"optimizer.lr": "auto"}, 'without optimizer.lr = "auto": leave it out'),
+        ({"optimizer.lr": "auto"}, 'whose rate "auto" does not follow: give'),
         ({"sft_mix": {"rows": 8}}, "without sft_mix"),
         ({"loss.kind": "gspo"}, "without loss"),
     ],

@@ -51,12 +51,25 @@ TASK, BASE_HASH = "task.json", "base-hash.txt"
 DECIDED = (
     *("env.name", "env.options.path", "env.options.picture", "env.training", "episodes", "name"),
     *("policies.main.model", "preset", "pretrain", "seed", "stages", "trainer.iterations"),
+    "trainer.kind",
 )
 """Settings that follow from the arguments, or that the answer is read by."""
+TEST = "test"
+"""The name of a test pair."""
 MEASURED = ("threads", "processes")
 """Settings that a run may have chosen by itself."""
 UNREADABLE = 0.9
 """The share of first programs that cannot be read from which a base has not learned to draw."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShownPair:
+    """A grid, the wanted one if it is known, and what the program makes of it if it runs."""
+
+    name: str
+    given: Grid
+    wanted: Grid | None
+    drawn: Grid | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +78,8 @@ class Solved:
 
     `solved` says whether a sampled program was exact, and `greedy_exact` whether the most probable
     one is, after it. `program` is the first exact one, else the one with most right cells, whose
-    share is `pixels`, and `drawn` are its grids beside the `wanted` ones. `generations` are the
+    share is `pixels`. `test_exact` says whether it is right on the test pairs of a file, None
+    without answers to them. `shown` are the pairs and the test pairs. `generations` are the
     programs that were sampled, up to the end of the iteration, and `distinct` the different grids
     that they drew. `base` is a hash of the weights that it began with.
     """
@@ -76,6 +90,7 @@ class Solved:
     solved: bool
     greedy_exact: bool
     pixels: float
+    test_exact: bool | None
     generations: int
     distinct: int
     updates: int
@@ -85,8 +100,7 @@ class Solved:
     program: str
     base: str
     run: Path
-    wanted: tuple[Grid, ...]
-    drawn: tuple[Grid, ...]
+    shown: tuple[ShownPair, ...]
 
 
 def solve(
@@ -120,7 +134,7 @@ def solve(
         Interrupted: if it was stopped; the run can be resumed.
     """
     if method not in METHODS:
-        raise ConfigError(f"method {method!r}: expected one of {', '.join(METHODS)}")
+        raise unknown_name("method", method, METHODS)
     _check_settings(settings)
     given = [f"preset={method}", f"seed={seed}", "pretrain=none", *_options(task), *settings]
     given.append(_iterations(_recipe(given), budget))
@@ -245,9 +259,8 @@ def _check_same(recipe: Recipe, known: Recipe, run: Path) -> None:
     if keys:
         key = keys[0]
         raise RunError(
-            f"'{run}' is a run with another {key} than this command asks for "
-            f"({value_at(theirs, key)!r}, not {value_at(ours, key)!r}): give another folder by "
-            "--run, or the same arguments"
+            f"'{run}' is a run with {key} = {value_at(theirs, key)!r}, and this command asks for "
+            f"{value_at(ours, key)!r}: give another folder by --run, or the same arguments"
         )
     tasks = [each.env.make("evaluation").tasks("test") for each in (recipe, known)]
     if tasks[0] != tasks[1]:
@@ -306,12 +319,13 @@ def _measured(run: Run, env: ArcDraw) -> dict[str, Any]:
             if best is None or _rank(episode) > _rank(best):
                 best = episode
     assert best is not None, "every iteration has episodes"
-    state = env.reset(best.task)
-    last = records[-1]
+    shown, last = _shown(env, best), records[-1]
+    tested = [each for each in shown if each.name.startswith(TEST) and each.wanted is not None]
     return {
         "solved": best.score == 1.0,
         "greedy_exact": scores.by_decoding["greedy"][0] == 1.0,
         "pixels": best.measures.get("pixels", 0.0),
+        "test_exact": all(each.drawn == each.wanted for each in tested) if tested else None,
         "generations": played,
         "distinct": len(drawn - {()}),
         "updates": int(last.get("total/optimizer_steps", 0)),
@@ -320,9 +334,23 @@ def _measured(run: Run, env: ArcDraw) -> dict[str, Any]:
         "seconds": round(float(last["time/total"]), 1),
         "program": _program(best),
         "run": run.path,
-        "wanted": tuple(target for _, target in state.pairs),
-        "drawn": _drawn(env, best),
+        "shown": shown,
     }
+
+
+def _shown(env: ArcDraw, episode: Episode) -> tuple[ShownPair, ...]:
+    """Return all pairs of an episode's task, with what its program makes of each."""
+    state, program = env.reset(episode.task), _program(episode)
+
+    def shown(name: str, given: Grid, wanted: Grid | None) -> ShownPair:
+        drawn = next(iter(env.drawn(program, [given])), None)
+        return ShownPair(name=name, given=given, wanted=wanted, drawn=drawn)
+
+    pairs = [shown(f"pair {at}", *pair) for at, pair in enumerate(state.pairs, start=1)]
+    tests = [shown(f"{TEST} {at}", *pair) for at, pair in enumerate(state.tests, start=1)]
+    asked = episode.task.data.get("asked", ())
+    asked = enumerate(map(tuple, asked), start=len(tests) + 1)
+    return (*pairs, *tests, *(shown(f"{TEST} {at}", grid, None) for at, grid in asked))
 
 
 def _rank(episode: Episode) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +22,9 @@ from turnwise.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from turnwise.app.solve import Solved
+    from rich.text import Text
+
+    from turnwise.app.solve import ShownPair, Solved
     from turnwise.envs.drawing.interpreter import Grid
 
 COLOURS = (
@@ -79,57 +82,79 @@ def plain(found: Solved) -> dict[str, Any]:
     from dataclasses import asdict
 
     values = asdict(found) | {"run": str(found.run)}
-    return {key: value for key, value in values.items() if key not in ("wanted", "drawn")}
+    return {key: value for key, value in values.items() if key != "shown"}
+
+
+def columns_of(pair: ShownPair) -> dict[str, Grid | None]:
+    """Return the grids of a pair by what they are, in their order.
+
+    A given grid of one colour is left out, and a wanted one that is not known.
+    """
+    given = pair.given if len(set("".join(pair.given))) > 1 else None
+    columns = {"given": given, "wanted": pair.wanted}
+    return {name: grid for name, grid in columns.items() if grid} | {"drawn": pair.drawn}
 
 
 def show(found: Solved) -> None:
-    """Print the program, its grids beside the wanted ones, and the costs."""
-    from rich.text import Text
+    """Print the program, the grids of all pairs, and the costs.
 
-    for number, wanted in enumerate(found.wanted):
-        drawn = found.drawn[number] if number < len(found.drawn) else ()
-        for row in range(max(len(wanted), len(drawn))):
-            line = Text()
-            for grid in (wanted, drawn):
-                width = 2 * len(grid[0]) if grid else 0
-                if row < len(grid):
-                    for cell in grid[row]:
-                        line.append("  ", style=f"on {COLOURS[int(cell)]}")
-                else:
-                    line.append(" " * width)
-                line.append(GAP)
-            print_styled(line)
+    Colours are printed where the terminal has them, and digits elsewhere.
+    """
+    for pair in found.shown:
+        columns = columns_of(pair)
+        widths = [max(2 * len(grid[0]) if grid else 0, len(name)) for name, grid in columns.items()]
+        heads = (name.ljust(width) for name, width in zip(columns, widths, strict=True))
+        say(f"{pair.name}: {'' if pair.drawn else 'the program fails'}".rstrip(": "))
+        say(GAP.join(heads).rstrip())
+        for row in range(max(len(grid) for grid in columns.values() if grid)):
+            print_styled(_line(columns.values(), widths, row))
         say("")
     say(found.program)
     said = "solved" if found.solved else f"not solved: {found.pixels:.1%} of the cells are right"
+    if found.test_exact is not None:
+        said += f", the test pairs are {'right' if found.test_exact else 'not right'}"
     say(
         f"{found.task} by {found.method}: {said}; {found.generations:,} programs, "
         f"{found.distinct:,} different drawings, {found.updates:,} updates, {found.seconds:,.0f} s"
     )
 
 
+def _line(grids: Iterable[Grid | None], widths: Sequence[int], row: int) -> Text:
+    """Return one row of grids beside each other."""
+    from rich.text import Text
+
+    line = Text()
+    for grid, width in zip(grids, widths, strict=True):
+        cells = grid[row] if grid and row < len(grid) else ""
+        for cell in cells:
+            shown = "  " if console.color_system else f"{cell} "
+            line.append(shown, style=f"on {COLOURS[int(cell)]}")
+        line.append(" " * (width - 2 * len(cells)) + GAP)
+    return line
+
+
 def draw_png(path: Path, found: Solved) -> None:
-    """Write the wanted grids, and beside them what the program drew."""
+    """Write the grids of all pairs, and beside them what the program drew."""
     from matplotlib.figure import Figure
 
     from turnwise.report.curve import drawable, png
     from turnwise.runs.files import write_atomically
 
-    count = len(found.wanted)
-    figure = Figure(figsize=(7.2, 3.8 * count), dpi=110, layout="constrained")
-    titles = ("wanted", "solved" if found.solved else f"drawn: {found.pixels:.1%} right")
-    for number in range(count):
-        pair = (found.wanted[number], found.drawn[number] if number < len(found.drawn) else ())
-        for place, (title, grid) in enumerate(zip(titles, pair, strict=True)):
-            axes = figure.add_subplot(count, 2, 2 * number + place + 1)
-            axes.set_title(title if not number else "", fontsize=11)
+    rows = [columns_of(pair) for pair in found.shown]
+    count, across = len(rows), max(map(len, rows))
+    figure = Figure(figsize=(3.6 * across, 3.6 * count + 0.5), dpi=110, layout="constrained")
+    for number, (pair, columns) in enumerate(zip(found.shown, rows, strict=True)):
+        for place, (name, grid) in enumerate(columns.items()):
+            axes = figure.add_subplot(count, across, across * number + place + 1)
+            axes.set_title(f"{pair.name}: {name}" if count > 1 else name, fontsize=11)
             _draw_grid(axes, grid)
-    title = f"{drawable(found.task)}, {found.method}, {found.generations:,} programs"
+    said = "solved" if found.solved else f"{found.pixels:.1%} right"
+    title = f"{drawable(found.task)}, {found.method}, {found.generations:,} programs: {said}"
     figure.suptitle(title, fontsize=11)
     write_atomically(path, png(figure))
 
 
-def _draw_grid(axes: Any, grid: Grid | tuple[()]) -> None:
+def _draw_grid(axes: Any, grid: Grid | None) -> None:
     from matplotlib.colors import ListedColormap
 
     axes.set_xticks([])

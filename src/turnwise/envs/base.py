@@ -326,12 +326,22 @@ class Env(ABC, Generic[S]):
     def relabel(self, task: Task, actions: Sequence[str]) -> Relabelled | None:
         """Return a task that an episode's actions solve; None if there is none, as by default.
 
-        Hindsight learns from it (`trainer.kind = "hindsight"`). The env steps as it did in the
-        episode, so its steps must draw nothing.
+        Hindsight learns from it (`trainer.kind = "hindsight"`): the actions are imitated on the
+        returned task, whose steps have the draws that they had in the episode. `relabel` itself is
+        given no draws, so it is for envs whose steps draw nothing. `check_env` plays the returned
+        tasks.
 
         Args:
             task: the task that was played.
             actions: the actions of the only seat, in their order.
+
+        Example:
+            A walk along cells, of which one is the goal, can say that where it ended was the goal::
+
+                def relabel(self, task, actions):
+                    end = sum(1 if action == "RIGHT" else -1 for action in actions)
+                    near = 1 / (1 + abs(task.data["goal"] - end))
+                    return Relabelled(data={"goal": end}, actions=tuple(actions), closeness=near)
         """
         return None
 

@@ -93,11 +93,15 @@ def _check_hindsight(recipe: Recipe, env: Env[Any]) -> None:
         "sft_mix": recipe.sft_mix is not None,
         "loss": recipe.loss != ClippedConfig(),
         "trainer.max_turns": recipe.trainer.max_turns is not None,
-        'optimizer.lr = "auto"': AUTO in (recipe.optimizer.lr, *_own_rates(recipe)),
     }
     for setting, given in unused.items():
         if given:
             raise ValueError(f"{kind} takes supervised steps, without {setting}: leave it out")
+    if AUTO in (recipe.optimizer.lr, *_own_rates(recipe)):
+        raise ValueError(
+            f'{kind} takes supervised steps, whose rate "auto" does not follow: give optimizer.lr '
+            "a number, such as 1e-3"
+        )
 
 
 def _own_rates(recipe: Recipe) -> list[float | str | None]:

@@ -50,6 +50,7 @@ def train_hindsight(session: Session, plan: Plan[HindsightConfig], resumed: Resu
     seen = set[str](() if resumed is None else resumed.meta.get(SEEN, ()))
     session.progress.begin("hindsight", done=iteration, total=config.iterations)
     session.take_sampling()  # what was sampled before is in the totals only
+    none_new = _NoneNew(session, told=not config.passes)
     while iteration < config.iterations and not done:
         if session.asked_to_stop():
             return False
@@ -59,6 +60,7 @@ def train_hindsight(session: Session, plan: Plan[HindsightConfig], resumed: Resu
         metrics = rollout_metrics(played) | session.runner.take_metrics() | session.take_sampling()
         metrics["time/rollout"] = time.perf_counter() - began
         shown = demonstrations(session, config, played, seen, iteration)
+        none_new.tell(iteration, shown, seen)
         metrics |= imitate(session, plan, trained, shown, iteration)
         metrics["time/update"] = time.perf_counter() - began - metrics["time/rollout"]
         session.episodes.write(iteration, played)
@@ -75,6 +77,23 @@ def train_hindsight(session: Session, plan: Plan[HindsightConfig], resumed: Resu
         if found is not None or last or iteration % session.checkpoint_every == 0:
             save(session, PHASE, iteration, found, extra={SEEN: sorted(seen)})
     return True
+
+
+class _NoneNew:
+    """Tells once that an iteration reached known tasks alone."""
+
+    def __init__(self, session: Session, told: bool) -> None:
+        self._session, self._told = session, told
+
+    def tell(self, iteration: int, shown: Sequence[object], seen: set[str]) -> None:
+        """Tell it if nothing was shown after an iteration, and something before."""
+        if self._told or shown or not seen:
+            return
+        self._told = True
+        self._session.progress.note(
+            f"iteration {iteration + 1} reached no task that was not demonstrated before: "
+            "trainer.again = true demonstrates known ones again"
+        )
 
 
 def demonstrations(

@@ -54,17 +54,25 @@ def relabelled(env: Env[Any], episodes: Sequence[Episode]) -> list[Achieved]:
     """Return what episodes achieved, in their order, without those that achieved nothing.
 
     An episode that the env broke is left out, and the last action if it was refused.
+
+    Raises:
+        EnvError: if `relabel` fails for each episode, with its last error.
     """
     found: list[Achieved] = []
+    asked, failures = 0, list[EnvError]()
     for episode in episodes:
         actions = [turn.action for turn in episode.turns if turn.action is not None]
         if episode.broken or not actions:
             continue
+        asked += 1
         try:
             new = env.relabel(episode.task, actions)
         except StuckEnvError:
             raise
-        except (EnvError, IllegalActionError):
+        except IllegalActionError:
+            continue
+        except EnvError as error:
+            failures.append(error)
             continue
         if new is not None:
             found.append(
@@ -77,6 +85,8 @@ def relabelled(env: Env[Any], episodes: Sequence[Episode]) -> list[Achieved]:
                     closeness=new.closeness,
                 )
             )
+    if failures and len(failures) == asked:
+        raise failures[-1]
     return found
 
 

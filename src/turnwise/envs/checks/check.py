@@ -23,6 +23,7 @@ from turnwise.envs.checks.declarations import (
     check_returned,
     fail,
 )
+from turnwise.envs.checks.relabelling import check_relabel
 from turnwise.envs.checks.side_by_side import check_side_by_side
 from turnwise.envs.tools.calls import calls_in
 from turnwise.seeding import generator
@@ -122,6 +123,8 @@ def check_env(
             played.episode(task, name)
     say(f"{min(len(generated), SIDE)} tasks side by side and alone")
     check_side_by_side(calls, generated[:SIDE], seed)
+    say("relabel")
+    check_relabel(calls, chosen, seed)
     say("what calls cost")
     return played.report(len(chosen), _costs(calls, chosen[0], seed), notes)
 

@@ -16,8 +16,10 @@ LARGEST_FILE = 1_000_000
 """The most bytes of a file."""
 
 
-def read_task(path: Path) -> dict[str, list[list[list[str]]]]:
+def read_task(path: Path) -> dict[str, Any]:
     """Return the pairs of a task: `pairs` to train on, and `tests`, each as rows of digits.
+
+    Of test pairs without an output `asked` holds the inputs. A file may lack test pairs.
 
     Raises:
         ConfigError: if the file is no such task.
@@ -30,9 +32,17 @@ def read_task(path: Path) -> dict[str, list[list[list[str]]]]:
         if len(content) > LARGEST_FILE:
             raise ValueError(f"the file has more than {LARGEST_FILE} bytes")
         data = json.loads(content)
+        if not isinstance(data, dict):
+            raise ValueError("it is no JSON object")
+        if "train" not in data and _holds_tasks(data):
+            raise ValueError("it holds many tasks: write one of them into a file of its own")
+        tests = data.get("test", [])
         found = {
-            name: [[_rows(pair["input"]), _rows(pair["output"])] for pair in data[part]]
-            for name, part in (("pairs", "train"), ("tests", "test"))
+            "pairs": [[_rows(pair["input"]), _rows(pair["output"])] for pair in data["train"]],
+            "tests": [
+                [_rows(pair["input"]), _rows(pair["output"])] for pair in tests if "output" in pair
+            ],
+            "asked": [_rows(pair["input"]) for pair in tests if "output" not in pair],
         }
         if not found["pairs"]:
             raise ValueError("it has no training pairs")
@@ -45,9 +55,14 @@ def read_task(path: Path) -> dict[str, list[list[list[str]]]]:
 
 def _message(path: Path, error: str) -> str:
     return (
-        f"path = {str(path)!r}: {error}: expected a task of ARC-AGI, JSON with the keys train and "
-        "test, lists of pairs with the grids input and output"
+        f"path = {str(path)!r}: {error}: expected a task of ARC-AGI, a JSON object with the keys "
+        "train and test, lists of pairs with the grids input and output"
     )
+
+
+def _holds_tasks(data: dict[str, Any]) -> bool:
+    """Whether an object has tasks by their ids."""
+    return any(isinstance(each, dict) and "train" in each for each in data.values())
 
 
 def _rows(grid: Any) -> list[str]:

@@ -211,7 +211,7 @@ class ArcDraw(Env[DrawingState]):
     def _run(self, state: DrawingState, action: str) -> DrawingState:
         """Return the state after a program; the test pairs have no part in whether it fails."""
         try:
-            made = self._made(action, state.pairs)
+            made = self._made(action, state.given)
         except ProgramFailure as failure:
             none = failure.failure == "syntax" and beginning(action, state.given) is None
             if none or failure.failure == "length":
@@ -223,13 +223,16 @@ class ArcDraw(Env[DrawingState]):
         """Return the state after a program, with what it makes of the test pairs if it can."""
         if not state.made or not state.tests:
             return state
-        try:
-            return replace(state, tested=self._made(action, state.tests))
-        except ProgramFailure:
-            return state
+        return replace(state, tested=self.drawn(action, [given for given, _ in state.tests]))
 
-    def _made(self, action: str, pairs: Sequence[Pair]) -> tuple[Grid, ...]:
-        grids = [given for given, _ in pairs]
+    def drawn(self, program: str, grids: Sequence[Grid]) -> tuple[Grid, ...]:
+        """Return what a program makes of grids; nothing if it fails on one of them."""
+        try:
+            return self._made(program, grids)
+        except ProgramFailure:
+            return ()
+
+    def _made(self, action: str, grids: Sequence[Grid]) -> tuple[Grid, ...]:
         if self.config.runner == "sandbox":
             return run_python(action, grids)
         return tuple(run_program(action, grid) for grid in grids)
@@ -253,7 +256,7 @@ class ArcDraw(Env[DrawingState]):
         state, program = self.reset(task), actions[0]
         given = state.given
         try:
-            made = self._made(program, state.pairs)
+            made = self._made(program, given)
         except ProgramFailure:
             begun = beginning(program, given) if self.config.relabel_failed else None
             if begun is None:
