@@ -88,9 +88,9 @@ def plain(found: Solved) -> dict[str, Any]:
 def columns_of(pair: ShownPair) -> dict[str, Grid | None]:
     """Return the grids of a pair by what they are, in their order.
 
-    A given grid of one colour is left out, and a wanted one that is not known.
+    A given grid of zeros is left out, and a wanted one that is not known.
     """
-    given = pair.given if len(set("".join(pair.given))) > 1 else None
+    given = pair.given if set("".join(pair.given)) != {"0"} else None
     columns = {"given": given, "wanted": pair.wanted}
     return {name: grid for name, grid in columns.items() if grid} | {"drawn": pair.drawn}
 
