@@ -25,8 +25,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from turnwise.envs import ENVS, find_env
+from turnwise.option_paths import Choice, members_of
 from turnwise.recipe.schema import Recipe
-from turnwise.settings import Choice
 
 TARGET = Path(__file__).parents[1] / "docs" / "reference.md"
 COMMAND = "make reference"
@@ -229,12 +229,10 @@ def below(model: type[BaseModel], key: str) -> Iterator[Section]:
 
 def tables_in(annotation: Any) -> tuple[Classes, str]:
     """Return the classes that a field's tables may be of, and "dict" or "list" of how many."""
-    classes = [
-        each for each in alternatives(annotation) if inspect.isclass(each) and is_config(each)
-    ]
+    classes = [each for each in members_of(annotation) if inspect.isclass(each) and is_config(each)]
     if classes:
         return tuple(classes), ""
-    for each in alternatives(annotation):
+    for each in members_of(annotation):
         origin, inner = get_origin(each), get_args(each)
         if origin in (dict, Mapping) and tables_in(inner[1])[0]:
             return tables_in(inner[1])[0], "dict"
@@ -246,15 +244,6 @@ def tables_in(annotation: Any) -> tuple[Classes, str]:
 def is_config(each: Any) -> bool:
     """Return whether a class is a config."""
     return isinstance(each, type) and issubclass(each, BaseModel)
-
-
-def alternatives(annotation: Any) -> list[Any]:
-    """Return the members of a union, or the annotation itself; without `Annotated`."""
-    if get_origin(annotation) is Annotated:
-        return alternatives(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, UnionType):
-        return [inner for each in get_args(annotation) for inner in alternatives(each)]
-    return [annotation]
 
 
 def bullets(

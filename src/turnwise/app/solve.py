@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from turnwise.app import lifecycle
 from turnwise.app.resume import differences
 from turnwise.app.solve_base import BASE, base_of, digest_of, weights_of
@@ -23,7 +21,6 @@ from turnwise.envs.drawing.interpreter import Grid
 from turnwise.envs.drawing.pictures import PICTURES
 from turnwise.errors import (
     ConfigError,
-    IllegalActionError,
     Interrupted,
     RunError,
     unknown_name,
@@ -54,8 +51,6 @@ DECIDED = (
     "trainer.kind",
 )
 """Settings that follow from the arguments, or that the answer is read by."""
-TEST = "test"
-"""The name of a test pair."""
 MEASURED = ("threads", "processes")
 """Settings that a run may have chosen by itself."""
 UNREADABLE = 0.9
@@ -319,13 +314,12 @@ def _measured(run: Run, env: ArcDraw) -> dict[str, Any]:
             if best is None or _rank(episode) > _rank(best):
                 best = episode
     assert best is not None, "every iteration has episodes"
-    shown, last = _shown(env, best), records[-1]
-    tested = [each for each in shown if each.name.startswith(TEST) and each.wanted is not None]
+    has_tests, last = bool(env.reset(best.task).tests), records[-1]
     return {
         "solved": best.score == 1.0,
         "greedy_exact": scores.by_decoding["greedy"][0] == 1.0,
         "pixels": best.measures.get("pixels", 0.0),
-        "test_exact": all(each.drawn == each.wanted for each in tested) if tested else None,
+        "test_exact": best.measures.get("test_exact", 0.0) == 1.0 if has_tests else None,
         "generations": played,
         "distinct": len(drawn - {()}),
         "updates": int(last.get("total/optimizer_steps", 0)),
@@ -334,7 +328,7 @@ def _measured(run: Run, env: ArcDraw) -> dict[str, Any]:
         "seconds": round(float(last["time/total"]), 1),
         "program": _program(best),
         "run": run.path,
-        "shown": shown,
+        "shown": _shown(env, best),
     }
 
 
@@ -347,10 +341,10 @@ def _shown(env: ArcDraw, episode: Episode) -> tuple[ShownPair, ...]:
         return ShownPair(name=name, given=given, wanted=wanted, drawn=drawn)
 
     pairs = [shown(f"pair {at}", *pair) for at, pair in enumerate(state.pairs, start=1)]
-    tests = [shown(f"{TEST} {at}", *pair) for at, pair in enumerate(state.tests, start=1)]
+    tests = [shown(f"test {at}", *pair) for at, pair in enumerate(state.tests, start=1)]
     asked = episode.task.data.get("asked", ())
     asked = enumerate(map(tuple, asked), start=len(tests) + 1)
-    return (*pairs, *tests, *(shown(f"{TEST} {at}", grid, None) for at, grid in asked))
+    return (*pairs, *tests, *(shown(f"test {at}", grid, None) for at, grid in asked))
 
 
 def _rank(episode: Episode) -> tuple[float, float]:
@@ -364,9 +358,4 @@ def _program(episode: Episode) -> str:
 
 def _drawn(env: ArcDraw, episode: Episode) -> tuple[Grid, ...]:
     """Return the grids that an episode's program draws; none if it fails."""
-    state = env.reset(episode.task)
-    try:
-        after = env.step(state, "player", _program(episode), np.random.default_rng(0)).state
-    except IllegalActionError:
-        return ()
-    return after.made or ()
+    return env.drawn(_program(episode), env.reset(episode.task).given)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from turnwise import option_paths
+
 Data = dict[str, Any]
 PHASES = ("options", "training", "warmup")
 """The tables of [env] that hold options of the env."""
@@ -42,11 +44,7 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Data:
 
 def value_at(data: Any, path: str) -> Any:
     """Return the value at a dotted path; None where there is none."""
-    for part in path.split("."):
-        if not isinstance(data, Mapping):
-            return None
-        data = data.get(part)
-    return data
+    return option_paths.value_at(data, path.split("."))
 
 
 def setting_at(settings: Mapping[str, Any], path: str) -> Any:

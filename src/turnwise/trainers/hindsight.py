@@ -50,7 +50,7 @@ def train_hindsight(session: Session, plan: Plan[HindsightConfig], resumed: Resu
     seen = set[str](() if resumed is None else resumed.meta.get(SEEN, ()))
     session.progress.begin("hindsight", done=iteration, total=config.iterations)
     session.take_sampling()  # what was sampled before is in the totals only
-    none_new = _NoneNew(session, told=not config.passes)
+    none_new = _NoneNew(session, told=config.again or not config.passes)
     while iteration < config.iterations and not done:
         if session.asked_to_stop():
             return False

@@ -38,10 +38,8 @@ def read_task(path: Path) -> dict[str, Any]:
             raise ValueError("it holds many tasks: write one of them into a file of its own")
         tests = data.get("test", [])
         found = {
-            "pairs": [[_rows(pair["input"]), _rows(pair["output"])] for pair in data["train"]],
-            "tests": [
-                [_rows(pair["input"]), _rows(pair["output"])] for pair in tests if "output" in pair
-            ],
+            "pairs": [_grids(pair) for pair in data["train"]],
+            "tests": [_grids(pair) for pair in tests if "output" in pair],
             "asked": [_rows(pair["input"]) for pair in tests if "output" not in pair],
         }
         if not found["pairs"]:
@@ -63,6 +61,11 @@ def _message(path: Path, error: str) -> str:
 def _holds_tasks(data: dict[str, Any]) -> bool:
     """Whether an object has tasks by their ids."""
     return any(isinstance(each, dict) and "train" in each for each in data.values())
+
+
+def _grids(pair: Any) -> list[list[str]]:
+    """Return the input and the output of a pair."""
+    return [_rows(pair["input"]), _rows(pair["output"])]
 
 
 def _rows(grid: Any) -> list[str]:
