@@ -26,7 +26,13 @@ from turnwise.runs import (
 from turnwise.trainers import hindsight, resume
 from turnwise.trainers.config import HindsightConfig
 from turnwise.trainers.progress import Silent
-from turnwise.trainers.relabelling import Achieved, chosen, relabelled, rows_of
+from turnwise.trainers.relabelling import (
+    Achieved,
+    chosen,
+    in_order,
+    relabelled,
+    rows_of,
+)
 from turnwise.types import Episode, EpisodeId, Sampling, Task, Trajectory, Turn, TurnId
 
 TASK = Task(id="t", env="e", seed=0, data={"goal": 9})
@@ -71,7 +77,8 @@ def achieved(number, problem, closeness, *actions):
 def shown(found, seen=(), seed=0, **options):
     """The goals and the actions that an iteration shows, in their order."""
     config = HindsightConfig(**options)
-    rows = chosen(found, config, set(seen), np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    rows = in_order(chosen(found, config, set(seen), rng), config, rng)
     return [(each.task.data["goal"], each.actions) for each in rows]
 
 
@@ -94,7 +101,7 @@ def test_what_was_shown_is_not_shown_again_unless_asked():
     seen = {"1"}
     config = HindsightConfig()
     first = chosen(FOUND, config, seen, np.random.default_rng(0))
-    assert [each.problem for each in first] == ["2", "4", "3"]
+    assert [each.problem for each in first] == ["2", "3", "4"]
     assert seen == {"1", "2", "3", "4"}
     assert chosen(FOUND, config, seen, np.random.default_rng(0)) == []
     assert len(shown(FOUND, seen=seen, again=True)) == 4
@@ -318,9 +325,43 @@ def last_turns(session):
 
 
 def test_no_passes_show_nothing():
-    seen = set()
-    assert hindsight.demonstrations(None, HindsightConfig(passes=0), FOUND, seen, 0) == []
-    assert seen == set()
+    config = HindsightConfig(passes=0)
+    past = hindsight.Shown.of(config, None)
+    assert hindsight.demonstrations(None, config, FOUND, past, 0) == []
+    assert past.seen == set() and not past.replay.kept
+    with pytest.raises(ValueError, match=r"replay = 4 with passes = 0.*leave replay out"):
+        HindsightConfig(passes=0, replay=4)
+
+
+def test_demonstrations_of_earlier_iterations_are_shown_among_new_ones(
+    make_recipe, make_session, speaker, tmp_path, monkeypatch
+):
+    model = f"policies.main.model={speaker}"
+    plain = trained(make_recipe, make_session, tmp_path / "plain", model)[2]
+    shown, orders = [], []
+
+    def imitate(session, plan, policy, rows, iteration):
+        shown.append([each[0].token_ids.tolist() for each in rows])
+        return real(session, plan, policy, rows, iteration)
+
+    def ordered(some, config, rng):
+        orders.append([each.closeness for each in in_order(some, config, rng)])
+        return in_order(some, config, rng)
+
+    real = hindsight.imitate
+    monkeypatch.setattr(hindsight, "imitate", imitate)
+    monkeypatch.setattr(hindsight, "in_order", ordered)
+    more = (model, "trainer.replay=3")
+    done, _, records = trained(make_recipe, make_session, tmp_path / "run", *more)
+    assert done and len(shown) == 4
+    past = [sum(shown[:number], []) for number in range(4)]
+    assert [sum(row in old for row in new) for new, old in zip(shown, past, strict=True)] == [
+        0, 3, 3, 3
+    ]  # fmt: skip
+    counts = [record["hindsight/rows"] for record in records if "hindsight/rows" in record]
+    usual = [record["hindsight/rows"] for record in plain if "hindsight/rows" in record]
+    assert counts[0] == usual[0] and counts[1] >= 3
+    assert all(order == sorted(order) for order in orders), "replayed ones are among the others"
 
 
 def digest_of_start(session):
@@ -329,11 +370,12 @@ def digest_of_start(session):
     return policy.digest()
 
 
+@pytest.mark.parametrize("replay", [0, 3])
 def test_a_run_that_is_stopped_goes_on_to_the_same_numbers(
-    make_recipe, make_session, speaker, tmp_path, monkeypatch
+    make_recipe, make_session, speaker, tmp_path, monkeypatch, replay
 ):
-    model = f"policies.main.model={speaker}"
-    _, whole, records = trained(make_recipe, make_session, tmp_path / "whole", model)
+    asked = (f"policies.main.model={speaker}", f"trainer.replay={replay}")
+    _, whole, records = trained(make_recipe, make_session, tmp_path / "whole", *asked)
     real, calls = hindsight.imitate, []
 
     def imitate(session, *args):
@@ -344,9 +386,9 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_numbers(
 
     with monkeypatch.context() as patched:
         patched.setattr(hindsight, "imitate", imitate)
-        done, *_ = trained(make_recipe, make_session, tmp_path / "parts", model)
+        done, *_ = trained(make_recipe, make_session, tmp_path / "parts", *asked)
     assert not done
-    done, session, again = trained(make_recipe, make_session, tmp_path / "parts", model)
+    done, session, again = trained(make_recipe, make_session, tmp_path / "parts", *asked)
     assert done
     assert again == records
     assert session.policies["main"].digest() == whole.policies["main"].digest()

@@ -17,7 +17,7 @@ from turnwise.trainers import grpo, resume, train_grpo
 from turnwise.trainers.batches import batches_of, begin
 from turnwise.trainers.config import HindsightMixConfig
 from turnwise.trainers.grpo import credit_of
-from turnwise.trainers.hindsight_mix import KEPT, HindsightMix
+from turnwise.trainers.hindsight_mix import HindsightMix
 from turnwise.trainers.loop import play_groups
 from turnwise.trainers.relabelling import Achieved, relabelled
 from turnwise.types import EpisodeId, Task
@@ -116,35 +116,8 @@ def achieved(number, closeness, *actions):
     )  # fmt: skip
 
 
-def test_solved_episodes_are_kept_and_replayed_the_shortest_of_each_problem():
-    mix = HindsightMix(config=HindsightMixConfig(replay=2))
-    mix._keep([achieved(1, 1.0, "long way"), achieved(2, 0.9, "no"), achieved(3, 1.0, "yes")])
-    mix._keep([achieved(1, 1.0, "way"), achieved(3, 1.0, "longer")])
-    assert {name: each.actions for name, each in mix.solved.items()} == {
-        "1": ("way",), "3": ("yes",)
-    }  # fmt: skip
-    mix._keep([achieved(4, 1.0, "and"), achieved(5, 1.0, "more")])
-    drawn = [{e.problem for e in mix._replayed(np.random.default_rng(seed))} for seed in range(30)]
-    assert all(len(each) == 2 for each in drawn)
-    assert set.union(*drawn) == {"1", "3", "4", "5"}
-    none = HindsightMix(config=HindsightMixConfig())
-    none._keep([achieved(1, 1.0, "way")])
-    assert none.solved == {} and none._replayed(np.random.default_rng(0)) == []
-    mix._keep([achieved(number, 1.0, "a") for number in range(10, 10 + KEPT)])
-    assert len(mix.solved) == KEPT and "1" not in mix.solved
-
-
-def test_the_latest_solved_problems_are_kept():
-    mix = HindsightMix(config=HindsightMixConfig(replay=1))
-    mix._keep([achieved(1, 1.0, "way"), achieved(2, 1.0, "way")])
-    mix._keep([achieved(1, 1.0, "longer way")])
-    assert list(mix.solved) == ["2", "1"]
-    mix._keep([achieved(number, 1.0, "a") for number in range(10, 9 + KEPT)])
-    assert len(mix.solved) == KEPT and next(iter(mix.solved)) == "1"
-
-
 def test_solved_episodes_are_replayed_from_the_next_iteration_on(ready):
-    session, _, played = ready("trainer.hindsight.replay=1")
+    session, _, played = ready("trainer.hindsight.replay_solved=1")
     found = {each.problem: each for each in relabelled(session.runner.env, played)}
     solved = [
         replace(episode, task=each.task)
@@ -154,7 +127,7 @@ def test_solved_episodes_are_replayed_from_the_next_iteration_on(ready):
     ]
     mix = session.trained["main"].hindsight
     first = [row.token_ids.tolist() for row in mix.rows(session, "main", solved, 0)]
-    assert len(mix.solved) > 1
+    assert len(mix.solved.kept) > 1 and not mix.replay.kept
     plain = HindsightMix(config=HindsightMixConfig())
     assert first == [row.token_ids.tolist() for row in plain.rows(session, "main", solved, 0)]
     later = [mix.rows(session, "main", [], number) for number in range(1, 7)]
@@ -163,17 +136,32 @@ def test_solved_episodes_are_replayed_from_the_next_iteration_on(ready):
     assert len({str(rows) for rows in texts}) > 1, "each iteration has draws of its own"
 
 
+def test_what_was_demonstrated_is_replayed_from_the_next_iteration_on(ready):
+    session, _, played = ready("trainer.hindsight.replay=2")
+    mix = session.trained["main"].hindsight
+    first = [row.token_ids.tolist() for row in mix.rows(session, "main", played, 0)]
+    assert set(mix.replay.kept) == mix.seen and not mix.solved.kept
+    later = [row.token_ids.tolist() for row in mix.rows(session, "main", played, 1)]
+    actions = sorted(len(each.actions) for each in mix.replay.kept.values())
+    assert sum(actions[:2]) <= len(later) <= sum(actions[-2:]), "no problem is new"
+    assert all(row in first for row in later)
+
+
 def test_its_state_is_plain_and_is_restored():
-    mix = HindsightMix(config=HindsightMixConfig(replay=2), seen={"a", "b"})
-    mix._keep([achieved(1, 1.0, "one", "two")])
-    state = json.loads(json.dumps(mix.state()))
-    other = HindsightMix(config=HindsightMixConfig(replay=2))
-    other.restore(state)
-    assert (other.seen, other.solved) == (mix.seen, mix.solved)
+    config = HindsightMixConfig(replay=2, replay_solved=1)
+    mix = HindsightMix(config=config, seen={"a", "b"})
+    mix.solved.add([achieved(1, 1.0, "one", "two")])
+    mix.replay.add([achieved(2, 0.5, "three")])
+    other = HindsightMix(config=config)
+    other.restore(json.loads(json.dumps(mix.state())))
+    assert other == mix and other.replay.kept and other.solved.kept
+
+
+REPLAYED = ("trainer.hindsight.replay=2", "trainer.hindsight.replay_solved=1")
 
 
 def trained(make_recipe, make_session, folder, *more):
-    recipe = make_recipe(*MIX, "trainer.iterations=4", "trainer.hindsight.replay=2", *more)
+    recipe = make_recipe(*MIX, "trainer.iterations=4", *REPLAYED, *more)
     session = make_session(recipe, folder)
     back = resume(session)
     if back is None:

@@ -186,8 +186,10 @@ class HindsightMixConfig(Settings):
     again: bool = False
     """Whether a task that an earlier iteration demonstrated is demonstrated again."""
     replay: int = Field(default=0, ge=0)
-    """Episodes of earlier iterations that solved the task that they were asked, which each update
-    imitates too, drawn from the shortest ones of the latest 256 problems."""
+    """Demonstrations of earlier iterations, drawn at random, that each update imitates too. The
+    latest 4,096 are kept."""
+    replay_solved: int = Field(default=0, ge=0)
+    """The same of episodes that solved the task that they were asked."""
 
 
 class GrpoConfig(LoopConfig):
@@ -258,6 +260,9 @@ class HindsightConfig(LoopConfig):
     closest to its task; None is 0.25."""
     again: bool = False
     """Whether a task that an earlier iteration demonstrated is demonstrated again."""
+    replay: int = Field(default=0, ge=0)
+    """Demonstrations of earlier iterations, drawn at random, that each iteration shows again among
+    its own. The latest 4,096 are kept."""
     order: Literal["closeness", "random"] = "closeness"
     """The order of an iteration's demonstrations: the closest to the task that was asked last, or
     at random."""
@@ -274,10 +279,15 @@ class HindsightConfig(LoopConfig):
                 f"best_share = {self.best_share} is for relabel = 'none', got "
                 f"{self.relabel!r}: leave it out"
             )
+        if self.replay and not self.passes:
+            raise ValueError(
+                f"replay = {self.replay} with passes = 0, which shows no demonstration: leave "
+                "replay out, or raise passes"
+            )
         return self
 
     @property
     def updates_per_batch(self) -> int:
-        """Optimizer steps that an iteration takes, at the most: one demonstration an episode."""
+        """Optimizer steps that an iteration takes, at the most: if each episode demonstrates."""
         episodes = self.tasks_per_iteration * self.group_size
-        return self.passes * math.ceil(episodes / self.batch_size)
+        return self.passes * math.ceil((episodes + self.replay) / self.batch_size)

@@ -12,7 +12,9 @@ replay, Andrychowicz et al. 2017, arXiv:1707.01495; for programs, github.com/iro
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from turnwise.rollout import rollout_metrics
 from turnwise.seeding import generator
@@ -29,15 +31,16 @@ from turnwise.trainers.loop import (
 )
 from turnwise.trainers.plan import Plan
 from turnwise.trainers.progress import TIME_SHARE
-from turnwise.trainers.relabelling import chosen, relabelled, rows_of
+from turnwise.trainers.relabelling import chosen, in_order, relabelled, rows_of
+from turnwise.trainers.replay import Replay
 from turnwise.trainers.session import Resumed, Session
 from turnwise.trainers.sft import imitate_rows
 from turnwise.trainers.trained_policy import TrainedPolicy
 from turnwise.trainers.validation import save
 from turnwise.types import Episode, TrainingSample
 
-SEEN = "hindsight_seen"
-"""The key of a checkpoint's meta that holds the hashes of the problems that were demonstrated."""
+SHOWN = "hindsight_shown"
+"""The key of a checkpoint's meta that holds what was demonstrated (`Shown`)."""
 
 
 def train_hindsight(session: Session, plan: Plan[HindsightConfig], resumed: Resumed | None) -> bool:
@@ -47,7 +50,7 @@ def train_hindsight(session: Session, plan: Plan[HindsightConfig], resumed: Resu
     steps = config.iterations * config.updates_per_batch
     trained.begin(plan.optimizer, steps, lr=trained.policy.config.lr)
     iteration, done = begun(session, plan, resumed)
-    seen = set[str](() if resumed is None else resumed.meta.get(SEEN, ()))
+    past = Shown.of(config, None if resumed is None else resumed.meta.get(SHOWN))
     session.progress.begin("hindsight", done=iteration, total=config.iterations)
     session.take_sampling()  # what was sampled before is in the totals only
     none_new = _NoneNew(session, told=config.again or not config.passes)
@@ -59,8 +62,8 @@ def train_hindsight(session: Session, plan: Plan[HindsightConfig], resumed: Resu
         stop_if_unreadable(session, plan.stop_if_failed, iteration, played)
         metrics = rollout_metrics(played) | session.runner.take_metrics() | session.take_sampling()
         metrics["time/rollout"] = time.perf_counter() - began
-        shown = demonstrations(session, config, played, seen, iteration)
-        none_new.tell(iteration, shown, seen)
+        shown = demonstrations(session, config, played, past, iteration)
+        none_new.tell(iteration, shown, past.seen)
         metrics |= imitate(session, plan, trained, shown, iteration)
         metrics["time/update"] = time.perf_counter() - began - metrics["time/rollout"]
         session.episodes.write(iteration, played)
@@ -75,8 +78,28 @@ def train_hindsight(session: Session, plan: Plan[HindsightConfig], resumed: Resu
         done = ends or reached(plan, found and found.score)
         last = session.asked_to_stop() or done
         if found is not None or last or iteration % session.checkpoint_every == 0:
-            save(session, PHASE, iteration, found, extra={SEEN: sorted(seen)})
+            save(session, PHASE, iteration, found, extra={SHOWN: past.state()})
     return True
+
+
+@dataclass(kw_only=True)
+class Shown:
+    """What earlier iterations demonstrated: the problems' hashes, and demonstrations to replay."""
+
+    seen: set[str]
+    replay: Replay
+
+    @staticmethod
+    def of(config: HindsightConfig, state: Mapping[str, Any] | None) -> Shown:
+        """Return what a checkpoint holds, or nothing yet."""
+        replay = Replay(count=config.replay)
+        if state is not None:
+            replay.restore(state["replay"])
+        return Shown(seen=set(() if state is None else state["seen"]), replay=replay)
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds, as plain values."""
+        return {"seen": sorted(self.seen), "replay": self.replay.state()}
 
 
 class _NoneNew:
@@ -100,28 +123,30 @@ def demonstrations(
     session: Session,
     config: HindsightConfig,
     played: Sequence[Episode],
-    seen: set[str],
+    past: Shown,
     iteration: int,
 ) -> list[list[TrainingSample]]:
     """Return the rows of each demonstration that an iteration shows, in their order.
 
     A demonstration that is longer than the policy's context has none.
 
-    The problems that they show are added to `seen`. Process 0 makes the rows for all processes of
-    the run: an env may break in one of them only.
+    What is new is added to `past`. Process 0 makes the rows for all processes of the run, and it
+    alone has demonstrations to replay: an env may break in one of them only.
     """
 
     def made() -> tuple[list[list[TrainingSample]], set[str]]:
         (trained,) = session.trained.values()
         env, draws = session.runner.env, session.runner.draws("train")
         rng = generator(session.seed, "hindsight", iteration)
-        shown = chosen(relabelled(env, played), config, seen, rng)
+        new = chosen(relabelled(env, played), config, past.seen, rng)
+        shown = in_order([*new, *past.replay.drawn(rng)], config, rng)
+        past.replay.add(new)
         policy, of_step = trained.policy, draws.of_step
         rows = [rows_of(each, env, session.agents, policy, of_step) for each in shown]
-        return rows, seen
+        return rows, past.seen
 
-    rows, known = session.group.from_first(made) if config.passes else ([], seen)
-    seen |= known
+    rows, known = session.group.from_first(made) if config.passes else ([], past.seen)
+    past.seen |= known
     return rows
 
 

@@ -1,40 +1,44 @@
 """Demonstrations of the model's own episodes beside the policy gradient, in one loss.
 
 Provides `HindsightMix` and `with_own_means`. In every update there are supervised rows of two
-kinds: the iteration's episodes on the tasks that they solved (`trainers.relabelling`), and episodes
-of earlier iterations that solved the task that they were asked.
+kinds: the iteration's episodes on the tasks that they solved (`trainers.relabelling`), and those of
+earlier iterations (`trainers.replay`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from turnwise.seeding import generator
 from turnwise.trainers.config import HindsightConfig, HindsightMixConfig
-from turnwise.trainers.relabelling import Achieved, chosen, relabelled, rows_of
+from turnwise.trainers.relabelling import chosen, in_order, relabelled, rows_of
+from turnwise.trainers.replay import Replay
 from turnwise.trainers.session import Session
-from turnwise.types import Episode, EpisodeId, Task, TrainingSample
-
-KEPT = 256
-"""The most solved problems that are kept for replay, the latest ones."""
+from turnwise.types import Episode, TrainingSample
 
 
 @dataclass(kw_only=True)
 class HindsightMix:
     """The supervised rows of a policy's own episodes, and what they showed already.
 
-    `seen` are the problems that were demonstrated, and `solved` the shortest episode of each
-    problem that was solved as it was asked, by problem. `shown` is the number of the latest rows.
+    `seen` are the problems that were demonstrated, `replay` their demonstrations, and `solved`
+    those of problems that were solved as they were asked. `shown` is the number of the latest rows.
     """
 
     config: HindsightMixConfig
     seen: set[str] = field(default_factory=set)
-    solved: dict[str, Achieved] = field(default_factory=dict)
+    replay: Replay = field(init=False)
+    solved: Replay = field(init=False)
     shown: int = 0
+
+    def __post_init__(self) -> None:
+        """Begin without demonstrations."""
+        self.replay = Replay(count=self.config.replay)
+        self.solved = Replay(count=self.config.replay_solved)
 
     def rows(
         self, session: Session, policy: str, episodes: Sequence[Episode], iteration: int
@@ -58,58 +62,33 @@ class HindsightMix:
     ) -> list[TrainingSample]:
         found = relabelled(session.runner.env, episodes)
         rng = generator(session.seed, "hindsight mix", iteration)
-        replayed = self._replayed(rng)
+        replayed = [*self.replay.drawn(rng), *self.solved.drawn(rng)]
         options = HindsightConfig(again=self.config.again, order="closeness")
-        fresh = chosen(found, options, self.seen, rng, self.config.most)
-        self._keep(found)
+        new = chosen(found, options, self.seen, rng, self.config.most)
+        self.replay.add(new)
+        self.solved.add(each for each in found if each.closeness >= 1)
         draws = session.runner.draws("train")
         of_step, own = draws.of_step, session.trained[policy].policy
         weight = np.float32(self.config.weight)
         return [
             replace(row, ce_weight=row.ce_weight * weight)
-            for each in (*fresh, *replayed)
+            for each in (*in_order(new, options, rng), *replayed)
             for row in rows_of(each, session.runner.env, session.agents, own, of_step)
         ]
-
-    def _replayed(self, rng: np.random.Generator) -> list[Achieved]:
-        """Return some solved episodes of earlier iterations, drawn without replacement."""
-        known = list(self.solved.values())
-        places = rng.permutation(len(known))[: self.config.replay]
-        return [known[place] for place in places]
-
-    def _keep(self, found: Sequence[Achieved]) -> None:
-        """Keep the shortest episode of each problem that was solved as it was asked."""
-        for each in found if self.config.replay else ():
-            if each.closeness < 1:
-                continue
-            known = self.solved.pop(each.problem, each)
-            self.solved[each.problem] = min(known, each, key=lambda one: one.length)
-        while len(self.solved) > KEPT:
-            del self.solved[next(iter(self.solved))]
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds, as plain values."""
         return {
             "seen": sorted(self.seen),
-            "solved": [asdict(each) for each in self.solved.values()],
+            "shown": self.replay.state(),
+            "solved": self.solved.state(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take back what `state` returned."""
         self.seen = set(state["seen"])
-        found = [
-            Achieved(
-                **each
-                | {
-                    "id": EpisodeId(**each["id"]),
-                    "asked": Task(**each["asked"]),
-                    "task": Task(**each["task"]),
-                    "actions": tuple(each["actions"]),
-                }
-            )
-            for each in state["solved"]
-        ]
-        self.solved = {each.problem: each for each in found}
+        self.replay.restore(state["shown"])
+        self.solved.restore(state["solved"])
 
 
 def with_own_means(

@@ -1,7 +1,7 @@
 """Episodes as demonstrations of the tasks that they solved.
 
-Provides `relabelled`, `chosen` and `rows_of`: from played episodes to supervised rows (hindsight
-experience replay, Andrychowicz et al. 2017, arXiv:1707.01495).
+Provides `relabelled`, `chosen`, `in_order` and `rows_of`: from played episodes to supervised rows
+(hindsight experience replay, Andrychowicz et al. 2017, arXiv:1707.01495).
 """
 
 from __future__ import annotations
@@ -97,13 +97,13 @@ def chosen(
     rng: np.random.Generator,
     most: int | None = None,
 ) -> list[Achieved]:
-    """Return the demonstrations of an iteration, in the order in which they are shown.
+    """Return the new demonstrations of an iteration.
 
     Args:
         found: what the episodes achieved.
-        config: which of them are shown, of which task, and in which order.
+        config: which of them are shown, and of which task.
         seen: the problems that earlier iterations showed; those of this one are added.
-        rng: draws the tasks of `relabel = "shuffled"`, and random orders.
+        rng: draws the tasks of `relabel = "shuffled"`.
         most: the most demonstrations, those closest to their tasks; None is no limit.
     """
     shortest: dict[str, Achieved] = {}
@@ -120,8 +120,13 @@ def chosen(
     if most is not None:
         shown = sorted(shown, key=lambda each: each.closeness)[-most:]
     seen.update(each.problem for each in shown)
-    if config.relabel == "shuffled":
-        shown = _with_others_tasks(shown, rng)
+    return _with_others_tasks(shown, rng) if config.relabel == "shuffled" else shown
+
+
+def in_order(
+    shown: Sequence[Achieved], config: HindsightConfig, rng: np.random.Generator
+) -> list[Achieved]:
+    """Return demonstrations in the order in which an iteration shows them."""
     if config.order == "random":
         return [shown[place] for place in rng.permutation(len(shown))]
     return sorted(shown, key=lambda each: each.closeness)
