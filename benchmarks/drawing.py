@@ -58,6 +58,7 @@ class Arm(NamedTuple):
 
 
 PUBLISHED = {
+    "entropy": ("loss.entropy_weight=0.0",),
     "kl": ("loss.kl=loss_k3", "loss.kl_weight=0.04"),
     "narrow": ("agents.player.temperature=0.5",),
     "one-group": ("trainer.tasks_per_iteration=1", "trainer.minibatches=1"),
@@ -68,6 +69,7 @@ PUBLISHED = {
 """The choices of the published runs that may have kept GRPO from 16 squares, and their settings. A
 small step is a tenth of the recipe's: the published rates are of a model 300 times as large."""
 OTHERS = {
+    "entropy": ("loss.entropy_weight=0.03",),
     "kl": ("loss.kl=none",),
     "narrow": ("agents.player.temperature=1.0",),
     "one-group": ("trainer.tasks_per_iteration=4", "trainer.minibatches=4"),
@@ -86,6 +88,7 @@ ARMS: dict[str, Arm] = {
     # programs, four times as often), and wrong relabels
     "best-of": Arm("hindsight", ("trainer.relabel=none", "trainer.passes=16")),
     "shuffled": Arm("hindsight", ("trainer.relabel=shuffled",)),
+    "hindsight-no-replay": Arm("hindsight", ("trainer.replay=0",)),
     # arc25 drops programs that fail
     "hindsight-drop": Arm("hindsight", ("env.options.relabel_failed=false",)),
     # what kept grpo from 16 squares: at least as many updates as hindsight, and the choices of the
@@ -94,9 +97,10 @@ ARMS: dict[str, Arm] = {
     "grpo-one-step": Arm("grpo", ("trainer.minibatches=1",)),
     **{
         f"grpo-{name}": Arm("grpo", PUBLISHED[name])
-        for name in ("narrow", "one-group", "small-step")
+        for name in ("kl", "narrow", "one-group", "small-step")
     },
-    **{f"grpo-no-{name}": Arm("grpo", OTHERS[name]) for name in ("kl", "std", "cut")},
+    "grpo-no-entropy": Arm("grpo", PUBLISHED["entropy"]),
+    **{f"grpo-no-{name}": Arm("grpo", OTHERS[name]) for name in ("std", "cut")},
     "grpo-published": Arm("grpo", tuple(each for own in PUBLISHED.values() for each in own)),
     "grpo-repaired": Arm("grpo", tuple(each for own in OTHERS.values() for each in own)),
     "gate-0.5": Arm("sample", ("agents.player.temperature=0.5",), 256),
