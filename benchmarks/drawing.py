@@ -69,9 +69,9 @@ PUBLISHED = {
 """The choices of the published runs that may have kept GRPO from 16 squares, and their settings. A
 small step is a tenth of the recipe's: the published rates are of a model 300 times as large."""
 OTHERS = {
-    "entropy": ("loss.entropy_weight=0.03",),
+    "entropy": ("loss.entropy_weight=0.05",),
     "kl": ("loss.kl=none",),
-    "narrow": ("agents.player.temperature=1.0",),
+    "narrow": ("agents.player.temperature=0.7",),
     "one-group": ("trainer.tasks_per_iteration=4", "trainer.minibatches=4"),
     "small-step": ("optimizer.lr=1e-3",),
     "std": ("credit.std=none",),
