@@ -84,9 +84,9 @@ ARMS: dict[str, Arm] = {
     "hybrid": Arm("hybrid"),
     "sample": Arm("sample"),
     "hindsight-grpo": Arm("grpo", first=("hindsight", 512)),
-    # what hindsight owes to what: at least as many updates without relabels (a quarter of the
-    # programs, four times as often), and wrong relabels
-    "best-of": Arm("hindsight", ("trainer.relabel=none", "trainer.passes=16")),
+    # what hindsight owes to what: at least as many updates without relabels (a quarter of the new
+    # programs, twice as often), wrong relabels, and no earlier programs
+    "best-of": Arm("hindsight", ("trainer.relabel=none", "trainer.passes=4")),
     "shuffled": Arm("hindsight", ("trainer.relabel=shuffled",)),
     "hindsight-no-replay": Arm("hindsight", ("trainer.replay=0",)),
     # arc25 drops programs that fail
