@@ -39,6 +39,11 @@ def test_returns_are_drawn_where_the_score_stays():
     assert "  ▁▅█  score 0.00" in said("training", step(0.0, 0.0), step(0.0, 0.5), step(0.0, 1.0))
 
 
+def test_how_close_hindsight_came_is_drawn_where_the_score_stays():
+    steps = [{"rollout/score": 0.0, "hindsight/closest": value} for value in (0.0, 0.5, 1.0)]
+    assert said("training", *steps) == "training 3/3  ▁▅█  score 0.00  closest 1.00"
+
+
 def test_a_curve_that_never_moved_is_flat():
     assert "  ▁▁  score 0.00" in said("training", step(0.0, 0.2), step(0.0, 0.2))
 

@@ -255,6 +255,10 @@ def test_a_run_imitates_what_it_achieved(make_recipe, make_session, speaker, tmp
     assert done
     assert [record["step"] for record in records if record["phase"] == "train"] == [1, 2, 3, 4]
     assert sum(record.get("hindsight/rows", 0.0) for record in records) > 0
+    for record, number in zip(records, recorded_iterations(session.run.episodes), strict=True):
+        played = read_episodes(episode_file(session.run.episodes, number)).episodes
+        closest = max(each.closeness for each in relabelled(session.runner.env, played))
+        assert record["hindsight/closest"] == closest > 0
     assert all((record["hindsight/rows"] > 0) == ("loss/ce" in record) for record in records)
     assert records[-1]["total/optimizer_steps"] > 4
     start = digest_of_start(session)
@@ -289,7 +293,7 @@ def test_a_step_has_so_many_demonstrations_whatever_their_lengths(
 
     def demonstrations(*args):
         found = chosen_by(*args)
-        shown.append([len(rows) for rows in found])
+        shown.append([len(rows) for rows in found[0]])
         return found
 
     monkeypatch.setattr(hindsight, "imitate_rows", imitate_rows)
@@ -327,7 +331,7 @@ def last_turns(session):
 def test_no_passes_show_nothing():
     config = HindsightConfig(passes=0)
     past = hindsight.Shown.of(config, None)
-    assert hindsight.demonstrations(None, config, FOUND, past, 0) == []
+    assert hindsight.demonstrations(None, config, FOUND, past, 0) == ([], None)
     assert past.seen == set() and not past.replay.kept
     with pytest.raises(ValueError, match=r"replay = 4 with passes = 0.*leave replay out"):
         HindsightConfig(passes=0, replay=4)
@@ -354,7 +358,7 @@ def test_demonstrations_of_earlier_iterations_are_shown_among_new_ones(
     more = (model, "trainer.replay=3")
     done, _, records = trained(make_recipe, make_session, tmp_path / "run", *more)
     assert done and len(shown) == 4
-    past = [sum(shown[:number], []) for number in range(4)]
+    past = [[row for rows in shown[:number] for row in rows] for number in range(4)]
     assert [sum(row in old for row in new) for new, old in zip(shown, past, strict=True)] == [
         0, 3, 3, 3
     ]  # fmt: skip

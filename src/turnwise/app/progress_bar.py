@@ -47,6 +47,7 @@ SHOWN = {
         ("rollout/score", "score"),
         ("reward/invalid", "failed replies"),
         ("credit/return_mean", "return"),
+        ("hindsight/closest", "closest"),
         ("validation/score", "validation"),
         ("policy/span_entropy", "entropy"),
         ("credit/mixed_share", "mixed"),
@@ -59,7 +60,7 @@ PERCENT = ("reward/invalid",)
 CURVES = {
     "pretrain": ("warmup/perception", "warmup/readable"),
     "warm-up": ("warmup/perception", "warmup/readable"),
-    "training": ("rollout/score", "credit/return_mean"),
+    "training": ("rollout/score", "credit/return_mean", "hindsight/closest"),
 }
 """The metrics that may be drawn; the first that has changed is. In a long game single steps never
 win, so that the score stays constant and the return does not."""

@@ -51,7 +51,7 @@ def train_hindsight(session: Session, plan: Plan[HindsightConfig], resumed: Resu
     trained.begin(plan.optimizer, steps, lr=trained.policy.config.lr)
     iteration, done = begun(session, plan, resumed)
     past = Shown.of(config, None if resumed is None else resumed.meta.get(SHOWN))
-    session.progress.begin("hindsight", done=iteration, total=config.iterations)
+    session.progress.begin("training", done=iteration, total=config.iterations)
     session.take_sampling()  # what was sampled before is in the totals only
     none_new = _NoneNew(session, told=config.again or not config.passes)
     while iteration < config.iterations and not done:
@@ -62,8 +62,10 @@ def train_hindsight(session: Session, plan: Plan[HindsightConfig], resumed: Resu
         stop_if_unreadable(session, plan.stop_if_failed, iteration, played)
         metrics = rollout_metrics(played) | session.runner.take_metrics() | session.take_sampling()
         metrics["time/rollout"] = time.perf_counter() - began
-        shown = demonstrations(session, config, played, past, iteration)
+        shown, closest = demonstrations(session, config, played, past, iteration)
         none_new.tell(iteration, shown, past.seen)
+        if closest is not None:
+            metrics["hindsight/closest"] = closest
         metrics |= imitate(session, plan, trained, shown, iteration)
         metrics["time/update"] = time.perf_counter() - began - metrics["time/rollout"]
         session.episodes.write(iteration, played)
@@ -125,29 +127,33 @@ def demonstrations(
     played: Sequence[Episode],
     past: Shown,
     iteration: int,
-) -> list[list[TrainingSample]]:
+) -> tuple[list[list[TrainingSample]], float | None]:
     """Return the rows of each demonstration that an iteration shows, in their order.
 
-    A demonstration that is longer than the policy's context has none.
+    The second result is how close the episodes came to their tasks at the most; None if nothing was
+    reached, or is shown. A demonstration that is longer than the policy's context has no rows.
 
     What is new is added to `past`. Process 0 makes the rows for all processes of the run, and it
     alone has demonstrations to replay: an env may break in one of them only.
     """
+    if not config.passes:
+        return [], None
 
-    def made() -> tuple[list[list[TrainingSample]], set[str]]:
+    def made() -> tuple[list[list[TrainingSample]], float | None, set[str]]:
         (trained,) = session.trained.values()
         env, draws = session.runner.env, session.runner.draws("train")
         rng = generator(session.seed, "hindsight", iteration)
-        new = chosen(relabelled(env, played), config, past.seen, rng)
+        found = relabelled(env, played)
+        new = chosen(found, config, past.seen, rng)
         shown = in_order([*new, *past.replay.drawn(rng)], config, rng)
         past.replay.add(new)
         policy, of_step = trained.policy, draws.of_step
         rows = [rows_of(each, env, session.agents, policy, of_step) for each in shown]
-        return rows, past.seen
+        return rows, max((each.closeness for each in found), default=None), past.seen
 
-    rows, known = session.group.from_first(made) if config.passes else ([], past.seen)
+    rows, closest, known = session.group.from_first(made)
     past.seen |= known
-    return rows
+    return rows, closest
 
 
 def imitate(
