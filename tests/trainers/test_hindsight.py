@@ -33,6 +33,7 @@ from turnwise.trainers.relabelling import (
     relabelled,
     rows_of,
 )
+from turnwise.trainers.replay import Replay, Shown
 from turnwise.types import Episode, EpisodeId, Sampling, Task, Trajectory, Turn, TurnId
 
 TASK = Task(id="t", env="e", seed=0, data={"goal": 9})
@@ -330,7 +331,7 @@ def last_turns(session):
 
 def test_no_passes_show_nothing():
     config = HindsightConfig(passes=0)
-    past = hindsight.Shown.of(config, None)
+    past = Shown(replay=Replay(count=0))
     assert hindsight.demonstrations(None, config, FOUND, past, 0) == ([], None)
     assert past.seen == set() and not past.replay.kept
     with pytest.raises(ValueError, match=r"replay = 4 with passes = 0.*leave replay out"):

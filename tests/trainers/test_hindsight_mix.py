@@ -127,7 +127,7 @@ def test_solved_episodes_are_replayed_from_the_next_iteration_on(ready):
     ]
     mix = session.trained["main"].hindsight
     first = [row.token_ids.tolist() for row in mix.rows(session, "main", solved, 0)]
-    assert len(mix.solved.kept) > 1 and not mix.replay.kept
+    assert len(mix.solved.kept) > 1 and not mix.past.replay.kept
     plain = HindsightMix(config=HindsightMixConfig())
     assert first == [row.token_ids.tolist() for row in plain.rows(session, "main", solved, 0)]
     later = [mix.rows(session, "main", [], number) for number in range(1, 7)]
@@ -140,21 +140,22 @@ def test_what_was_demonstrated_is_replayed_from_the_next_iteration_on(ready):
     session, _, played = ready("trainer.hindsight.replay=2")
     mix = session.trained["main"].hindsight
     first = [row.token_ids.tolist() for row in mix.rows(session, "main", played, 0)]
-    assert set(mix.replay.kept) == mix.seen and not mix.solved.kept
+    assert set(mix.past.replay.kept) == mix.past.seen and not mix.solved.kept
     later = [row.token_ids.tolist() for row in mix.rows(session, "main", played, 1)]
-    actions = sorted(len(each.actions) for each in mix.replay.kept.values())
+    actions = sorted(len(each.actions) for each in mix.past.replay.kept.values())
     assert sum(actions[:2]) <= len(later) <= sum(actions[-2:]), "no problem is new"
     assert all(row in first for row in later)
 
 
 def test_its_state_is_plain_and_is_restored():
     config = HindsightMixConfig(replay=2, replay_solved=1)
-    mix = HindsightMix(config=config, seen={"a", "b"})
+    mix = HindsightMix(config=config)
+    mix.past.seen.update({"a", "b"})
     mix.solved.add([achieved(1, 1.0, "one", "two")])
-    mix.replay.add([achieved(2, 0.5, "three")])
+    mix.past.replay.add([achieved(2, 0.5, "three")])
     other = HindsightMix(config=config)
     other.restore(json.loads(json.dumps(mix.state())))
-    assert other == mix and other.replay.kept and other.solved.kept
+    assert other == mix and other.past.replay.kept and other.solved.kept
 
 
 REPLAYED = ("trainer.hindsight.replay=2", "trainer.hindsight.replay_solved=1")

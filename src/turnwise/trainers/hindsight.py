@@ -12,9 +12,7 @@ replay, Andrychowicz et al. 2017, arXiv:1707.01495; for programs, github.com/iro
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 from turnwise.rollout import rollout_metrics
 from turnwise.seeding import generator
@@ -32,7 +30,7 @@ from turnwise.trainers.loop import (
 from turnwise.trainers.plan import Plan
 from turnwise.trainers.progress import TIME_SHARE
 from turnwise.trainers.relabelling import chosen, in_order, relabelled, rows_of
-from turnwise.trainers.replay import Replay
+from turnwise.trainers.replay import Replay, Shown
 from turnwise.trainers.session import Resumed, Session
 from turnwise.trainers.sft import imitate_rows
 from turnwise.trainers.trained_policy import TrainedPolicy
@@ -50,7 +48,9 @@ def train_hindsight(session: Session, plan: Plan[HindsightConfig], resumed: Resu
     steps = config.iterations * config.updates_per_batch
     trained.begin(plan.optimizer, steps, lr=trained.policy.config.lr)
     iteration, done = begun(session, plan, resumed)
-    past = Shown.of(config, None if resumed is None else resumed.meta.get(SHOWN))
+    past = Shown(replay=Replay(count=config.replay))
+    if resumed is not None and SHOWN in resumed.meta:
+        past.restore(resumed.meta[SHOWN])
     session.progress.begin("training", done=iteration, total=config.iterations)
     session.take_sampling()  # what was sampled before is in the totals only
     none_new = _NoneNew(session, told=config.again or not config.passes)
@@ -82,26 +82,6 @@ def train_hindsight(session: Session, plan: Plan[HindsightConfig], resumed: Resu
         if found is not None or last or iteration % session.checkpoint_every == 0:
             save(session, PHASE, iteration, found, extra={SHOWN: past.state()})
     return True
-
-
-@dataclass(kw_only=True)
-class Shown:
-    """What earlier iterations demonstrated: the problems' hashes, and demonstrations to replay."""
-
-    seen: set[str]
-    replay: Replay
-
-    @staticmethod
-    def of(config: HindsightConfig, state: Mapping[str, Any] | None) -> Shown:
-        """Return what a checkpoint holds, or nothing yet."""
-        replay = Replay(count=config.replay)
-        if state is not None:
-            replay.restore(state["replay"])
-        return Shown(seen=set(() if state is None else state["seen"]), replay=replay)
-
-    def state(self) -> dict[str, Any]:
-        """Return what a checkpoint holds, as plain values."""
-        return {"seen": sorted(self.seen), "replay": self.replay.state()}
 
 
 class _NoneNew:

@@ -16,7 +16,7 @@ import numpy as np
 from turnwise.seeding import generator
 from turnwise.trainers.config import HindsightConfig, HindsightMixConfig
 from turnwise.trainers.relabelling import chosen, in_order, relabelled, rows_of
-from turnwise.trainers.replay import Replay
+from turnwise.trainers.replay import Replay, Shown
 from turnwise.trainers.session import Session
 from turnwise.types import Episode, TrainingSample
 
@@ -25,19 +25,18 @@ from turnwise.types import Episode, TrainingSample
 class HindsightMix:
     """The supervised rows of a policy's own episodes, and what they showed already.
 
-    `seen` are the problems that were demonstrated, `replay` their demonstrations, and `solved`
-    those of problems that were solved as they were asked. `shown` is the number of the latest rows.
+    `past` is what was demonstrated, and `solved` are demonstrations of problems that were solved as
+    they were asked. `shown` is the number of the latest rows.
     """
 
     config: HindsightMixConfig
-    seen: set[str] = field(default_factory=set)
-    replay: Replay = field(init=False)
+    past: Shown = field(init=False)
     solved: Replay = field(init=False)
     shown: int = 0
 
     def __post_init__(self) -> None:
         """Begin without demonstrations."""
-        self.replay = Replay(count=self.config.replay)
+        self.past = Shown(replay=Replay(count=self.config.replay))
         self.solved = Replay(count=self.config.replay_solved)
 
     def rows(
@@ -62,10 +61,10 @@ class HindsightMix:
     ) -> list[TrainingSample]:
         found = relabelled(session.runner.env, episodes)
         rng = generator(session.seed, "hindsight mix", iteration)
-        replayed = [*self.replay.drawn(rng), *self.solved.drawn(rng)]
+        replayed = [*self.past.replay.drawn(rng), *self.solved.drawn(rng)]
         options = HindsightConfig(again=self.config.again, order="closeness")
-        new = chosen(found, options, self.seen, rng, self.config.most)
-        self.replay.add(new)
+        new = chosen(found, options, self.past.seen, rng, self.config.most)
+        self.past.replay.add(new)
         self.solved.add(each for each in found if each.closeness >= 1)
         draws = session.runner.draws("train")
         of_step, own = draws.of_step, session.trained[policy].policy
@@ -78,16 +77,11 @@ class HindsightMix:
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds, as plain values."""
-        return {
-            "seen": sorted(self.seen),
-            "shown": self.replay.state(),
-            "solved": self.solved.state(),
-        }
+        return {"past": self.past.state(), "solved": self.solved.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take back what `state` returned."""
-        self.seen = set(state["seen"])
-        self.replay.restore(state["shown"])
+        self.past.restore(state["past"])
         self.solved.restore(state["solved"])
 
 

@@ -1,11 +1,11 @@
 """Demonstrations of earlier iterations, kept to be shown again.
 
-Provides `Replay` (experience replay, Lin 1992, doi:10.1007/BF00992699).
+Provides `Replay` (experience replay, Lin 1992, doi:10.1007/BF00992699) and `Shown`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -64,3 +64,20 @@ class Replay:
             for each in state
         ]
         self.kept = {each.problem: each for each in found}
+
+
+@dataclass(kw_only=True)
+class Shown:
+    """What earlier iterations demonstrated: the problems' hashes, and demonstrations to replay."""
+
+    replay: Replay
+    seen: set[str] = field(default_factory=set)
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds, as plain values."""
+        return {"seen": sorted(self.seen), "replay": self.replay.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take back what `state` returned."""
+        self.seen = set(state["seen"])
+        self.replay.restore(state["replay"])
