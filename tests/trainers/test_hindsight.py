@@ -270,14 +270,29 @@ def test_known_tasks_alone_are_told_once(make_recipe, make_session, tmp_path):
     session, notes = make_session(make_recipe(*HINDSIGHT), tmp_path / "run"), []
     session.progress = NoteTo(notes)
     none_new, seen = hindsight._NoneNew(session, told=False), {"a"}
-    for iteration, (shown, known) in enumerate(
-        [([], set()), (["a"], seen), ([], seen), ([], seen)]
-    ):
-        none_new.tell(iteration, shown, known)
+    for iteration, (new, known) in enumerate([(0, set()), (1, seen), (0, seen), (0, seen)]):
+        none_new.tell(iteration, new, known)
     (note,) = notes
     assert note.startswith("iteration 3 reached no task that was not demonstrated before: ")
-    hindsight._NoneNew(session, told=True).tell(0, [], seen)
+    hindsight._NoneNew(session, told=True).tell(0, 0, seen)
     assert len(notes) == 1
+
+
+def test_replayed_demonstrations_are_not_new(make_recipe, make_session, speaker, tmp_path):
+    """A run whose later iterations reach known tasks alone says so, whatever it replays."""
+    recipe = make_recipe(*HINDSIGHT, "trainer.replay=3", f"policies.main.model={speaker}")
+    session, notes = make_session(recipe, tmp_path / "run"), []
+    session.progress = NoteTo(notes)
+    session.save_start()
+    plan, known = plan_of(recipe), Shown(replay=Replay(count=3))
+    visits = session.curriculum.visits(0)
+    played = hindsight.play_groups(session, plan, visits)
+    first, found = hindsight.demonstrations(session, plan.trainer, played, known, 0)
+    assert found["hindsight/new"] == len(first) > 0
+    again, found = hindsight.demonstrations(session, plan.trainer, played, known, 1)
+    assert len(again) == min(3, len(first)) and found["hindsight/new"] == 0
+    hindsight._NoneNew(session, told=False).tell(1, found["hindsight/new"], known.seen)
+    assert notes
 
 
 def test_a_step_has_so_many_demonstrations_whatever_their_lengths(
@@ -332,7 +347,7 @@ def last_turns(session):
 def test_no_passes_show_nothing():
     config = HindsightConfig(passes=0)
     past = Shown(replay=Replay(count=0))
-    assert hindsight.demonstrations(None, config, FOUND, past, 0) == ([], None)
+    assert hindsight.demonstrations(None, config, FOUND, past, 0) == ([], {})
     assert past.seen == set() and not past.replay.kept
     with pytest.raises(ValueError, match=r"replay = 4 with passes = 0.*leave replay out"):
         HindsightConfig(passes=0, replay=4)

@@ -77,8 +77,12 @@ def test_what_was_shown_is_not_shown_again_unless_asked(ready):
     session, _, played = ready()
     mix = session.trained["main"].hindsight
     first = mix.rows(session, "main", played, 0)
-    assert first and mix.shown == len(first)
+    assert first and mix.metrics["hindsight/rows"] == len(first)
+    assert mix.metrics["hindsight/new"] > 0
+    found = relabelled(session.runner.env, played)
+    assert mix.metrics["hindsight/closest"] == max(each.closeness for each in found)
     assert mix.rows(session, "main", played, 1) == []
+    assert mix.metrics["hindsight/new"] == mix.metrics["hindsight/rows"] == 0
     again = HindsightMix(config=HindsightMixConfig(again=True))
     both = [again.rows(session, "main", played, n) for n in (0, 1)]
     assert [r.token_ids.tolist() for r in both[0]] == [r.token_ids.tolist() for r in both[1]]

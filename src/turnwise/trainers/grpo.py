@@ -205,7 +205,7 @@ def update_all(
     for name in metrics:
         trained = session.trained[name]
         if trained.hindsight is not None:
-            metrics[name]["hindsight/rows"] = float(trained.hindsight.shown)
+            metrics[name] |= trained.hindsight.metrics
         if trained.floor is not None:
             metrics[name] |= trained.floor.metrics_of(actions_of(episodes, name), max(done, share))
     return metrics

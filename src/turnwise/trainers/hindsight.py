@@ -29,7 +29,7 @@ from turnwise.trainers.loop import (
 )
 from turnwise.trainers.plan import Plan
 from turnwise.trainers.progress import TIME_SHARE
-from turnwise.trainers.relabelling import chosen, in_order, relabelled, rows_of
+from turnwise.trainers.relabelling import NEW, chosen, in_order, metrics_of, relabelled, rows_of
 from turnwise.trainers.replay import Replay, Shown
 from turnwise.trainers.session import Resumed, Session
 from turnwise.trainers.sft import imitate_rows
@@ -62,10 +62,9 @@ def train_hindsight(session: Session, plan: Plan[HindsightConfig], resumed: Resu
         stop_if_unreadable(session, plan.stop_if_failed, iteration, played)
         metrics = rollout_metrics(played) | session.runner.take_metrics() | session.take_sampling()
         metrics["time/rollout"] = time.perf_counter() - began
-        shown, closest = demonstrations(session, config, played, past, iteration)
-        none_new.tell(iteration, shown, past.seen)
-        if closest is not None:
-            metrics["hindsight/closest"] = closest
+        shown, found = demonstrations(session, config, played, past, iteration)
+        none_new.tell(iteration, found.get(NEW, 0.0), past.seen)
+        metrics |= found
         metrics |= imitate(session, plan, trained, shown, iteration)
         metrics["time/update"] = time.perf_counter() - began - metrics["time/rollout"]
         session.episodes.write(iteration, played)
@@ -90,9 +89,9 @@ class _NoneNew:
     def __init__(self, session: Session, told: bool) -> None:
         self._session, self._told = session, told
 
-    def tell(self, iteration: int, shown: Sequence[object], seen: set[str]) -> None:
-        """Tell it if nothing was shown after an iteration, and something before."""
-        if self._told or shown or not seen:
+    def tell(self, iteration: int, new: float, seen: set[str]) -> None:
+        """Tell it if an iteration has no new demonstrations, and an earlier one had."""
+        if self._told or new or not seen:
             return
         self._told = True
         self._session.progress.note(
@@ -107,19 +106,18 @@ def demonstrations(
     played: Sequence[Episode],
     past: Shown,
     iteration: int,
-) -> tuple[list[list[TrainingSample]], float | None]:
-    """Return the rows of each demonstration that an iteration shows, in their order.
+) -> tuple[list[list[TrainingSample]], dict[str, float]]:
+    """Return the rows of each demonstration that an iteration shows, in their order, and metrics.
 
-    The second result is how close the episodes came to their tasks at the most; None if nothing was
-    reached, or is shown. A demonstration that is longer than the policy's context has no rows.
+    A demonstration that is longer than the policy's context has no rows.
 
     What is new is added to `past`. Process 0 makes the rows for all processes of the run, and it
     alone has demonstrations to replay: an env may break in one of them only.
     """
     if not config.passes:
-        return [], None
+        return [], {}
 
-    def made() -> tuple[list[list[TrainingSample]], float | None, set[str]]:
+    def made() -> tuple[list[list[TrainingSample]], dict[str, float], set[str]]:
         (trained,) = session.trained.values()
         env, draws = session.runner.env, session.runner.draws("train")
         rng = generator(session.seed, "hindsight", iteration)
@@ -129,11 +127,11 @@ def demonstrations(
         past.replay.add(new)
         policy, of_step = trained.policy, draws.of_step
         rows = [rows_of(each, env, session.agents, policy, of_step) for each in shown]
-        return rows, max((each.closeness for each in found), default=None), past.seen
+        return rows, metrics_of(found, new), past.seen
 
-    rows, closest, known = session.group.from_first(made)
+    rows, metrics, known = session.group.from_first(made)
     past.seen |= known
-    return rows, closest
+    return rows, metrics
 
 
 def imitate(

@@ -15,7 +15,7 @@ import numpy as np
 
 from turnwise.seeding import generator
 from turnwise.trainers.config import HindsightConfig, HindsightMixConfig
-from turnwise.trainers.relabelling import chosen, in_order, relabelled, rows_of
+from turnwise.trainers.relabelling import chosen, in_order, metrics_of, relabelled, rows_of
 from turnwise.trainers.replay import Replay, Shown
 from turnwise.trainers.session import Session
 from turnwise.types import Episode, TrainingSample
@@ -26,13 +26,13 @@ class HindsightMix:
     """The supervised rows of a policy's own episodes, and what they showed already.
 
     `past` is what was demonstrated, and `solved` are demonstrations of problems that were solved as
-    they were asked. `shown` is the number of the latest rows.
+    they were asked. `metrics` are of the latest rows.
     """
 
     config: HindsightMixConfig
     past: Shown = field(init=False)
     solved: Replay = field(init=False)
-    shown: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Begin without demonstrations."""
@@ -52,13 +52,14 @@ class HindsightMix:
             episodes: of the iteration.
             iteration: its number.
         """
-        rows = session.group.from_first(lambda: self._made(session, policy, episodes, iteration))
-        self.shown = len(rows)
+        made = session.group.from_first(lambda: self._made(session, policy, episodes, iteration))
+        rows, metrics = made
+        self.metrics = metrics | {"hindsight/rows": float(len(rows))}
         return rows
 
     def _made(
         self, session: Session, policy: str, episodes: Sequence[Episode], iteration: int
-    ) -> list[TrainingSample]:
+    ) -> tuple[list[TrainingSample], dict[str, float]]:
         found = relabelled(session.runner.env, episodes)
         rng = generator(session.seed, "hindsight mix", iteration)
         replayed = [*self.past.replay.drawn(rng), *self.solved.drawn(rng)]
@@ -69,11 +70,12 @@ class HindsightMix:
         draws = session.runner.draws("train")
         of_step, own = draws.of_step, session.trained[policy].policy
         weight = np.float32(self.config.weight)
-        return [
+        rows = [
             replace(row, ce_weight=row.ce_weight * weight)
             for each in (*in_order(new, options, rng), *replayed)
             for row in rows_of(each, session.runner.env, session.agents, own, of_step)
         ]
+        return rows, metrics_of(found, new)
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds, as plain values."""

@@ -1,7 +1,7 @@
 """Episodes as demonstrations of the tasks that they solved.
 
 Provides `relabelled`, `chosen`, `in_order` and `rows_of`: from played episodes to supervised rows
-(hindsight experience replay, Andrychowicz et al. 2017, arXiv:1707.01495).
+(hindsight experience replay, Andrychowicz et al. 2017, arXiv:1707.01495); and `metrics_of`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from turnwise.trainers.rows import supervised_row
 from turnwise.types import Episode, EpisodeId, Task, TrainingSample
 from turnwise.utils.hashes import short_hash
 
+NEW = "hindsight/new"
+"""The metric that counts the demonstrations of an iteration that were not shown before."""
 BEST_SHARE = 0.25
 """The default of `trainer.best_share`."""
 Noise = Callable[[EpisodeId, int], np.random.Generator]
@@ -130,6 +132,23 @@ def in_order(
     if config.order == "random":
         return [shown[place] for place in rng.permutation(len(shown))]
     return sorted(shown, key=lambda each: each.closeness)
+
+
+def metrics_of(found: Sequence[Achieved], new: Sequence[Achieved]) -> dict[str, float]:
+    """Return how many demonstrations are new, and how close episodes came to their tasks at most.
+
+    Args:
+        found: what the episodes of an iteration achieved; if nothing, there is no closeness.
+        new: the demonstrations that are shown for the first time.
+
+    Example:
+        >>> metrics_of([], [])
+        {'hindsight/new': 0.0}
+    """
+    metrics = {NEW: float(len(new))}
+    if found:
+        metrics["hindsight/closest"] = max(each.closeness for each in found)
+    return metrics
 
 
 def _with_others_tasks(shown: Sequence[Achieved], rng: np.random.Generator) -> list[Achieved]:
