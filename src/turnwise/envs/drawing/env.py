@@ -7,7 +7,8 @@ What each role sees: the only role, `player`, reads all pairs.
 Actions: a program, as free text (`drawing.interpreter` has the language).
 Rewards: `pixels` (agent), the share of cells that the program's grids have right, in the mean over
     pairs; 0 for a pair with another shape, and for a program that fails. `exact` (agent), 1 if all
-    grids are right.
+    grids are right. With `sharing`, also `shared` (agent), in which a right cell counts the more
+    the fewer programs of the batch have it right.
 End: terminated by the program. The score is `exact`.
 Measures: `pixels`, and `fails`, 1 if the program failed; with `path` also `test_exact`, 1 if the
     test pairs of the file are right, too. They change no reward.
@@ -40,6 +41,7 @@ from pydantic import Field, model_validator
 
 from turnwise.envs.base import (
     Baseline,
+    BatchRewards,
     Env,
     Level,
     Observation,
@@ -62,10 +64,11 @@ from turnwise.envs.drawing.painter import painted
 from turnwise.envs.drawing.pictures import PICTURES
 from turnwise.envs.drawing.primitives import LARGEST_SIDE
 from turnwise.envs.drawing.python_programs import run_python
+from turnwise.envs.drawing.sharing import shared_rewards
 from turnwise.envs.drawing.text import Spacing, grid_text
 from turnwise.errors import EnvError, IllegalActionError, unknown_name
 from turnwise.settings import Settings
-from turnwise.types import Split, Task
+from turnwise.types import Episode, Split, Task
 
 Pair = tuple[Grid, Grid]
 RANDOM = "random"
@@ -94,6 +97,10 @@ class ArcDrawConfig(Settings):
     runner: Literal["interpreter", "sandbox"] = "interpreter"
     """How programs are run: by an interpreter of calls with literal arguments, or as Python in the
     sandbox, which takes milliseconds."""
+    sharing: bool = False
+    """Whether programs also earn `shared`: the cells that they have right, each divided by the
+    share of the batch's programs for the same task that have it right (implicit fitness sharing,
+    doi:10.1162/evco.1993.1.2.127). Training on it keeps cells that few programs have right."""
     relabel_failed: bool = True
     """Whether hindsight also imitates programs that fail: their calls before the line that
     failed."""
@@ -148,6 +155,9 @@ class ArcDraw(Env[DrawingState]):
     def __init__(self, config: ArcDrawConfig | None = None) -> None:
         super().__init__(config or ArcDrawConfig())
         self.blocking = self.runs_programs = self.config.runner == "sandbox"
+        if self.config.sharing:
+            both = {**self.components, "shared": "agent"}
+            self.components = both  # pyright: ignore[reportAttributeAccessIssue]
         self._only: dict[str, Any] | None = None
         if self.config.picture != RANDOM:
             target = PICTURES[self.config.picture]
@@ -248,6 +258,28 @@ class ArcDraw(Env[DrawingState]):
             found["test_exact"] = float(state.tested == tuple(target for _, target in state.tests))
         return found
 
+    async def score_batch(
+        self, episodes: Sequence[Episode], iterations: int
+    ) -> BatchRewards | None:
+        """Return `shared` of all programs, if it is asked for."""
+        if not self.config.sharing:
+            return None
+        rewards: list[dict[str, float]] = [{} for _ in episodes]
+        problems: dict[str, list[int]] = {}
+        for place, episode in enumerate(episodes):
+            problems.setdefault(self.canonical(episode.task.data), []).append(place)
+        for places in problems.values():
+            right = np.array([self._right_cells(episodes[place]) for place in places])
+            for place, shared in zip(places, shared_rewards(right).tolist(), strict=True):
+                rewards[place] = {"shared": shared}
+        return BatchRewards(rewards=tuple(rewards))
+
+    def _right_cells(self, episode: Episode) -> list[bool]:
+        """Return which cells of all targets an episode's program has right."""
+        state, action = self.reset(episode.task), episode.turns[-1].action
+        made = () if action is None else self.drawn(action, state.given)
+        return [cell for cells in _right(replace(state, made=made)) for cell in cells]
+
     def relabel(self, task: Task, actions: Sequence[str]) -> Relabelled | None:
         """Return the task whose targets are what the program made, with its useful calls alone.
 
@@ -309,16 +341,22 @@ def _pairs(data: Sequence[Sequence[Sequence[str]]]) -> tuple[Pair, ...]:
 
 def _share(state: DrawingState) -> float:
     """Return the share of cells that are right, in the mean over pairs."""
-    if not state.made:
-        return 0.0
-    shares = [
-        _right(made, target) for made, (_, target) in zip(state.made, state.pairs, strict=True)
-    ]
+    shares = [sum(cells) / len(cells) for cells in _right(state)]
     return sum(shares) / len(shares)
 
 
-def _right(made: Grid, target: Grid) -> float:
-    if (len(made), len(made[0])) != (len(target), len(target[0])):
-        return 0.0
-    cells = list(zip("".join(made), "".join(target), strict=True))
-    return sum(one == other for one, other in cells) / len(cells)
+def _right(state: DrawingState) -> list[list[bool]]:
+    """Return which cells of each target are right: none of a grid of another shape."""
+    found: list[list[bool]] = []
+    for number, (_, target) in enumerate(state.pairs):
+        wanted = "".join(target)
+        if state.made and _shape(state.made[number]) == _shape(target):
+            made = "".join(state.made[number])
+            found.append([one == other for one, other in zip(made, wanted, strict=True)])
+        else:
+            found.append([False] * len(wanted))
+    return found
+
+
+def _shape(grid: Grid) -> tuple[int, int]:
+    return len(grid), len(grid[0])
