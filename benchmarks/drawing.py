@@ -57,23 +57,27 @@ class Arm(NamedTuple):
     first: tuple[str, int] | None = None
 
 
+PLAIN = ("env.options.sharing=false", "credit.rewards={pixels=1.0, shared=0.0}")
+"""The plain share of right cells as the reward."""
 PUBLISHED = {
-    "entropy": ("loss.entropy_weight=0.0",),
+    "sharing": PLAIN,
     "kl": ("loss.kl=loss_k3", "loss.kl_weight=0.04"),
     "narrow": ("agents.player.temperature=0.5",),
     "one-group": ("trainer.tasks_per_iteration=1", "trainer.minibatches=1"),
     "small-step": ("optimizer.lr=1e-4",),
+    "one-epoch": ("trainer.epochs=1",),
     "std": ("credit.std=group",),
     "cut": ("trainer.truncated_completions=train",),
 }
 """The choices of the published runs that may have kept GRPO from 16 squares, and their settings. A
 small step is a tenth of the recipe's: the published rates are of a model 300 times as large."""
 OTHERS = {
-    "entropy": ("loss.entropy_weight=0.05",),
+    "sharing": ("env.options.sharing=true", "credit.rewards={pixels=0.0, shared=1.0}"),
     "kl": ("loss.kl=none",),
     "narrow": ("agents.player.temperature=0.7",),
     "one-group": ("trainer.tasks_per_iteration=4", "trainer.minibatches=4"),
     "small-step": ("optimizer.lr=1e-3",),
+    "one-epoch": ("trainer.epochs=2",),
     "std": ("credit.std=none",),
     "cut": ("trainer.truncated_completions=exclude",),
 }
@@ -91,15 +95,16 @@ ARMS: dict[str, Arm] = {
     "hindsight-no-replay": Arm("hindsight", ("trainer.replay=0",)),
     # arc25 drops programs that fail
     "hindsight-drop": Arm("hindsight", ("env.options.relabel_failed=false",)),
-    # what kept grpo from 16 squares: at least as many updates as hindsight, and the choices of the
-    # published runs, one by one and all together
+    # what kept grpo from 16 squares: at least as many updates as hindsight, the choices of the
+    # published runs, one by one and all together, and the plain reward with an entropy bonus
     "grpo-more-updates": Arm("grpo", ("trainer.epochs=4",)),
     "grpo-one-step": Arm("grpo", ("trainer.minibatches=1",)),
+    "grpo-no-sharing": Arm("grpo", PUBLISHED["sharing"]),
+    "grpo-entropy": Arm("grpo", (*PLAIN, "loss.entropy_weight=0.05", "trainer.epochs=1")),
     **{
         f"grpo-{name}": Arm("grpo", PUBLISHED[name])
-        for name in ("kl", "narrow", "one-group", "small-step")
+        for name in ("kl", "narrow", "one-group", "small-step", "one-epoch")
     },
-    "grpo-no-entropy": Arm("grpo", PUBLISHED["entropy"]),
     **{f"grpo-no-{name}": Arm("grpo", OTHERS[name]) for name in ("std", "cut")},
     "grpo-published": Arm("grpo", tuple(each for own in PUBLISHED.values() for each in own)),
     "grpo-repaired": Arm("grpo", tuple(each for own in OTHERS.values() for each in own)),
