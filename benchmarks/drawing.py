@@ -57,7 +57,7 @@ class Arm(NamedTuple):
     first: tuple[str, int] | None = None
 
 
-PLAIN = ("env.options.sharing=false", "credit.rewards={pixels=1.0, shared=0.0}")
+PLAIN = ("credit.rewards={pixels=1.0, shared=0.0}",)
 """The plain share of right cells as the reward."""
 PUBLISHED = {
     "sharing": PLAIN,
@@ -72,7 +72,7 @@ PUBLISHED = {
 """The choices of the published runs that may have kept GRPO from 16 squares, and their settings. A
 small step is a tenth of the recipe's: the published rates are of a model 300 times as large."""
 OTHERS = {
-    "sharing": ("env.options.sharing=true", "credit.rewards={pixels=0.0, shared=1.0}"),
+    "sharing": ("credit.rewards={pixels=0.0, shared=1.0}",),
     "kl": ("loss.kl=none",),
     "narrow": ("agents.player.temperature=0.7",),
     "one-group": ("trainer.tasks_per_iteration=4", "trainer.minibatches=4"),

@@ -1,6 +1,7 @@
 """Small models of real families, with tokenizers of bytes; tiny runs; scripts; sandboxes."""
 
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tokenizers.models import BPE
 from turnwise.errors import SandboxError
 from turnwise.sandbox import Sandbox
 
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # tests compare numbers of one processor
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 TINY = (
     "preset=smoke",
