@@ -269,12 +269,12 @@ class ArcDraw(Env[DrawingState]):
         for place, episode in enumerate(episodes):
             problems.setdefault(self.canonical(episode.task.data), []).append(place)
         for places in problems.values():
-            right = np.array([self._right_cells(episodes[place]) for place in places])
+            right = np.array([self.right_cells(episodes[place]) for place in places])
             for place, shared in zip(places, shared_rewards(right).tolist(), strict=True):
                 rewards[place] = {"shared": shared}
         return BatchRewards(rewards=tuple(rewards))
 
-    def _right_cells(self, episode: Episode) -> list[bool]:
+    def right_cells(self, episode: Episode) -> list[bool]:
         """Return which cells of all targets an episode's program has right."""
         state, action = self.reset(episode.task), episode.turns[-1].action
         made = () if action is None else self.drawn(action, state.given)
