@@ -1,7 +1,8 @@
 """Commands in the documents: those of blocks run where that is cheap, all others are checked.
 
-`turnwise` is parsed, and settings must be taken by some shipped recipe. Scripts, tests and make
-targets must exist, and a script must know the options that it is given.
+`turnwise` is parsed, and settings must be taken by some shipped recipe, or by the env whose
+baselines are scored. Scripts, tests and make targets must exist, and a script must know the options
+that it is given.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import typer
 from typer.testing import CliRunner
 
 from turnwise.cli.main import app
+from turnwise.cli.play import options_of
+from turnwise.envs import ENVS, make_env
 from turnwise.errors import TurnwiseError
 from turnwise.recipe.schema import load_recipe, recipe_names
 from turnwise.sweeps import parse_values
@@ -121,7 +124,9 @@ def test_a_command_is_one(found, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         parse(rest)
         settings, recipe = settings_of(rest), rest[1] if len(rest) > 1 else ""
-        if rest[0] in ("train", "eval") and settings:
+        if rest[0] == "eval" and "--baselines" in rest and recipe in ENVS:
+            assert make_env(recipe, **options_of(settings)).name == recipe
+        elif rest[0] in ("train", "eval") and settings:
             which = [recipe] if recipe in recipe_names() else recipe_names()
             assert any(takes(name, *settings) for name in which), settings
         if rest[0] == "sweep":
