@@ -170,11 +170,12 @@ class Queens(PlanningEnv[Position]):
     def __init__(self, config: QueensConfig | None = None) -> None:
         config = config or QueensConfig()
         super().__init__(config, QueensPuzzle(config))
+        self._alike = config.given == 0 or (config.size, config.given) in ((4, 1), (4, 3))
 
     @property
     def single_task(self) -> bool:
         """Whether all tasks are equal up to symmetry: the empty board, and 1 or 3 queens of 4."""
-        return self.config.given == 0 or (self.config.size, self.config.given) in ((4, 1), (4, 3))
+        return self._alike
 
 
 @lru_cache(maxsize=65536)
