@@ -217,7 +217,7 @@ def recipes(as_json: AsJson = False) -> None:
             (
                 item["name"],
                 item["env"],
-                ", ".join(item["models"].values()),
+                ", ".join(dict.fromkeys(item["models"].values())),
                 item["scheme"],
                 str(item["iterations"]),
                 ", ".join(item["presets"]),

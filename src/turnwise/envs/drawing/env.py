@@ -99,8 +99,8 @@ class ArcDrawConfig(Settings):
     sandbox, which takes milliseconds."""
     sharing: bool = False
     """Whether programs also earn `shared`: the cells that they have right, each divided by the
-    share of the batch's programs for the same task that have it right (implicit fitness sharing,
-    doi:10.1162/evco.1993.1.2.127). Training on it keeps cells that few programs have right."""
+    share of the batch's programs for the same task that have it right (implicit fitness sharing).
+    Training on it keeps cells that few programs have right."""
     relabel_failed: bool = True
     """Whether hindsight also imitates programs that fail: their calls before the line that
     failed."""
