@@ -23,6 +23,9 @@ from turnwise.envs.base import (
     score_span,
 )
 from turnwise.envs.baselines import BaselineScore, score_baselines
+from turnwise.envs.board_games.connect_four import ConnectFour
+from turnwise.envs.board_games.game import BoardGameConfig
+from turnwise.envs.board_games.tic_tac_toe import TicTacToe
 from turnwise.envs.checks.check import EnvReport, check_env
 from turnwise.envs.checks.declarations import check_constructor, check_declarations
 from turnwise.envs.drawing.env import ArcDraw, ArcDrawConfig
@@ -47,11 +50,13 @@ from turnwise.utils.user_code import is_import_name, load_object, names_in
 
 ENVS: dict[str, type[Env[Any]]] = {
     ArcDraw.name: ArcDraw,
+    ConnectFour.name: ConnectFour,
     FrozenLake.name: FrozenLake,
     FrozenLakePublished.name: FrozenLakePublished,
     GymnasiumEnv.name: GymnasiumEnv,
     Relay.name: Relay,
     Rows.name: Rows,
+    TicTacToe.name: TicTacToe,
     Treasure.name: Treasure,
 }
 
@@ -158,6 +163,8 @@ __all__ = [
     "Baseline",
     "BaselineScore",
     "BatchRewards",
+    "BoardGameConfig",
+    "ConnectFour",
     "Env",
     "EnvReport",
     "ErrorUnit",
@@ -178,6 +185,7 @@ __all__ = [
     "Rows",
     "RowsConfig",
     "Step",
+    "TicTacToe",
     "ToolCall",
     "ToolEnv",
     "ToolResult",

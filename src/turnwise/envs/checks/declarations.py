@@ -22,6 +22,7 @@ METHODS: Mapping[str, tuple[str, ...]] = {
     "observe": ("state", "role"),
     "step": ("state", "role", "action", "noise"),
     "score": ("state",),
+    "seat_score": ("state", "seat"),
     "measures": ("state",),
     "generate": ("rng",),
     "canonical": ("data",),
@@ -48,6 +49,7 @@ ATTRIBUTES = (
     "blocking",
     "runs_programs",
     "max_turns",
+    "opponents",
     "config",
     "single_task",
     "seats",
@@ -270,6 +272,10 @@ def check_returned(env: Env[Any], vocabulary: Any, single_task: Any, baselines: 
         if not isinstance(name, str) or not callable(player):
             cure = "give a function from (state, rng) to an action"
             fail(env, f"baseline {name!r} is {player!r:.80}", cure, "baselines")
+    strangers = [name for name in env.opponents if name not in baselines]
+    if strangers:
+        cure = f"name baselines of the env: {', '.join(baselines) or 'none'}"
+        fail(env, f"opponents = {env.opponents!r:.80}", cure)
     scores_batches = type(env).score_batch is not Env.score_batch  # needs a model's replies
     if "random" not in baselines and not scores_batches:
         known = ", ".join(baselines) or "none"
