@@ -36,6 +36,9 @@ from turnwise.envs.guard import GuardedEnv, guarded
 from turnwise.envs.gymnasium.env import GymnasiumConfig, GymnasiumEnv
 from turnwise.envs.gymnasium.registry import gymnasium_cure
 from turnwise.envs.measures import Measure, expected_measures, mean_measures
+from turnwise.envs.pettingzoo.config import PettingZooConfig
+from turnwise.envs.pettingzoo.env import PettingZooEnv
+from turnwise.envs.pettingzoo.registry import pettingzoo_cure
 from turnwise.envs.random_play import first_turn, random_walk
 from turnwise.envs.relay import Relay, RelayConfig
 from turnwise.envs.rows.env import Rows, RowsConfig
@@ -54,6 +57,7 @@ ENVS: dict[str, type[Env[Any]]] = {
     FrozenLake.name: FrozenLake,
     FrozenLakePublished.name: FrozenLakePublished,
     GymnasiumEnv.name: GymnasiumEnv,
+    PettingZooEnv.name: PettingZooEnv,
     Relay.name: Relay,
     Rows.name: Rows,
     TicTacToe.name: TicTacToe,
@@ -84,7 +88,7 @@ def find_env(name: str, timeout: float = IMPORTING) -> type[Env[Any]]:
             raise unknown_name("env", name, ENVS, "file.py:Class for an env of your own")
         return ENVS[name]
     found = call_env(None, "__init__", timeout, load_object, name, _is_env)
-    cure = gymnasium_cure(found)
+    cure = gymnasium_cure(found) or pettingzoo_cure(found)
     if cure:
         raise ConfigError(cure)
     if isinstance(found, Env):  # an instance of the user's, made with its own options
@@ -125,8 +129,8 @@ def make_env(name: str, **options: Any) -> Env[Any]:
     """
     given: object = name
     if not isinstance(given, str):
-        cure = gymnasium_cure(given) or f"got {given!r:.80}: give an env's name, or 'file.py:Class'"
-        raise ConfigError(cure)
+        cure = gymnasium_cure(given) or pettingzoo_cure(given)
+        raise ConfigError(cure or f"got {given!r:.80}: give an env's name, or 'file.py:Class'")
     env = find_env(name)
     made = load_object(name) if is_import_name(name) else None
     if isinstance(made, Env):
@@ -179,6 +183,8 @@ __all__ = [
     "Level",
     "Measure",
     "Observation",
+    "PettingZooConfig",
+    "PettingZooEnv",
     "Relabelled",
     "Relay",
     "RelayConfig",

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, get_args
 
 from turnwise.envs.base import Branching, Env, Level, RewardTiming, ScoredBy
 from turnwise.envs.gymnasium.registry import gymnasium_cure
+from turnwise.envs.pettingzoo.registry import pettingzoo_cure
 from turnwise.envs.unicode import UNICODE, is_unicode
 from turnwise.envs.user_calls import call_env, short
 from turnwise.errors import EnvError
@@ -91,9 +92,9 @@ def place_of_method(kind: type[Any], name: str) -> str:
 
 def check_is_env(env: Any) -> None:
     """Raise unless `env` is an instance of a class derived from `Env`."""
-    gymnasium = gymnasium_cure(env)
-    if gymnasium:
-        raise EnvError(gymnasium)
+    foreign = gymnasium_cure(env) or pettingzoo_cure(env)
+    if foreign:
+        raise EnvError(foreign)
     if isinstance(env, type) and issubclass(env, Env):
         missing = sorted(env.__abstractmethods__)
         if missing:
