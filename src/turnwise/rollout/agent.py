@@ -7,10 +7,8 @@ is asked again (`AgentConfig.invalid_reply`). `EpisodeOver` never leaves `rollou
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
-
-import numpy as np
 
 from turnwise.agents import (
     AgentConfig,
@@ -23,18 +21,20 @@ from turnwise.engines.base import Engine, Request
 from turnwise.envs.base import Env, Observation, Step
 from turnwise.errors import EnvError, IllegalActionError
 from turnwise.formats import Reply, ReplyFormat, reply_rewards
+from turnwise.rollout.baseline_agent import BaselineAgent
 from turnwise.rollout.counter import EpisodeCounter
+from turnwise.rollout.draws import Draws as Draws
 from turnwise.rollout.env_step import step_env
 from turnwise.rollout.failures import GOES_ON, check_question, env_failure, no_seat
-from turnwise.seeding import world_generator
+from turnwise.rollout.seat_rewards import SeatRewards
 from turnwise.types import (
     EpisodeId,
     Failure,
     Message,
+    Player,
     Prompt,
     Sampling,
     Span,
-    Stream,
     Trajectory,
     Turn,
     TurnId,
@@ -86,27 +86,13 @@ class RendererLike(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Draws:
-    """Which random draws the env's steps take (docs/math.md 1)."""
-
-    seed: int
-    stream: Stream
-    common_noise: bool
-
-    def of_step(self, episode: EpisodeId, number: int) -> np.random.Generator:
-        """Return the generator of env step `number`, which the group shares if noise is common."""
-        member = None if self.common_noise else episode.member
-        return world_generator(
-            self.seed, self.stream, episode.iteration, episode.visit, number, member
-        )
-
-
 class RolloutAgent:
     """One seat in one episode under the `independent` topology.
 
     The random draws of the env depend on the number of the env step, not on the seat that takes it
-    or on the model calls before it. The step that reaches the cap on turns is truncated.
+    or on the model calls before it. The step that reaches the cap on turns is truncated. With
+    `falls_back` a random action stands in for a reply that is no action: an opponent never ends an
+    episode by it.
     """
 
     def __init__(
@@ -121,11 +107,14 @@ class RolloutAgent:
         episode: EpisodeId,
         draws: Draws,
         counter: EpisodeCounter,
+        rewards: SeatRewards,
         state_key: StateKeyRule = "env",
+        falls_back: bool = False,
     ) -> None:
         self.turns: list[Turn] = []
         self.past: list[Exchange] = []
         self._state_key: StateKeyRule = state_key
+        self._rewards, self._falls_back = rewards, falls_back
         self._seat, self._config, self._sampling = seat, config, sampling
         self._env, self._engine, self._renderer = env, engine, renderer
         self._episode, self._draws, self._counter = episode, draws, counter
@@ -173,6 +162,9 @@ class RolloutAgent:
             forced=len(observation.legal_actions) == 1,
         )
         number, step = self._counter.next_turn(), None
+        if isinstance(action, Failure) and self._falls_back:
+            rng = self._draws.of_fallback(turn.id)
+            action = self._env.random_action(state, self._seat, rng)
         if isinstance(action, str):
             try:
                 step = await self._step(state, action, number)
@@ -194,6 +186,9 @@ class RolloutAgent:
             self.turns.append(
                 replace(turn, action=action, rewards={**turn.rewards, **step.rewards})
             )
+        self._rewards.played(self._seat)
+        if step is not None:
+            self._rewards.give(step.others)
         seen = observation_text(self._config, observation)
         messages, media = observation.messages, observation.media
         self.past.append(
@@ -278,9 +273,7 @@ class RolloutAgent:
         step = await step_env(self._env, state, self._seat, action, noise)
         if not isinstance(step, Step):
             raise EnvError(_NO_STEP.format(self._env.name, type(step).__name__))
-        if step.terminated or step.truncated or not self._counter.is_cut(self._env, number):
-            return step
-        return replace(step, truncated=True)
+        return self._counter.cut(self._env, step, number)
 
     def next_key(self, state: Any) -> str | None:
         """Return the key of a state in which the seat would go on; None if it has no turn."""
@@ -293,13 +286,24 @@ class RolloutAgent:
         return self._env.state_key(state, self._seat)
 
 
-class EpisodeAgents(Mapping[str, RolloutAgent]):
+SeatAgent = RolloutAgent | BaselineAgent
+"""Who plays a seat: a policy, or a baseline of the env."""
+
+
+class EpisodeAgents(Mapping[str, SeatAgent]):
     """The agents of one episode by seat, as a workflow is given them."""
 
-    def __init__(self, env: Env[Any], agents: Mapping[str, RolloutAgent]) -> None:
+    def __init__(
+        self,
+        env: Env[Any],
+        agents: Mapping[str, SeatAgent],
+        rewards: SeatRewards,
+        players: Mapping[str, Player],
+    ) -> None:
         self._env, self._agents = env, agents
+        self._rewards, self._players = rewards, players
 
-    def __getitem__(self, seat: str) -> RolloutAgent:
+    def __getitem__(self, seat: str) -> SeatAgent:
         if seat not in self._agents:
             raise KeyError(no_seat(seat, self._agents))
         return self._agents[seat]
@@ -325,8 +329,9 @@ class EpisodeAgents(Mapping[str, RolloutAgent]):
             Trajectory(
                 role=self._env.seats[seat],
                 seat=seat,
-                turns=tuple(agent.turns),
+                turns=self._rewards.added(seat, agent.turns),
                 next_key=next_keys.get(seat),
+                player=self._players[seat].name if seat in self._players else "",
             )
             for seat, agent in self._agents.items()
         )

@@ -5,9 +5,10 @@ Provides `EpisodeCounter`, which the agents of an episode share.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from turnwise.envs.base import Env
+from turnwise.envs.base import Env, Step
 
 
 class EpisodeCounter:
@@ -45,6 +46,12 @@ class EpisodeCounter:
         self.capped = turn >= self._cap_of(env)
         self.left = not self.capped
         return True
+
+    def cut(self, env: Env[Any], step: Step[Any], turn: int) -> Step[Any]:
+        """Return the step of turn number `turn`, truncated if the episode is cut there."""
+        if step.terminated or step.truncated or not self.is_cut(env, turn):
+            return step
+        return replace(step, truncated=True)
 
     def _cap_of(self, env: Env[Any]) -> int:
         """Return the env's cap on turns, asked for once an episode."""

@@ -10,13 +10,15 @@ import asyncio
 import traceback
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from turnwise.agents import AgentConfig
 from turnwise.credit.config import StateKeyRule
 from turnwise.engines.loop import SteppedEngine, run
-from turnwise.envs.base import BatchRewards, Env, Step
+from turnwise.envs.base import Baseline, BatchRewards, Env, Step
+from turnwise.envs.opponents import opposed, own_score
 from turnwise.envs.user_calls import is_cancelled
 from turnwise.errors import (
     EndpointError,
@@ -35,11 +37,14 @@ from turnwise.rollout.agent import (
     EpisodeOver,
     RendererLike,
     RolloutAgent,
+    SeatAgent,
 )
+from turnwise.rollout.baseline_agent import BaselineAgent
 from turnwise.rollout.beginning import Beginning, beginning_of
+from turnwise.rollout.seat_rewards import SeatRewards
 from turnwise.rollout.user_workflow import call_workflow, workflow_failure
 from turnwise.tasks.openings import length_of
-from turnwise.types import Episode, EpisodeId, Failure, Stream, TaskVisit
+from turnwise.types import Episode, EpisodeId, Failure, Player, Stream, TaskVisit
 from turnwise.utils.rewards import mix_rewards
 from turnwise.workflows.base import Workflow
 
@@ -54,12 +59,13 @@ REPLIES = ("parse", "illegal_action")
 class Runner:
     """Plays episodes of one env with one workflow over one engine.
 
-    `weights` of reward components make the score of an env that is `scored_by = "return"`, 0 where
-    an episode was broken, as everywhere;
-    `iterations` is how many the run is to have, for judges whose rewards change with time. `group`
-    are the processes that share the episodes of a call; each returns all of them. An episode of
-    training is left after `most_turns` turns. `state_key` says what the key of a state is: the
-    env's (`Env.state_key`), or what the agent is shown.
+    Evaluation episodes are played against the baseline `opponent`, if there is one, by each seat in
+    turn. `weights` of reward components make the score of an env that is `scored_by = "return"`, 0
+    where an episode was broken, as everywhere; `iterations` is how many the run is to have, for
+    judges whose rewards change with time. `group` are the processes that share the episodes of a
+    call; each returns all of them. An episode of training is left after `most_turns` turns.
+    `state_key` says what the key of a state is: the env's (`Env.state_key`), or what the agent is
+    shown.
     """
 
     def __init__(
@@ -77,7 +83,9 @@ class Runner:
         group: ProcessGroup = ALONE,
         most_turns: int | None = None,
         state_key: StateKeyRule = "env",
+        opponent: str | None = None,
     ) -> None:
+        self.opponent = opponent
         self.env, self.engine, self.group = env, engine, group
         self._weights, self._iterations = weights or {}, iterations
         self._batch_metrics: dict[str, list[float]] = {}
@@ -102,6 +110,8 @@ class Runner:
             StuckEnvError: if an env under guard does not return again and again.
         """
         self._begun = {}
+        if stream == "evaluation" and self.opponent is not None:
+            visits = [visit if visit.players else self._opposed(visit) for visit in visits]
         identities = [(visit, member) for visit in visits for member in range(group_size)]
         group = self.group
 
@@ -118,6 +128,11 @@ class Runner:
         played = self._put_together(group.together(lambda: self._measured(share())), group_size)
         found = group.from_first(lambda: run(self._judged(played), self.engine))
         return self._with_rewards(played, found, stream)
+
+    def _opposed(self, visit: TaskVisit) -> TaskVisit:
+        """Return a visit in which the opponent plays all seats but one."""
+        player = Player(name=self.opponent or "")
+        return replace(visit, players=opposed(self.env.seats, visit.visit, player))
 
     def _measured(self, share: Coroutine[Any, Any, list[Episode]]) -> _Share:
         """Play this process's share; return it with what was measured of it."""
@@ -189,7 +204,7 @@ class Runner:
         return episodes
 
     def _return_of(self, episode: Episode) -> float:
-        return sum(mix_rewards(turn.rewards, self._weights) for turn in episode.turns)
+        return sum(mix_rewards(turn.rewards, self._weights) for turn in episode.own_turns)
 
     async def play(
         self, visit: TaskVisit, member: int, stream: Stream, greedy: bool = False
@@ -213,7 +228,7 @@ class Runner:
         identity, draws = visit.episode(member), self.draws(stream)
         most_turns = self._most_turns if stream == "train" else None
         counter = EpisodeCounter(most_turns, length_of(visit.opening))
-        agents = self._agents_of(identity, draws, counter, greedy)
+        agents = self._agents_of(identity, draws, counter, greedy, visit.players)
         step: Step[Any] | None = None
         error: Failure | None = None
         score, retry = 0.0, False
@@ -226,7 +241,8 @@ class Runner:
             if counter.left:
                 next_keys = {seat: agents[seat].next_key(step.state) for seat in agents}
             else:
-                score, measures = self.env.score(step.state), self.env.measures(step.state)
+                score = own_score(self.env, step.state, visit.players)
+                measures = self.env.measures(step.state)
         except EpisodeOver as over:
             error = over.failure
         except (EngineError, SandboxError) as cause:
@@ -271,12 +287,32 @@ class Runner:
         return Draws(seed=self._seed, stream=stream, common_noise=self._common)
 
     def _agents_of(
-        self, identity: EpisodeId, draws: Draws, counter: EpisodeCounter, greedy: bool
+        self,
+        identity: EpisodeId,
+        draws: Draws,
+        counter: EpisodeCounter,
+        greedy: bool,
+        players: Mapping[str, Player],
     ) -> EpisodeAgents:
         """Return the agents of one episode, one for each seat."""
-        agents: dict[str, RolloutAgent] = {}
+        agents: dict[str, SeatAgent] = {}
+        rewards = SeatRewards()
         for seat, role in self.env.seats.items():
-            config = self._configs[role]
+            config, player = self._configs[role], players.get(seat)
+            if player is not None and not player.policy:
+                agents[seat] = BaselineAgent(
+                    name=player.name,
+                    seat=seat,
+                    env=self.env,
+                    baseline=self._baselines[player.name],
+                    episode=identity,
+                    draws=draws,
+                    counter=counter,
+                    rewards=rewards,
+                )
+                continue
+            if player is not None:
+                config = config.model_copy(update={"policy": player.policy})
             agents[seat] = RolloutAgent(
                 seat=seat,
                 config=config,
@@ -287,9 +323,16 @@ class Runner:
                 episode=identity,
                 draws=draws,
                 counter=counter,
+                rewards=rewards,
                 state_key=self._state_key,
+                falls_back=player is not None,
             )
-        return EpisodeAgents(self.env, agents)
+        return EpisodeAgents(self.env, agents, rewards, players)
+
+    @cached_property
+    def _baselines(self) -> Mapping[str, Baseline]:
+        """The baselines of the env, which may play seats."""
+        return self.env.baselines()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -76,7 +76,9 @@ def _parallel_round(env: Any, actions: dict[str, Any]) -> Round:
         raise _no_pettingzoo(env, "step", done, expected)
     seen, rewards, terminations, truncations, infos = done
     flags = {agent: (terminations.get(agent), truncations.get(agent)) for agent in actions}
-    ended = {agent: _end(bool(over[0])) for agent, over in flags.items() if any(over)}
+    ended: dict[str, End] = {
+        agent: _end(bool(over[0])) for agent, over in flags.items() if any(over)
+    }
     return Round(
         acting=tuple(agent for agent in env.agents if agent not in ended),
         seen=copy.deepcopy(dict(seen)),

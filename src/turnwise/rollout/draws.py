@@ -1,0 +1,47 @@
+"""The random draws of the env's steps and of opponents (docs/math.md 1).
+
+Provides `Draws`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from turnwise.seeding import generator, world_generator
+from turnwise.types import EpisodeId, Stream, TurnId
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Draws:
+    """Which random draws the env's steps take (docs/math.md 1)."""
+
+    seed: int
+    stream: Stream
+    common_noise: bool
+
+    def of_step(self, episode: EpisodeId, number: int) -> np.random.Generator:
+        """Return the generator of env step `number`, which the group shares if noise is common."""
+        return world_generator(
+            self.seed,
+            self.stream,
+            episode.iteration,
+            episode.visit,
+            number,
+            self._member(episode),
+        )
+
+    def of_opponent(self, episode: EpisodeId, number: int, seat: str) -> np.random.Generator:
+        """Return the generator of a baseline's choice in env step `number`, shared likewise."""
+        member = self._member(episode)
+        who = "group" if member is None else member
+        place = (self.stream, episode.iteration, episode.visit, number, who)
+        return generator(self.seed, "opponent", *place, seat)
+
+    def of_fallback(self, turn: TurnId) -> np.random.Generator:
+        """Return the generator of the action in place of an opponent's invalid reply."""
+        return generator(self.seed, "fallback", self.stream, str(turn))
+
+    def _member(self, episode: EpisodeId) -> int | None:
+        return None if self.common_noise else episode.member
