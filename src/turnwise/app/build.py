@@ -116,12 +116,10 @@ def assemble(
     if recipe.threads is None:
         choose_threads(recipe, folder, policies, progress.note)
     judged = recipe.env.make("evaluation")
-    tasks = GeneratedTasks(training, "train", recipe.seed)
     tokens = sequence_lengths(recipe, training, tasks, policies)
     copies = frozen_copies(policies, recipe.opponents)
-    lengths = tokens | {name: tokens[name.partition("@")[0]] for name in copies}
     playing = policies | copies
-    engine = make_engine(playing, recipe.remote, recipe.engine, recipe.seed, lengths)
+    engine = _engine_of(recipe, playing, tokens)
     trained = trained_policies_of(recipe, policies, tokens)
     for name, policy in policies.items():
         progress.note(f"{name}: {_counted(policy)}, {policy.device}")
@@ -161,6 +159,14 @@ def assemble(
         progress=progress,
         stop=stop,
     )
+
+
+def _engine_of(
+    recipe: Recipe, playing: Mapping[str, Policy], tokens: Mapping[str, int]
+) -> SteppedEngine:
+    """Return the engine of all policies; copies of the pool have the lengths of their policies."""
+    lengths = {name: tokens[name.partition("@")[0]] for name in playing}
+    return make_engine(playing, recipe.remote, recipe.engine, recipe.seed, lengths)
 
 
 def _tell_problems(tasks: GeneratedTasks, progress: Progress) -> None:
