@@ -101,7 +101,9 @@ def _module(name: str) -> ModuleType:
             raise unknown_name(f"pettingzoo id of {family!r}", title, _modules(family))
         path = f"pettingzoo.{path}"
     try:
-        return importlib.import_module(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # newer versions prefer a registry to modules
+            return importlib.import_module(path)
     except ImportError as cause:
         raise MissingDependencyError(
             f"id = {name!r} needs a package that is not installed ({cause}): {_install(path)}"
