@@ -138,6 +138,10 @@ class Turn:
     """The hashes of what the prompt showed beside its tokens."""
     prompt_text: str = ""
     """The text of the prompt where it has no ids: that of a policy at a server."""
+    trials: tuple[Mapping[str, float], ...] = ()
+    """The reward components that the seat earned in each trial of the turn, by which the turn is
+    compared with its siblings; empty where it has none. A trial is the turn's own step, and what
+    was played after it to judge it (docs/math.md 2)."""
 
     @property
     def text_only(self) -> bool:
@@ -165,6 +169,11 @@ class Trajectory:
     siblings: tuple[Turn, ...] = ()
     next_key: str | None = None
 
+    @property
+    def sampled(self) -> tuple[Turn, ...]:
+        """The turns and the siblings."""
+        return self.turns + self.siblings
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Episode:
@@ -176,7 +185,9 @@ class Episode:
     env measured in the final state (`Env.measures`); empty where there was none. `notes` are
     JSON-able remarks of those who found the rewards, for people who read the episode. `opening`
     leads from the task's first state to the one in which the episode begins. An episode that the
-    trainer left before its end has no measures, and the score 0 or its return so far.
+    trainer left before its end has no measures, and the score 0 or its return so far. `resets`
+    counts how often its env went back to an earlier state to try a sibling, and `trial_steps` the
+    env steps of trials beyond those of recorded turns.
 
     Example:
         >>> task = Task(id="t", env="e", seed=0, data={})
@@ -196,6 +207,8 @@ class Episode:
     error: Failure | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
     opening: Opening = ()
+    resets: int = 0
+    trial_steps: int = 0
 
     @property
     def broken(self) -> bool:
@@ -209,8 +222,13 @@ class Episode:
 
     @property
     def turns(self) -> tuple[Turn, ...]:
-        """Every turn of every seat, seat by seat."""
+        """Every turn of every seat on the played path, seat by seat."""
         return tuple(turn for trajectory in self.trajectories for turn in trajectory.turns)
+
+    @property
+    def sampled(self) -> tuple[Turn, ...]:
+        """Every turn of every seat, and the siblings with which the episode did not go on."""
+        return tuple(turn for trajectory in self.trajectories for turn in trajectory.sampled)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

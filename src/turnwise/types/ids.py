@@ -114,7 +114,8 @@ class TurnId:
     `role` is the seat that is called: the role itself, or one of its seats such as `ant-3`.
     `turn` counts the seat's calls. `round` counts the episode's rounds: a new one begins when a
     seat acts that has acted in the present one. `branch` numbers siblings of one turn; it is 0
-    where a turn has no siblings.
+    where a turn has no siblings. `trial` names the trial in which the call is made, "" for calls of
+    the played path and their siblings.
 
     Example:
         >>> episode = EpisodeId(iteration=1, visit=0, task="t", member=2)
@@ -127,7 +128,9 @@ class TurnId:
     turn: int
     round: int = 0
     branch: int = 0
+    trial: str = ""
 
     def __str__(self) -> str:
         """Return the slash-separated form used in logs; `round` follows from the rest."""
-        return f"{self.episode}/{self.role}/{self.turn}/{self.branch}"
+        where = f"{self.episode}/{self.role}/{self.turn}/{self.branch}"
+        return f"{where}/{self.trial}" if self.trial else where
