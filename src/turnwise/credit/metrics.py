@@ -40,19 +40,40 @@ def credit_metrics(
     flat = sum(group.zero_variance for group in groups)
     spreads = [group.std for group in groups if not group.singleton]
     paid = {} if penalties is None else {"credit/penalty_mean": _mean(_paid(groups, penalties))}
-    return paid | {
-        "credit/return_mean": _mean(returns),
-        "credit/return_std": sample_std(returns),
-        "credit/group_std_mean": _mean(spreads),
-        "credit/groups": float(len(groups)),
-        "credit/episodes": float(len(returns)),
-        "credit/singletons": float(singletons),
-        "credit/zero_variance_share": flat / count,
-        "credit/mixed_share": sum(group.mixed for group in groups) / count,
-        "credit/excluded": float(excluded),
-        "credit/advantage_abs_mean": _mean(np.abs(list(advantages.values()))),
-        "credit/turns_without_signal": float(sum(value == 0 for value in advantages.values())),
-    }
+    return (
+        paid
+        | advantage_shares(groups, advantages)
+        | {
+            "credit/return_mean": _mean(returns),
+            "credit/return_std": sample_std(returns),
+            "credit/group_std_mean": _mean(spreads),
+            "credit/groups": float(len(groups)),
+            "credit/episodes": float(len(returns)),
+            "credit/singletons": float(singletons),
+            "credit/zero_variance_share": flat / count,
+            "credit/mixed_share": sum(group.mixed for group in groups) / count,
+            "credit/excluded": float(excluded),
+            "credit/advantage_abs_mean": _mean(np.abs(list(advantages.values()))),
+            "credit/turns_without_signal": float(sum(value == 0 for value in advantages.values())),
+        }
+    )
+
+
+def advantage_shares(
+    groups: Sequence[Group], advantages: Mapping[TurnId, float]
+) -> dict[str, float]:
+    """Return each role's share of the sum of all |advantages|; nothing where there is one role.
+
+    Each turn counts its advantage once, whatever its number of tokens.
+    """
+    role = {t: unit.role for group in groups for unit in group.units for t in unit.turns}
+    mass: dict[str, float] = {}
+    for turn, value in advantages.items():
+        mass[role[turn]] = mass.get(role[turn], 0.0) + abs(value)
+    total = sum(mass.values()) or 1.0
+    if len(mass) < 2:
+        return {}
+    return {f"credit/advantage_share/{name}": mass[name] / total for name in sorted(mass)}
 
 
 def score_metrics(groups: Sequence[Group], episodes: Sequence[Episode]) -> dict[str, float]:
