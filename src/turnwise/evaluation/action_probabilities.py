@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from turnwise.agents import AgentConfig, prompt_for
 from turnwise.envs import ActionProbabilities, Env
-from turnwise.rollout.agent import RendererLike, action_of
+from turnwise.rollout.agent import action_of
+from turnwise.rollout.protocols import RendererLike
 
 Ids = tuple[int, ...]
 Path = tuple[Ids, NDArray[np.float64]]

@@ -15,7 +15,8 @@ from turnwise.engines import Request, SteppedEngine, run
 from turnwise.envs import Env, Observation
 from turnwise.errors import EnvError, StuckEnvError
 from turnwise.parallel import ALONE, ProcessGroup, share_of_episodes
-from turnwise.rollout.agent import RendererLike, action_of
+from turnwise.rollout.agent import action_of
+from turnwise.rollout.protocols import RendererLike
 from turnwise.rollout.random_play import random_conversation, random_game
 from turnwise.seeding import generator
 from turnwise.types import EpisodeId, Prompt, Task, TurnId

@@ -14,7 +14,8 @@ from turnwise.agents import AgentConfig
 from turnwise.engines import Request, SteppedEngine, run
 from turnwise.envs import Observation
 from turnwise.envs.tools.calls import calls_in
-from turnwise.rollout.agent import RendererLike, action_of
+from turnwise.rollout.agent import action_of
+from turnwise.rollout.protocols import RendererLike
 from turnwise.seeding import generator
 from turnwise.types import Episode, EpisodeId, Sampling, Turn, TurnId
 

@@ -11,7 +11,7 @@ from typing import Any
 from turnwise.agents import AgentConfig, demonstration, prompt_for
 from turnwise.envs import Env, Observation, first_turn
 from turnwise.errors import ConfigError, EnvError, ModelError, StuckEnvError
-from turnwise.rollout.agent import RendererLike
+from turnwise.rollout.protocols import RendererLike
 from turnwise.seeding import generator
 from turnwise.types import Task
 

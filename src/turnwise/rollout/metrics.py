@@ -54,5 +54,22 @@ def rollout_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
     return metrics
 
 
+def sibling_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
+    """Return what turns with siblings cost, and how they failed; nothing where there are none.
+
+    `rollout/siblings` counts the replies with which no episode went on, and
+    `rollout/siblings_failed_share` is the share of those that are no action or broke the env.
+    """
+    siblings = [t for episode in episodes for each in episode.trajectories for t in each.siblings]
+    if not siblings:
+        return {}
+    return {
+        "rollout/siblings": float(len(siblings)),
+        "rollout/siblings_failed_share": sum(t.error is not None for t in siblings) / len(siblings),
+        "rollout/trial_steps": float(sum(episode.trial_steps for episode in episodes)),
+        "rollout/resets": float(sum(episode.resets for episode in episodes)),
+    }
+
+
 def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else 0.0

@@ -27,21 +27,22 @@ from turnwise.errors import (
     StuckEnvError,
     TurnwiseError,
 )
+from turnwise.formats import with_reply_components
 from turnwise.parallel import ALONE, ProcessGroup, share_of_episodes
-from turnwise.rollout.agent import (
-    Draws,
-    EpisodeAgents,
-    EpisodeCounter,
-    EpisodeOver,
-    RendererLike,
-    RolloutAgent,
-)
+from turnwise.rollout.agent import EpisodeOver, RolloutAgent
 from turnwise.rollout.beginning import Beginning, beginning_of
+from turnwise.rollout.counter import EpisodeCounter
+from turnwise.rollout.draws import Draws
+from turnwise.rollout.episode_agents import EpisodeAgents
+from turnwise.rollout.protocols import RendererLike
+from turnwise.rollout.siblings import Siblings
+from turnwise.rollout.trials import Trials
 from turnwise.rollout.user_workflow import call_workflow, workflow_failure
 from turnwise.tasks.openings import length_of
 from turnwise.types import Episode, EpisodeId, Failure, Stream, TaskVisit
 from turnwise.utils.rewards import mix_rewards
 from turnwise.workflows.base import Workflow
+from turnwise.workflows.topologies import AnyTopology, SiblingsConfig
 
 NoiseRule = Literal["common", "independent"]
 RETRIES = 2
@@ -59,7 +60,8 @@ class Runner:
     `iterations` is how many the run is to have, for judges whose rewards change with time. `group`
     are the processes that share the episodes of a call; each returns all of them. An episode of
     training is left after `most_turns` turns. `state_key` says what the key of a state is: the
-    env's (`Env.state_key`), or what the agent is shown.
+    env's (`Env.state_key`), or what the agent is shown. `topology` says which turns of training
+    have siblings; evaluation never has any.
     """
 
     def __init__(
@@ -77,7 +79,9 @@ class Runner:
         group: ProcessGroup = ALONE,
         most_turns: int | None = None,
         state_key: StateKeyRule = "env",
+        topology: AnyTopology | None = None,
     ) -> None:
+        self._topology = topology
         self.env, self.engine, self.group = env, engine, group
         self._weights, self._iterations = weights or {}, iterations
         self._batch_metrics: dict[str, list[float]] = {}
@@ -219,9 +223,11 @@ class Runner:
         score, retry = 0.0, False
         measures: Mapping[str, float] = {}
         next_keys: Mapping[str, str | None] = {}
+        trials: Trials | None = None
         try:
             begun = self._begin(visit, draws)
             agents.remember(begun.past)
+            trials = self._with_siblings(agents, begun.state, draws)
             step = await call_workflow(self._workflow, agents, begun.state, self.env)
             if counter.left:
                 next_keys = {seat: agents[seat].next_key(step.state) for seat in agents}
@@ -251,6 +257,8 @@ class Runner:
             measures=measures,
             error=error,
             opening=visit.opening,
+            resets=trials.resets if trials else 0,
+            trial_steps=trials.steps if trials else 0,
         )
         if stream == "train" and not retry:
             self._batch_metrics.setdefault(CAPPED, []).append(float(counter.capped))
@@ -265,6 +273,26 @@ class Runner:
                 visit, self.env, draws.of_step, self._configs, self._renderers
             )
         return self._begun[visit.visit]
+
+    def _with_siblings(self, agents: EpisodeAgents, begins: Any, draws: Draws) -> Trials | None:
+        """Let the agents of a training episode have siblings; None if their topology has none."""
+        config = self._topology
+        if not isinstance(config, SiblingsConfig) or draws.stream != "train":
+            return None
+        levels = with_reply_components(self.env.components)
+        trials = Trials(
+            config=config,
+            agents=agents,
+            workflow=self._workflow,
+            env=self.env,
+            begins=begins,
+            draws=draws,
+            team={name for name, level in levels.items() if level == "team"},
+        )
+        rule = Siblings(config=config, weights=self._weights, trials=trials)
+        for agent in agents.values():
+            agent.rule = rule
+        return trials
 
     def draws(self, stream: Stream) -> Draws:
         """Return the noise of the env steps of a stream."""
@@ -289,7 +317,7 @@ class Runner:
                 counter=counter,
                 state_key=self._state_key,
             )
-        return EpisodeAgents(self.env, agents)
+        return EpisodeAgents(self.env, agents, counter)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
