@@ -37,7 +37,7 @@ from turnwise.rollout import (
     first_states,
     prompt_lengths,
 )
-from turnwise.rollout.agent import RendererLike
+from turnwise.rollout.protocols import RendererLike
 from turnwise.rollout.runner import NoiseRule
 from turnwise.rollout.user_workflow import try_workflow
 from turnwise.runs import (
@@ -235,7 +235,7 @@ def runner_of(
 ) -> Runner:
     """Return the runner of one env; evaluation leaves `noise` common, as baselines have it.
 
-    Only training episodes are left after `trainer.max_turns`.
+    Only training episodes are left after `trainer.max_turns`, and only they have siblings.
     """
     return Runner(
         env=env,
@@ -250,6 +250,7 @@ def runner_of(
         group=group,
         most_turns=recipe.trainer.max_turns,
         state_key=recipe.credit.state_key,
+        topology=recipe.topology,
     )
 
 

@@ -15,6 +15,7 @@ from turnwise.errors import ConfigError, unknown_name
 from turnwise.formats import with_reply_components
 from turnwise.losses.clipped import ClippedConfig
 from turnwise.policies.schedule import AUTO
+from turnwise.recipe.topology_checks import check_topology
 from turnwise.sandbox import SandboxConfig
 from turnwise.trainers.config import GrpoConfig, HindsightConfig
 from turnwise.workflows import make_workflow
@@ -63,6 +64,7 @@ def check_recipe(recipe: Recipe) -> None:
             "mark the reward function with turnwise.sandbox.runs_programs"
         )
     check_components(recipe.credit, with_reply_components(env.components))
+    check_topology(recipe, env)
     _check_comparison(recipe)
     _check_parts(recipe, env)
     _check_loss(recipe)

@@ -40,6 +40,7 @@ from turnwise.trainers.config import GrpoConfig, SftConfig, SftMixConfig
 from turnwise.trainers.table import AnyTrainer
 from turnwise.utils.user_code import is_import_name
 from turnwise.workflows import WorkflowConfig
+from turnwise.workflows.topologies import AnyTopology, IndependentConfig
 
 Stage = Literal["pretrain", "warmup", "trainer"]
 STAGES: tuple[Stage, ...] = ("pretrain", "warmup", "trainer")
@@ -74,6 +75,9 @@ class Recipe(Settings):
     """The world."""
     workflow: WorkflowConfig = WorkflowConfig()
     """The order in which agents act; a string is its `kind`."""
+    topology: AnyTopology = IndependentConfig()
+    """What is sampled of each task visit in training: whole episodes, or siblings of every turn; a
+    string is its `kind`. Evaluation always plays whole episodes."""
     agents: dict[str, AgentConfig] = Field(default_factory=lambda: {"player": AgentConfig()})
     """Role -> agent."""
     policies: dict[str, AnyPolicy]
@@ -124,10 +128,10 @@ class Recipe(Settings):
             for role, agent in given.items()
         }
 
-    @field_validator("workflow", mode="before")
+    @field_validator("workflow", "topology", mode="before")
     @classmethod
-    def _name_workflow(cls, given: Any) -> Any:
-        """Read a string as the workflow's kind."""
+    def _name_kind(cls, given: Any) -> Any:
+        """Read a string as the kind."""
         return {"kind": given} if isinstance(given, str) else given
 
     @model_validator(mode="after")

@@ -48,7 +48,9 @@ def play_groups(session: Session, plan: Plan, visits: Sequence[TaskVisit]) -> li
     session.count_engine()
     restarted = sum(bool(episode.opening) for episode in episodes)
     replayed = sum(length_of(visit.opening) for visit in visits)
-    played = sum(turn.action is not None for each in episodes for turn in each.turns)
+    played = sum(turn.action is not None for each in episodes for turn in each.sampled)
+    played += sum(episode.trial_steps for episode in episodes)
+    restarted += sum(episode.resets for episode in episodes)
     session.count(episodes=len(episodes), env_steps=played + replayed, state_resets=restarted)
     return episodes
 

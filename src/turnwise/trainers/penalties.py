@@ -59,7 +59,7 @@ def all_penalties(episodes: Sequence[Episode], found: Mapping[str, RewardKl]) ->
         episodes: what is compared.
         found: policy name -> the KL of its turns.
     """
-    nothing = {turn.id: {"": 0.0} for episode in episodes for turn in episode.turns}
+    nothing = {turn.id: {"": 0.0} for episode in episodes for turn in episode.sampled}
     return nothing | {
         turn: paid for each in found.values() for turn, paid in each.penalties.items()
     }
@@ -86,7 +86,7 @@ def reward_kl(
         weight: `loss.kl_weight`.
         group: the processes that share the rows.
     """
-    kept = (turn for episode in episodes if not episode.broken for turn in episode.turns)
+    kept = (turn for episode in episodes if not episode.broken for turn in episode.sampled)
     turns = {turn.id: turn for turn in kept if turn.policy == name}
     rows = samples_from_episodes(episodes, {identity: {"": 0.0} for identity in turns})
     own = None if policy is None else score_column(policy, scorer, rows, group)

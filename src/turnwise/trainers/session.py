@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
 from turnwise.agents import AgentConfig
+from turnwise.credit import RoleBaselines
 from turnwise.curriculum import Curriculum
 from turnwise.engines.loop import SteppedEngine
 from turnwise.envs.base import Env
@@ -54,6 +55,7 @@ class Session:
         validation_states: unseen tasks of the training env.
         group: the processes of the run, each with a session of its own. Process 0 writes.
         totals: tokens, environment and optimizer steps of the whole run (docs/math.md 5).
+        role_baselines: the running means of the roles' returns, where the scheme has any.
     """
 
     seed: int
@@ -80,6 +82,7 @@ class Session:
     totals: dict[str, float] = field(default_factory=dict)
     sampling: dict[str, float] = field(default_factory=dict)
     health: Health = field(default_factory=Health)
+    role_baselines: RoleBaselines = field(default_factory=RoleBaselines)
 
     def beginning(self, rng: np.random.Generator) -> Any:
         """Return a state in which a random game of the warm-up begins, where the curriculum says.
@@ -176,6 +179,7 @@ class Session:
             "policy_versions": {name: each.policy.version for name, each in self.trained.items()},
             "action_floors": {n: e.floor.state() for n, e in self.trained.items() if e.floor},
             "hindsight": {n: e.hindsight.state() for n, e in self.trained.items() if e.hindsight},
+            "role_baselines": self.role_baselines.state(),
             **(extra or {}),
         }
         self.checkpoints.save(phase, step, write, meta, score=score)
@@ -245,6 +249,7 @@ def resume(session: Session, *, based_on: str = "") -> Resumed | None:
     kept = checkpoint.path / ENGINE
     if kept.is_file():  # checkpoints of versions without drafts have none
         restore_engine(session, load(kept.read_bytes()))
+    session.role_baselines.restore(checkpoint.meta.get("role_baselines", {}))
     learned = checkpoint.path / CURRICULUM
     if learned.is_file():
         session.curriculum.restore(json.loads(learned.read_text(encoding="utf-8")))

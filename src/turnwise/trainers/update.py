@@ -185,7 +185,7 @@ def optimise(
     part = batch.part(range(len(batch.samples)) if rows is None else rows)
     own = part if group.is_alone else part.rows(rows_of_process(part.samples, group))
     optimizer.zero()
-    share = _add_gradients(policy, scorer, own, loss)
+    share = add_gradients(policy, scorer, own, loss)
     sum_gradients(policy.trainable_parameters(), group)
     try:
         stepped = optimizer.step()
@@ -196,7 +196,7 @@ def optimise(
     return joined_metrics(shares) | stepped | _gap_metrics(drawn)
 
 
-def _add_gradients(policy: Policy, scorer: Scorer, batch: Batch, loss: LossConfig) -> Share:
+def add_gradients(policy: Policy, scorer: Scorer, batch: Batch, loss: LossConfig) -> Share:
     """Add the gradient of the rows of a batch, and return what was measured of them."""
     micro_batches = scorer.batches(batch.samples) if batch.samples else []
     use: EntropyUse = "trained" if loss.entropy_weight else "measured"
