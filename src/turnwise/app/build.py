@@ -15,6 +15,7 @@ from turnwise.curriculum import make_curriculum
 from turnwise.engines.loop import SteppedEngine
 from turnwise.engines.table import make_engine
 from turnwise.envs.base import Env
+from turnwise.errors import ConfigError
 from turnwise.evaluation import exact_of
 from turnwise.forest.choose import choose
 from turnwise.parallel import ALONE, ProcessGroup
@@ -40,6 +41,7 @@ from turnwise.rollout import (
 from turnwise.rollout.protocols import RendererLike
 from turnwise.rollout.runner import NoiseRule
 from turnwise.rollout.user_workflow import try_workflow
+from turnwise.rollout.workflow_check import workflow_refusals
 from turnwise.runs import (
     Checkpoints,
     EpisodeLog,
@@ -52,8 +54,9 @@ from turnwise.runs import (
 from turnwise.seeding import generator
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers import Plan, Progress, Session, TrainedPolicy
-from turnwise.types import Split
+from turnwise.types import Split, Task
 from turnwise.workflows import make_workflow
+from turnwise.workflows.topologies import SiblingsConfig
 
 BIG = 50_000_000
 """Parameters from which on checkpoints are written every 10 iterations by default."""
@@ -111,6 +114,7 @@ def assemble(
     tasks = GeneratedTasks(training, "train", recipe.seed)
     own = generator(recipe.seed, "workflow")
     try_workflow(make_workflow(recipe.workflow), training, tasks.task(0), own)
+    check_siblings(recipe, training, tasks.task(0))
     policies = make_policies(recipe, folder, progress.note)
     if recipe.threads is None:
         choose_threads(recipe, folder, policies, progress.note)
@@ -156,6 +160,22 @@ def assemble(
         progress=progress,
         stop=stop,
     )
+
+
+def check_siblings(recipe: Recipe, env: Env[Any], task: Task) -> None:
+    """Refuse a workflow whose turns cannot have the siblings that a recipe asks for.
+
+    Raises:
+        ConfigError: with the cure.
+    """
+    if isinstance(recipe.topology, SiblingsConfig):
+        rng, workflow = generator(recipe.seed, "siblings"), make_workflow(recipe.workflow)
+        refused = workflow_refusals(workflow, env, task, rng, recipe.topology)
+        if refused:
+            raise ConfigError(
+                f"workflow {recipe.workflow.kind!r} does not go with topology.kind = "
+                f"{recipe.topology.kind!r}: {refused}"
+            )
 
 
 def _tell_problems(tasks: GeneratedTasks, progress: Progress) -> None:

@@ -100,14 +100,7 @@ def assign_advantages(
         shares |= team_shares(episode, config.rewards, team)
     payments = Payments(penalties=penalties, shares=shares)
     groups, values = _return_advantages(played, config, payments, baselines or {})
-    by_sibling = SCHEMES[config.scheme].by_sibling
-    own = {
-        name: standardise(
-            component_units(played, name, config.spans_of(name), penalties, siblings=by_sibling),
-            config.floor,
-        )
-        for name in config.segment_components
-    }
+    own = _component_advantages(played, config, penalties)
     if config.mixed_only:
         _silence([group for group in groups if group.zero_variance], values, *own.values())
     if config.least_advantage is not None:
@@ -126,6 +119,20 @@ def assign_advantages(
         ),
         counted=counted_turns(advantages, config),
     )
+
+
+def _component_advantages(
+    played: Sequence[Trajectory], config: CreditConfig, penalties: Penalties | None
+) -> dict[str, dict[TurnId, float]]:
+    """Return the advantages of each turn for the components that segments answer for."""
+    siblings = SCHEMES[config.scheme].by_sibling
+    return {
+        name: standardise(
+            component_units(played, name, config.spans_of(name), penalties, siblings=siblings),
+            config.floor,
+        )
+        for name in config.segment_components
+    }
 
 
 def _check_complete(played: Sequence[Trajectory], penalties: Penalties) -> None:

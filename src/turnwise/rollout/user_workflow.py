@@ -1,13 +1,13 @@
 """Calls of a workflow that somebody else wrote: with a time limit, and a check of what it returns.
 
-Provides `call_workflow`, `workflow_failure` and `try_workflow`.
+Provides `call_workflow`, `workflow_failure`, `try_workflow` and `RandomAgents`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,7 +92,7 @@ def try_workflow(workflow: Workflow, env: Env[Any], task: Task, rng: np.random.G
         StuckEnvError: if its code does not await anything for too long.
         EngineError: if it waits for something that never comes.
     """
-    agents = _RandomAgents(env, rng)
+    agents = RandomAgents(env, rng)
 
     async def play() -> None:
         try:
@@ -132,7 +132,7 @@ def workflow_failure(cause: BaseException, env: Env[Any]) -> Failure:
     return Failure(kind="env", message=f"the workflow raised {failure.message} ({place}): fix it")
 
 
-class _RandomAgents(Mapping[str, "_RandomAgent"]):
+class RandomAgents(Mapping[str, "_RandomAgent"]):
     """Agents that act at random and say nothing; `asked` is whether one was asked a question."""
 
     def __init__(self, env: Env[Any], rng: np.random.Generator) -> None:
@@ -169,10 +169,12 @@ class _RandomAgents(Mapping[str, "_RandomAgent"]):
 class _RandomAgent:
     """One seat that acts at random."""
 
-    def __init__(self, agents: _RandomAgents, seat: str) -> None:
+    def __init__(self, agents: RandomAgents, seat: str) -> None:
         self._agents, self._seat, self._asked = agents, seat, 0
 
-    async def act(self, state: Any) -> Step[Any]:
+    async def act(
+        self, state: Any, *, temperature: float | None = None, max_tokens: int | None = None
+    ) -> Step[Any]:
         """Take a random action; the env's cap on turns ends the episode."""
         env, rng = self._agents.env, self._agents.rng
         self._agents.turns += 1
@@ -188,7 +190,14 @@ class _RandomAgent:
             truncated=step.truncated or ends,
         )
 
-    async def ask(self, messages: Sequence[Message]) -> str:
+    async def ask(
+        self,
+        messages: Sequence[Message],
+        *,
+        score: Callable[[str], float] | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+    ) -> str:
         """Say nothing."""
         check_question(messages, self._asked)
         self._asked += 1
