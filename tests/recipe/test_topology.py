@@ -45,6 +45,12 @@ def test_a_string_is_the_kind_and_options_are_of_it():
     assert load_recipe("relay").topology.kind == "independent"
 
 
+def test_the_preset_of_the_team_recipe_compares_siblings():
+    recipe = load_recipe("relay", ["preset=spine"])
+    assert (recipe.topology.kind, recipe.topology.score) == ("spine", "turn_end")
+    assert (recipe.credit.scheme, recipe.trainer.group_size) == ("at_grpo", 1)
+
+
 def test_a_resolved_recipe_loads_to_an_equal_one(tmp_path):
     recipe = of(SPINE, {"topology": {"kind": "spine", "continuation": "epsilon-greedy"}})
     path = tmp_path / "again.toml"

@@ -12,7 +12,7 @@ from turnwise.runs.episodes import episode_file, read_episodes
 from turnwise.trainers import train_grpo, warm_up
 
 NANO = {"hidden": 32, "layers": 1, "heads": 2, "kv_heads": 1, "head_dim": 16, "intermediate": 64}
-TAUGHT = {"steps": 60, "eval_every": 60, "batch_size": 16, "perception_tasks": 4}
+TAUGHT = {"steps": 40, "eval_every": 40, "batch_size": 16, "perception_tasks": 4}
 SMALL = {
     "preset": "smoke",
     "engine.probe_tokens": 64,
@@ -46,10 +46,10 @@ def records(run):
     return [r for r in read_metrics(Run(run).metrics) if r["phase"] == "train"]
 
 
-def without_clock(found):
-    return [
-        {k: v for k, v in each.items() if not k.startswith(("time/", "mem/"))} for each in found
-    ]
+def numbers(found):
+    """Records without the clock, and without totals: a run that was stopped validated once more."""
+    out = ("time/", "mem/", "total/")
+    return [{k: v for k, v in each.items() if not k.startswith(out)} for each in found]
 
 
 def test_a_spine_trains_evaluates_and_resumes_to_equal_numbers(tmp_path):
@@ -59,7 +59,7 @@ def test_a_spine_trains_evaluates_and_resumes_to_equal_numbers(tmp_path):
     half = lifecycle.train(relay(SPINE, {"trainer.iterations": 2}), run=tmp_path / "half")
     lifecycle.resume(half.run, ["trainer.iterations=3", "trainer.role_gradients=true"])
     one, two = records(whole.run), records(half.run)
-    assert without_clock(one)[-1] == without_clock(two)[-1]
+    assert numbers(one)[-1] == numbers(two)[-1]
     for record in one:
         assert record["rollout/siblings"] == 3 * record["rollout/turns"]
         shares = [record[f"credit/advantage_share/{role}"] for role in ("scout", "digger")]
@@ -94,9 +94,8 @@ def test_scouts_learn_of_the_round_by_turn_end_alone(make_session):
     assert mixed == {"step": {0.0}, "turn_end": {0.0, 1.0}}
 
 
-@pytest.mark.parametrize("settings", [VINE, {**VINE, "credit.scheme": "at_grpo"}])
-def test_a_vine_trains(settings, make_session):
-    recipe = relay(settings)
+def test_a_vine_trains(make_session):
+    recipe = relay(VINE)
     session, plan = make_session(recipe), build.plan_of(recipe)
     assert warm_up(session, recipe.warmup, None)
     session.save_start()
@@ -127,7 +126,7 @@ def test_running_baselines_are_kept_in_checkpoints(tmp_path):
     whole = lifecycle.train(relay(settings, {"trainer.iterations": 3}), run=tmp_path / "whole")
     half = lifecycle.train(relay(settings, {"trainer.iterations": 2}), run=tmp_path / "half")
     lifecycle.resume(half.run, ["trainer.iterations=3"])
-    assert without_clock(records(whole.run))[-1] == without_clock(records(half.run))[-1]
+    assert numbers(records(whole.run))[-1] == numbers(records(half.run))[-1]
 
 
 PLANS = """

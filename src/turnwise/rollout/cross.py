@@ -7,6 +7,7 @@ over its row or column (docs/math.md 2).
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -49,14 +50,16 @@ class Crossing:
 
         That is so after a seat all of whose replies failed.
         """
-        agents = self.trials.agents
-        questions: list[Question] = []
-        branches: list[list[Branch]] = []
-        for ahead, seat in enumerate(self.seats):
-            question = agents[seat].question(state, samplings[seat], ahead)
-            calls = [agents[seat].reply(question, n) for n in range(self.config.siblings)]
-            questions.append(question)
-            branches.append(await without_failures(calls))
+        agents = [self.trials.agents[seat] for seat in self.seats]
+        questions = [
+            agent.question(state, samplings[seat], ahead)
+            for ahead, (seat, agent) in enumerate(zip(self.seats, agents, strict=True))
+        ]
+        calls = [
+            without_failures([agent.reply(question, n) for n in range(self.config.siblings)])
+            for agent, question in zip(agents, questions, strict=True)
+        ]
+        branches = await asyncio.gather(*calls)
         valid = [[n for n, one in enumerate(own) if one.valid] for own in branches]
         cells: dict[Combination, list[Branch]] = {}
         for combination in itertools.product(*valid):

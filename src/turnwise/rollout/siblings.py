@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from turnwise.credit.siblings import SCORE, score_of
 from turnwise.errors import EnvError
 from turnwise.rollout.agent import RolloutAgent
@@ -65,7 +67,7 @@ class Siblings:
         chosen = self._chosen(branches, question.id)
         others = [each.turn for each in branches if each is not chosen]
         if self._config.fresh_noise and chosen.valid:
-            chosen = await self.again(agent, chosen)
+            chosen = await self._again(agent, chosen)
         return chosen, not_chosen(others)
 
     async def _answered(self, seat: str, state: Any, sampling: Sampling) -> Answered | None:
@@ -89,7 +91,7 @@ class Siblings:
         draw = self.trials.draws.of_sibling(number)
         return await agent.stepped(await agent.reply(question, number), draw=draw)
 
-    async def again(self, agent: RolloutAgent, branch: Branch) -> Branch:
+    async def _again(self, agent: RolloutAgent, branch: Branch) -> Branch:
         """Return a branch whose env step is made again with a fresh draw; its trials stay."""
         self.trials.resets += 1
         self.trials.steps += 1
@@ -97,7 +99,7 @@ class Siblings:
 
     def _has_siblings(self, identity: TurnId) -> bool:
         """Whether a turn is one of the share that has siblings."""
-        return self.rng("share", identity).random() < self._config.share_with_siblings
+        return self._rng("share", identity).random() < self._config.share_with_siblings
 
     def _chosen(self, branches: Sequence[Branch], identity: TurnId) -> Branch:
         """Return the branch with which the episode goes on: a valid one, where there is any."""
@@ -106,9 +108,9 @@ class Siblings:
             whole = [branch for branch in branches if branch.cause is None]
             return next(iter(sorted(whole, key=lambda branch: not branch.valid)), branches[0])
         values = [score_of(branch.turn, self._weights) for branch in judged]
-        return judged[choose(values, self._config, self.rng("continuation", identity))]
+        return judged[choose(values, self._config, self._rng("continuation", identity))]
 
-    def rng(self, what: str, identity: TurnId) -> Any:
+    def _rng(self, what: str, identity: TurnId) -> np.random.Generator:
         """Return the generator of a choice at a turn."""
         draws = self.trials.draws
         return generator(draws.seed, what, draws.stream, str(identity))
@@ -127,7 +129,7 @@ class Siblings:
         judged = [replace(turn, trials=({SCORE: _number(score(turn.text))},)) for turn in answers]
         values = [turn.trials[0][SCORE] for turn in judged]
         identity = replace(judged[0].id, branch=0)
-        place = choose(values, self._config, self.rng("continuation", identity))
+        place = choose(values, self._config, self._rng("continuation", identity))
         return judged[place], not_chosen(judged[:place] + judged[place + 1 :])
 
 
