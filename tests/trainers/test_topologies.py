@@ -6,10 +6,12 @@ import pytest
 
 from turnwise.app import build, lifecycle
 from turnwise.errors import ConfigError
+from turnwise.evaluation import evaluate
 from turnwise.recipe.schema import load_recipe
 from turnwise.runs import Run, read_metrics
 from turnwise.runs.episodes import episode_file, read_episodes
 from turnwise.trainers import train_grpo, warm_up
+from turnwise.trainers.session import resume
 
 NANO = {"hidden": 32, "layers": 1, "heads": 2, "kv_heads": 1, "head_dim": 16, "intermediate": 64}
 TAUGHT = {"steps": 40, "eval_every": 40, "batch_size": 16, "perception_tasks": 4}
@@ -52,6 +54,7 @@ def numbers(found):
     return [{k: v for k, v in each.items() if not k.startswith(out)} for each in found]
 
 
+@pytest.mark.slow
 def test_a_spine_trains_evaluates_and_resumes_to_equal_numbers(tmp_path):
     recipe = relay(SPINE, {"trainer.iterations": 3, "trainer.role_gradients": True})
     whole = lifecycle.train(recipe, run=tmp_path / "whole")
@@ -94,8 +97,9 @@ def test_scouts_learn_of_the_round_by_turn_end_alone(make_session):
     assert mixed == {"step": {0.0}, "turn_end": {0.0, 1.0}}
 
 
-def test_a_vine_trains(make_session):
-    recipe = relay(VINE)
+@pytest.mark.parametrize("settings", [SPINE, VINE], ids=["spine", "vine"])
+def test_siblings_train(settings, make_session):
+    recipe = relay(settings)
     session, plan = make_session(recipe), build.plan_of(recipe)
     assert warm_up(session, recipe.warmup, None)
     session.save_start()
@@ -107,8 +111,6 @@ def test_a_vine_trains(make_session):
 def test_evaluation_of_a_run_with_siblings_plays_single_replies(make_session):
     session = make_session(relay(SPINE))
     tasks = [session.validation.task(0)]
-    from turnwise.evaluation import evaluate
-
     found = evaluate(session.eval_runner, tasks, greedy=False)
     assert all(t.siblings == () for e in found.episodes for t in e.trajectories)
 
@@ -121,12 +123,17 @@ def test_a_kl_penalty_is_taken_off_the_scores_of_siblings(make_session):
     assert train_grpo(session, plan, None)
 
 
-def test_running_baselines_are_kept_in_checkpoints(tmp_path):
-    settings = {"credit.scheme": "rae", "trainer.group_size": 4}
-    whole = lifecycle.train(relay(settings, {"trainer.iterations": 3}), run=tmp_path / "whole")
-    half = lifecycle.train(relay(settings, {"trainer.iterations": 2}), run=tmp_path / "half")
-    lifecycle.resume(half.run, ["trainer.iterations=3"])
-    assert numbers(records(whole.run))[-1] == numbers(records(half.run))[-1]
+def test_running_baselines_are_kept_in_checkpoints(make_session, tmp_path):
+    recipe = relay({"credit.scheme": "rae", "trainer.group_size": 4})
+    session, plan = make_session(recipe, tmp_path / "run"), build.plan_of(recipe)
+    assert warm_up(session, recipe.warmup, None)
+    session.save_start()
+    assert train_grpo(session, plan, None)
+    kept = session.role_baselines.state()
+    assert set(kept) == {"scout", "digger"}
+    again = make_session(recipe, tmp_path / "run")
+    assert resume(again) is not None
+    assert again.role_baselines.state() == kept
 
 
 PLANS = """

@@ -118,7 +118,8 @@ class RolloutAgent:
             else:
                 branch, others = await self.rule.of_turn(self._seat, state, sampling)
             step = self.go_on(branch, others)
-        self._results.append(step)
+        if self.rule is not None:  # for trials; without them states are not kept
+            self._results.append(step)
         return step
 
     def question(self, state: Any, sampling: Sampling, ahead: int = 0) -> Question:
@@ -284,7 +285,8 @@ class RolloutAgent:
             turn, others = await self.rule.of_question(self._seat, prompt, sampling, score)
         self.turns.append(turn)
         self.siblings += others
-        self._results.append(turn.text)
+        if self.rule is not None:
+            self._results.append(turn.text)
         return turn.text
 
     async def answers(self, prompt: Prompt, sampling: Sampling, count: int) -> list[Turn]:
@@ -323,7 +325,7 @@ class RolloutAgent:
         """
         other = copy(self)
         other.turns, other.siblings, other.past = [], [], list(self.past)
-        other._results, other._replayed = list(self._results), deque(self._results)
+        other._results, other._replayed = [], deque(self._results)
         other._counter, other._trial, other._draw, other.rule = counter, trial, draw, None
         return other
 
