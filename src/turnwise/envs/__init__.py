@@ -33,6 +33,7 @@ from turnwise.envs.guard import GuardedEnv, guarded
 from turnwise.envs.gymnasium.env import GymnasiumConfig, GymnasiumEnv
 from turnwise.envs.gymnasium.registry import gymnasium_cure
 from turnwise.envs.measures import Measure, expected_measures, mean_measures
+from turnwise.envs.planning.plan_path import PlanPath, PlanPathConfig
 from turnwise.envs.random_play import first_turn, random_walk
 from turnwise.envs.relay import Relay, RelayConfig
 from turnwise.envs.rows.env import Rows, RowsConfig
@@ -50,6 +51,7 @@ ENVS: dict[str, type[Env[Any]]] = {
     FrozenLake.name: FrozenLake,
     FrozenLakePublished.name: FrozenLakePublished,
     GymnasiumEnv.name: GymnasiumEnv,
+    PlanPath.name: PlanPath,
     Relay.name: Relay,
     Rows.name: Rows,
     Treasure.name: Treasure,
@@ -172,6 +174,8 @@ __all__ = [
     "Level",
     "Measure",
     "Observation",
+    "PlanPath",
+    "PlanPathConfig",
     "Relabelled",
     "Relay",
     "RelayConfig",

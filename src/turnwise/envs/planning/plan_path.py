@@ -1,0 +1,276 @@
+"""The `plan-path` env: walk from a start to a goal around walls.
+
+Task: a square board of `size` rows with walls, a start and a goal. The episode, the seats and the
+    rewards are those of `base.py`.
+What each role sees: the cells that are walls, the player's cell and the goal, as in `r2c3`.
+Moves: UP, DOWN, LEFT, RIGHT. A step into a wall or off the board is forbidden.
+Functions: `legal`; `apply MOVES` says where they lead and how far the goal then is without walls;
+    `distance CELL` is the number of steps to a cell without walls.
+Costs: of the team and of a role the length of the shortest path to the goal.
+Baselines: random; always-up, -down, -left, -right; greedy-walker and greedy-walker-columns, which
+    take the step that ends nearest to the goal without walls, and turn back only in dead ends (of
+    equal steps one takes that along the column, the other that along the row); optimal, a shortest
+    path.
+
+Example:
+    >>> from turnwise.types import Task
+    >>> env = PlanPath(PlanPathConfig(size=3))
+    >>> data = {"rows": ["...", ".#.", "..."], "start": [0, 0], "goal": [1, 2]}
+    >>> state = env.reset(Task(id="t", env="plan-path", seed=0, data=data))
+    >>> rng = np.random.default_rng(0)
+    >>> told = env.step(state, "tool", "apply RIGHT DOWN", rng).state
+    >>> print(env.observe(told, "planner").text)
+    size 3
+     walls r1c1
+     you r0c0
+     goal r1c2
+     call apply RIGHT DOWN
+     ran 1 r0c1 distance 2
+     your move
+    >>> env.observe(told, "planner").description
+    'UP edge DOWN r1c0 free LEFT edge RIGHT r0c1 free goal DOWN RIGHT'
+    >>> step = env.step(told, "planner", "RIGHT RIGHT DOWN", rng)
+    >>> step.rewards["solved"], step.rewards["progress"]
+    (1.0, 1.0)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from math import inf
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from turnwise.envs.planning import plan_path_rules as rules
+from turnwise.envs.planning.base import PlanningConfig, PlanningEnv
+from turnwise.envs.planning.plan_path_rules import MOVES, WALL, Position
+from turnwise.envs.planning.puzzle import Puzzle, Reflex
+from turnwise.envs.planning.squares import symmetries
+from turnwise.errors import ConfigError, DataError
+from turnwise.settings import Settings
+
+DRAWS = 1000
+"""The most boards drawn for one with a path that is long enough."""
+WORDS = ("size", "walls", "none", "you", "goal", "edge", "wall", "free", "here", "distance")
+BACK = {"UP": "DOWN", "DOWN": "UP", "LEFT": "RIGHT", "RIGHT": "LEFT"}
+
+
+class PlanPathConfig(PlanningConfig):
+    """Options of the `plan-path` env."""
+
+    size: int = Field(default=10, ge=3, le=20)
+    """The number of rows and of columns."""
+    walls: float = Field(default=0.22, ge=0, le=0.6)
+    """The probability that a cell is a wall."""
+    least_path: int = Field(default=2, ge=1)
+    """The least length of the shortest path from the start to the goal."""
+
+
+class PlanPathPuzzle(Puzzle[Position]):
+    """Boards with walls, a start and a goal."""
+
+    rules = rules
+    constants = MOVES
+
+    def __init__(self, config: PlanPathConfig) -> None:
+        self.config = config
+
+    def generate(self, rng: np.random.Generator, most_moves: int) -> dict[str, Any]:
+        """Draw a board, its goal, and a start from which the goal is near enough.
+
+        Raises:
+            ConfigError: if the options hardly ever give such a board.
+        """
+        size, least = self.config.size, self.config.least_path
+        for _ in range(DRAWS):
+            cells = rng.random(size * size) < self.config.walls
+            board = "".join(WALL if wall else "." for wall in cells.tolist())
+            goal = int(rng.integers(len(board)))
+            if board[goal] == WALL:
+                continue
+            lengths = path_lengths(board, size, goal)
+            starts = [cell for cell, length in enumerate(lengths) if least <= length <= most_moves]
+            if starts:
+                start = starts[rng.integers(len(starts))]
+                return {
+                    "rows": [board[i : i + size] for i in range(0, len(board), size)],
+                    "start": list(divmod(start, size)),
+                    "goal": list(divmod(goal, size)),
+                }
+        raise ConfigError(
+            f"no {size}x{size} board in {DRAWS} draws has a path of {least} to {most_moves} steps: "
+            "lower walls or least_path, or allow more moves"
+        )
+
+    def canonical(self, data: Mapping[str, Any]) -> str:
+        """Return the least text of the board, start and goal over the 8 symmetries."""
+        first = self.first(data)
+        marks = {first.at: "s", first.goal: "g"}
+        cells = [marks.get(cell, letter) for cell, letter in enumerate(first.board)]
+        return min("".join(cells[i] for i in order) for order in symmetries(first.columns))
+
+    def first(self, data: Mapping[str, Any]) -> Position:
+        """Return the first position of a task.
+
+        Raises:
+            DataError: if there is no board, or no path from the start to the goal.
+        """
+        try:
+            rows = [str(row) for row in data["rows"]]
+            (row, column), (to_row, to_column) = data["start"], data["goal"]
+        except (KeyError, TypeError, ValueError):
+            raise DataError(
+                "a task of plan-path has rows, start and goal: give all three"
+            ) from None
+        size, board = len(rows), "".join(rows)
+        square = all(len(each) == size for each in rows) and set(board) <= {".", WALL}
+        inside = all(0 <= number < size for number in (row, column, to_row, to_column))
+        if not square or not inside:
+            raise DataError(f"rows {rows!r:.60}: give a square of `.` and `#`, and cells inside it")
+        position = Position(board, size, row * size + column, to_row * size + to_column)
+        length = path_lengths(board, size, position.goal)[position.at]
+        if board[position.goal] == WALL or not 0 < length < inf:
+            raise DataError("no path leads from the start to another cell, the goal: give one")
+        return position
+
+    def solve(self, position: Position) -> list[str] | None:
+        """Return a shortest path."""
+        found: list[str] = []
+        lengths = path_lengths(position.board, position.columns, position.goal)
+        while lengths[position.at]:
+            for move in MOVES:
+                after = rules.apply(position, move)
+                if after is not None and lengths[after.at] < lengths[position.at]:
+                    found.append(move)
+                    position = after
+                    break
+            else:
+                return None
+        return found
+
+    def reflexes(self) -> Mapping[str, Reflex[Position]]:
+        """Return the two greedy walkers of the module docstring."""
+        return {
+            "greedy-walker": lambda position, last: greedy_step(position, last, MOVES),
+            "greedy-walker-columns": lambda position, last: greedy_step(
+                position, last, (*MOVES[2:], *MOVES[:2])
+            ),
+        }
+
+    def team_cost(self, position: Position) -> float:
+        """Return the length of the shortest path to the goal."""
+        return path_lengths(position.board, position.columns, position.goal)[position.at]
+
+    def lines(self, position: Position) -> Sequence[str]:
+        """Return the size, the walls, the player's cell and the goal."""
+        return (
+            f"size {position.columns}",
+            wall_line(position.board, position.columns),
+            f"you {rules.name(position, position.at)}",
+            f"goal {rules.name(position, position.goal)}",
+        )
+
+    def description(self, position: Position) -> str:
+        """Return what is beside the player, and in which directions the goal lies."""
+        said = []
+        for move in MOVES:
+            cell = rules.neighbour(position, move)
+            if cell is None:
+                said.append(f"{move} edge")
+            else:
+                free = "wall" if position.board[cell] == WALL else "free"
+                said.append(f"{move} {rules.name(position, cell)} {free}")
+        return " ".join([*said, "goal", *_directions(position)])
+
+    def render(self, position: Position) -> str:
+        """Return the board with `Y` for the player and `G` for the goal."""
+        cells = list(position.board)
+        cells[position.goal] = "G"
+        cells[position.at] = "Y"
+        size = position.columns
+        return "\n".join("".join(cells[i : i + size]) for i in range(0, len(cells), size))
+
+    def query_words(self, name: str, position: Position, rng: np.random.Generator) -> str:
+        """Return the name of a random cell, which `distance` asks for."""
+        return rules.name(position, int(rng.integers(len(position.board))))
+
+    def vocabulary(self) -> tuple[str, ...]:
+        """Return the names of cells, and all other words."""
+        numbers = range(self.config.size)
+        names = [f"r{row}c{column}" for row in numbers for column in numbers]
+        return (
+            *["size", "walls", "none", "you", "goal", "edge", "wall", "free", "here", "distance"],
+            *MOVES,
+            *names,
+        )
+
+
+class PlanPath(PlanningEnv[Position]):
+    """The env described in the docstring of this module."""
+
+    name: ClassVar[str] = "plan-path"
+    config_class: ClassVar[type[Settings]] = PlanPathConfig
+
+    def __init__(self, config: PlanPathConfig | None = None) -> None:
+        config = config or PlanPathConfig()
+        super().__init__(config, PlanPathPuzzle(config))
+
+
+def greedy_step(position: Position, last: str, order: Sequence[str]) -> str:
+    """Return the step that ends nearest to the goal without walls, turning back in dead ends only.
+
+    Args:
+        position: where the player is.
+        last: the step before, "" at first.
+        order: the directions; the first of equal ones is taken.
+    """
+    found = [(move, rules.apply(position, move)) for move in order]
+    ahead = [(m, a) for m, a in found if a is not None and m != BACK.get(last)]
+    if not ahead:
+        return BACK.get(last, order[0])
+    return min(ahead, key=lambda each: rules.walk_length(each[1], each[1].goal))[0]
+
+
+@lru_cache(maxsize=4096)
+def path_lengths(board: str, columns: int, goal: int) -> tuple[float, ...]:
+    """Return the length of the shortest path from each cell to the goal; infinite where none is."""
+    lengths = [inf] * len(board)
+    lengths[goal] = 0
+    waiting = deque([goal])
+    while waiting:
+        cell = waiting.popleft()
+        column = cell % columns
+        near = (
+            cell - columns,
+            cell + columns,
+            cell - 1 if column else -1,
+            cell + 1 if column < columns - 1 else -1,
+        )
+        for other in near:
+            if 0 <= other < len(board) and board[other] != WALL and lengths[other] == inf:
+                lengths[other] = lengths[cell] + 1
+                waiting.append(other)
+    return tuple(lengths)
+
+
+@lru_cache(maxsize=4096)
+def wall_line(board: str, columns: int) -> str:
+    """Return the names of all walls."""
+    names = [f"r{i // columns}c{i % columns}" for i, cell in enumerate(board) if cell == WALL]
+    return " ".join(["walls", *(names or ["none"])])
+
+
+def _directions(position: Position) -> list[str]:
+    """Return the directions in which the goal lies; "here" at the goal."""
+    row, column = divmod(position.at, position.columns)
+    to_row, to_column = divmod(position.goal, position.columns)
+    found = []
+    if to_row != row:
+        found.append("DOWN" if to_row > row else "UP")
+    if to_column != column:
+        found.append("RIGHT" if to_column > column else "LEFT")
+    return found or ["here"]
