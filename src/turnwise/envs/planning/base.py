@@ -21,7 +21,7 @@ Rewards:
     `illegal` (process): 1 for a list with a forbidden move.
     The last two are for negative weights. The others telescope, so that no weights of them pay for
     moving back and forth.
-End: terminated when solved; truncated after `rounds` rounds. The score is 1 if solved, else 0.
+End: terminated when solved; truncated when the rounds are over. The score is 1 if solved, else 0.
 Measures: `rounds` begun, `moves` made.
 Baselines: random; always-MOVE, a constant call and move; the puzzle's reflexes; optimal, the
     solver.
@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import ceil, inf
 from typing import Any, ClassVar, Generic, Literal
 
 import numpy as np
@@ -49,7 +49,7 @@ from turnwise.envs.planning.library import (
 )
 from turnwise.envs.planning.programs import run_tool
 from turnwise.envs.planning.puzzle import P, Puzzle
-from turnwise.errors import ConfigError, EnvError, IllegalActionError
+from turnwise.errors import ConfigError, DataError, EnvError, IllegalActionError
 from turnwise.settings import Settings
 from turnwise.types import Task
 
@@ -71,6 +71,9 @@ class PlanningConfig(Settings):
     runs in the sandbox."""
     rounds: int = Field(default=4, ge=1, le=200)
     """The most rounds of an episode, each a turn of the tool and a turn of the planner."""
+    round_limit: float | None = Field(default=None, ge=1, le=100)
+    """The rounds of an episode as a multiple of those that the solver needs, rounded up, and at
+    most `rounds`; None gives every episode `rounds`."""
     moves_per_turn: int = Field(default=4, ge=1, le=64)
     """The most moves in an answer of the planner."""
     moves_per_call: int = Field(default=4, ge=1, le=64)
@@ -85,12 +88,13 @@ class PlanState(Generic[P]):
 
     `costs` are those of the start, of the team and of a role. `proposed` is the potential of the
     last proposal. `call` and `result` are of this round; `call` is None before it. `last` is the
-    last move made, and `left` counts the rounds that have not ended.
+    last move made. `left` counts the rounds that have not ended, `begun` those that have begun.
     """
 
     position: P
     left: int
     costs: tuple[float, float]
+    begun: int = 0
     proposed: float = 0.0
     call: str | None = None
     result: str = ""
@@ -141,16 +145,28 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         most = self.config.rounds * self.config.moves_per_turn
         for _ in range(MOST_DRAWS if self.config.hard else 1):
             data = self.puzzle.generate(rng, most)
-            if not self.config.hard or not self.reflex_solves(self.puzzle.first(data)):
+            if not self.config.hard and self.config.round_limit is None:
                 return data
+            first = self.puzzle.first(data)
+            rounds = self._rounds(first)
+            if not self.config.hard or not self.reflex_solves(first, rounds):
+                return data | {"rounds": rounds}
         raise ConfigError(
             f"{self.name}: a reflex solves all of {MOST_DRAWS} tasks within {self.config.rounds} "
             "rounds: set hard = false, lower rounds, or make the tasks harder"
         )
 
-    def reflex_solves(self, first: P) -> bool:
+    def _rounds(self, first: P) -> int:
+        """Return the rounds of an episode that begins in `first`."""
+        if self.config.round_limit is None:
+            return self.config.rounds
+        moves = len(self.puzzle.solve(first) or ())
+        needed = -(-moves // self.config.moves_per_turn)
+        return min(self.config.rounds, ceil(self.config.round_limit * needed))
+
+    def reflex_solves(self, first: P, rounds: int) -> bool:
         """Return whether a reflex solves a position within the rounds."""
-        most = self.config.rounds * self.config.moves_per_turn
+        most = rounds * self.config.moves_per_turn
         for reflex in self.puzzle.reflexes().values():
             moves = self._ahead(reflex, first, "", most)
             if self.puzzle.rules.solved(run_moves(self.puzzle.rules, first, moves)[0]):
@@ -168,8 +184,11 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
             DataError: if the task's data are not those of a task.
         """
         first = self.puzzle.first(task.data)
+        rounds, most = task.data.get("rounds", self.config.rounds), self.config.rounds
+        if not isinstance(rounds, int) or not 1 <= rounds <= most:
+            raise DataError(f"task {task.id!r} has rounds = {rounds!r}: give 1 to {most}")
         costs = (self.puzzle.team_cost(first), self.puzzle.role_cost(first))
-        return PlanState(position=first, left=self.config.rounds, costs=costs)
+        return PlanState(position=first, left=rounds, costs=costs)
 
     def observe(self, state: PlanState[P], role: str) -> Observation:
         """Return the position; for the planner also the call and its result."""
@@ -241,7 +260,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         end = run_moves(self.puzzle.rules, state.position, moves)[0]
         proposed = potential(self.puzzle.role_cost(end), state.costs[1])
         rewards = {"call_useful": proposed - state.proposed, "call_failed": float(not ran)}
-        after = replace(state, call=call, result=result, proposed=proposed)
+        after = replace(state, begun=state.begun + 1, call=call, result=result, proposed=proposed)
         return Step(state=after, rewards=rewards, terminated=False, truncated=False)
 
     def _moved(self, state: PlanState[P], action: str) -> Step[PlanState[P]]:
@@ -284,8 +303,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
 
     def measures(self, state: PlanState[P]) -> dict[str, float]:
         """Return the rounds begun and the moves made."""
-        rounds = self.config.rounds - state.left + (state.call is not None)
-        return {"rounds": float(rounds), "moves": float(state.moves)}
+        return {"rounds": float(state.begun), "moves": float(state.moves)}
 
     def random_action(self, state: PlanState[P], role: str, rng: np.random.Generator) -> str:
         """Return a random call or program of the tool, or a random list of moves of the planner.

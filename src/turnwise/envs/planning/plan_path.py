@@ -36,7 +36,6 @@ Example:
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import inf
@@ -68,6 +67,8 @@ class PlanPathConfig(PlanningConfig):
     """The probability that a cell is a wall."""
     least_path: int = Field(default=2, ge=1)
     """The least length of the shortest path from the start to the goal."""
+    least_detour: int = Field(default=0, ge=0)
+    """The least number of steps by which the shortest path is longer than one without walls."""
 
 
 class PlanPathPuzzle(Puzzle[Position]):
@@ -85,7 +86,7 @@ class PlanPathPuzzle(Puzzle[Position]):
         Raises:
             ConfigError: if the options hardly ever give such a board.
         """
-        size, least = self.config.size, self.config.least_path
+        size, least, detour = self.config.size, self.config.least_path, self.config.least_detour
         for _ in range(DRAWS):
             cells = rng.random(size * size) < self.config.walls
             board = "".join(WALL if wall else "." for wall in cells.tolist())
@@ -94,6 +95,9 @@ class PlanPathPuzzle(Puzzle[Position]):
                 continue
             lengths = path_lengths(board, size, goal)
             starts = [cell for cell, length in enumerate(lengths) if least <= length <= most_moves]
+            if detour:
+                straight = walk_lengths(size, goal)
+                starts = [cell for cell in starts if lengths[cell] - straight[cell] >= detour]
             if starts:
                 start = starts[rng.integers(len(starts))]
                 return {
@@ -102,8 +106,9 @@ class PlanPathPuzzle(Puzzle[Position]):
                     "goal": list(divmod(goal, size)),
                 }
         raise ConfigError(
-            f"no {size}x{size} board in {DRAWS} draws has a path of {least} to {most_moves} steps: "
-            "lower walls or least_path, or allow more moves"
+            f"no {size}x{size} board in {DRAWS} draws has a path of {least} to {most_moves} steps, "
+            f"{detour} more than without walls: change walls, lower least_path or least_detour, or "
+            "allow more moves"
         )
 
     def canonical(self, data: Mapping[str, Any]) -> str:
@@ -176,9 +181,9 @@ class PlanPathPuzzle(Puzzle[Position]):
 
     def description(self, position: Position) -> str:
         """Return what is beside the player, and in which directions the goal lies."""
-        said = []
+        said, near = [], rules.beside(len(position.board), position.columns)[position.at]
         for move in MOVES:
-            cell = rules.neighbour(position, move)
+            cell = near.get(move)
             if cell is None:
                 said.append(f"{move} edge")
             else:
@@ -228,33 +233,36 @@ def greedy_step(position: Position, last: str, order: Sequence[str]) -> str:
         last: the step before, "" at first.
         order: the directions; the first of equal ones is taken.
     """
-    found = [(move, rules.apply(position, move)) for move in order]
-    ahead = [(m, a) for m, a in found if a is not None and m != BACK.get(last)]
-    if not ahead:
-        return BACK.get(last, order[0])
-    return min(ahead, key=lambda each: rules.walk_length(each[1], each[1].goal))[0]
+    board, back, best, found = position.board, BACK.get(last), inf, ""
+    lengths = walk_lengths(position.columns, position.goal)
+    near = rules.beside(len(board), position.columns)[position.at]
+    for move in order:
+        cell = near.get(move)
+        if cell is not None and board[cell] != WALL and move != back and lengths[cell] < best:
+            best, found = lengths[cell], move
+    return found or back or order[0]
 
 
 @lru_cache(maxsize=4096)
 def path_lengths(board: str, columns: int, goal: int) -> tuple[float, ...]:
     """Return the length of the shortest path from each cell to the goal; infinite where none is."""
-    lengths = [inf] * len(board)
+    lengths, near = [inf] * len(board), rules.beside(len(board), columns)
     lengths[goal] = 0
-    waiting = deque([goal])
-    while waiting:
-        cell = waiting.popleft()
-        column = cell % columns
-        near = (
-            cell - columns,
-            cell + columns,
-            cell - 1 if column else -1,
-            cell + 1 if column < columns - 1 else -1,
-        )
-        for other in near:
-            if 0 <= other < len(board) and board[other] != WALL and lengths[other] == inf:
-                lengths[other] = lengths[cell] + 1
+    waiting = [goal]
+    for cell in waiting:  # it grows
+        length = lengths[cell] + 1
+        for other in near[cell].values():
+            if lengths[other] == inf and board[other] != WALL:
+                lengths[other] = length
                 waiting.append(other)
     return tuple(lengths)
+
+
+@lru_cache(maxsize=512)
+def walk_lengths(size: int, goal: int) -> tuple[int, ...]:
+    """Return the number of steps from each cell to the goal without walls."""
+    row, column = divmod(goal, size)
+    return tuple(abs(r - row) + abs(c - column) for r in range(size) for c in range(size))
 
 
 @lru_cache(maxsize=4096)

@@ -33,23 +33,30 @@ def move_length(word: str) -> int:
     return 1
 
 
-def neighbour(position: Position, move: str) -> int | None:
-    """Return the cell beside the player's in a direction; None off the board."""
-    down, right = STEPS[move]
-    row, column = divmod(position.at, position.columns)
-    row, column = row + down, column + right
-    cell = row * position.columns + column
-    if column < 0 or column >= position.columns or row < 0 or cell >= len(position.board):
-        return None
-    return cell
+@lru_cache(maxsize=32)
+def beside(cells: int, columns: int) -> tuple[dict[str, int], ...]:
+    """Return for each cell of a board the cells beside it, by direction."""
+    found = []
+    for cell in range(cells):
+        row, column = divmod(cell, columns)
+        near = {move: (row + down, column + right) for move, (down, right) in STEPS.items()}
+        found.append(
+            {
+                move: r * columns + c
+                for move, (r, c) in near.items()
+                if 0 <= r < cells // columns and 0 <= c < columns
+            }
+        )
+    return tuple(found)
 
 
 def apply(position: Position, move: str) -> Position | None:
     """Return the position after a step; None into a wall, off the board, or for other texts."""
-    cell = neighbour(position, move) if move in STEPS else None
-    if cell is None or position.board[cell] == WALL:
+    board, columns, at, goal = position
+    cell = beside(len(board), columns)[at].get(move)
+    if cell is None or board[cell] == WALL:
         return None
-    return Position(position.board, position.columns, cell, position.goal)
+    return Position(board, columns, cell, goal)
 
 
 def solved(position: Position) -> bool:
