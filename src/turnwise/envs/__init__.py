@@ -33,7 +33,10 @@ from turnwise.envs.guard import GuardedEnv, guarded
 from turnwise.envs.gymnasium.env import GymnasiumConfig, GymnasiumEnv
 from turnwise.envs.gymnasium.registry import gymnasium_cure
 from turnwise.envs.measures import Measure, expected_measures, mean_measures
+from turnwise.envs.planning.blocksworld import Blocksworld, BlocksworldConfig
 from turnwise.envs.planning.plan_path import PlanPath, PlanPathConfig
+from turnwise.envs.planning.queens import Queens, QueensConfig
+from turnwise.envs.planning.sudoku import Sudoku, SudokuConfig
 from turnwise.envs.random_play import first_turn, random_walk
 from turnwise.envs.relay import Relay, RelayConfig
 from turnwise.envs.rows.env import Rows, RowsConfig
@@ -48,12 +51,15 @@ from turnwise.utils.user_code import is_import_name, load_object, names_in
 
 ENVS: dict[str, type[Env[Any]]] = {
     ArcDraw.name: ArcDraw,
+    Blocksworld.name: Blocksworld,
     FrozenLake.name: FrozenLake,
     FrozenLakePublished.name: FrozenLakePublished,
     GymnasiumEnv.name: GymnasiumEnv,
     PlanPath.name: PlanPath,
+    Queens.name: Queens,
     Relay.name: Relay,
     Rows.name: Rows,
+    Sudoku.name: Sudoku,
     Treasure.name: Treasure,
 }
 
@@ -160,6 +166,8 @@ __all__ = [
     "Baseline",
     "BaselineScore",
     "BatchRewards",
+    "Blocksworld",
+    "BlocksworldConfig",
     "Env",
     "EnvReport",
     "ErrorUnit",
@@ -176,12 +184,16 @@ __all__ = [
     "Observation",
     "PlanPath",
     "PlanPathConfig",
+    "Queens",
+    "QueensConfig",
     "Relabelled",
     "Relay",
     "RelayConfig",
     "Rows",
     "RowsConfig",
     "Step",
+    "Sudoku",
+    "SudokuConfig",
     "ToolCall",
     "ToolEnv",
     "ToolResult",

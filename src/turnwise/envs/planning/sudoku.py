@@ -1,0 +1,290 @@
+"""The `sudoku` env: fill a board so that every row, column and box has each digit once.
+
+Task: a board of `size` rows (4, 6 or 9) with `clues` digits and one solution. The episode, the
+    seats and the rewards are those of `base.py`.
+What each role sees: the board, row by row, with `.` for an empty cell.
+Moves: `r0c1 3` fills an empty cell. A digit that its row, column or box has is forbidden. A wrong
+    digit that is not forbidden stays, and the board then cannot be solved any more.
+Functions: `legal`; `apply MOVES`; `candidates CELL`, the digits that it may have; `conflicts CELL
+    DIGIT`, the cells that forbid it; `places UNIT DIGIT`, the cells of a row (`r0`), column (`c0`)
+    or box (`b0`) that may have the digit; `consistent`, whether every empty cell has a candidate.
+Costs: of the team the number of cells that are empty or wrong; of a role the same, infinite with a
+    wrong cell.
+Baselines: random; always-r0c0-1; naked-single, which fills the first cell that has one candidate as
+    long as there is one; guesser, which then draws one of the candidates of the first of the cells
+    with the fewest; optimal, the solution. With `hard = true` naked-single solves no task.
+Splits: puzzles of 6 and 9 rows are divided by their solutions up to symmetry
+    (`sudoku_symmetry.grid_class`), so that no test puzzle has the solution of a training puzzle.
+    The 288 solutions of 4 rows are 2 up to symmetry, so puzzles of 4 rows are divided by the
+    pattern of their clues up to symmetry. Naked singles solve all puzzles of 4 rows: `hard = true`
+    needs 6 or 9.
+
+Example:
+    >>> from turnwise.types import Task
+    >>> env = Sudoku(SudokuConfig(size=4, clues=14))
+    >>> data = {"rows": ["12.4", "3412", "2143", "432."]}
+    >>> state = env.reset(Task(id="t", env="sudoku", seed=0, data=data))
+    >>> rng = np.random.default_rng(0)
+    >>> told = env.step(state, "tool", "candidates r0c2", rng).state
+    >>> print(env.observe(told, "planner").text)
+    sudoku c0 c1 c2 c3
+     r0 1 2 . 4
+     r1 3 4 1 2
+     r2 2 1 4 3
+     r3 4 3 2 .
+     call candidates r0c2
+     r0c2 3
+     your move
+    >>> step = env.step(told, "planner", "r0c2 3 r3c3 1", rng)
+    >>> step.rewards["solved"], step.rewards["progress"]
+    (1.0, 1.0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from math import inf
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from turnwise.envs.base import Baseline
+from turnwise.envs.planning import sudoku_rules as rules
+from turnwise.envs.planning.base import PlanningConfig, PlanningEnv, PlanState
+from turnwise.envs.planning.puzzle import Puzzle, Reflex
+from turnwise.envs.planning.sudoku_rules import BOXES, EMPTY, Position, candidates, shape_of
+from turnwise.envs.planning.sudoku_solver import (
+    FEWEST_CLUES,
+    count_solutions,
+    draw_puzzle,
+    naked_single,
+    solution_of,
+)
+from turnwise.envs.planning.sudoku_symmetry import grid_class, pattern_class
+from turnwise.errors import ConfigError, DataError
+from turnwise.settings import Settings
+
+DESCRIBED = 4
+"""The most cells that a description names."""
+
+
+class SudokuConfig(PlanningConfig):
+    """Options of the `sudoku` env."""
+
+    size: Literal[4, 6, 9] = 6
+    """The number of rows: 4 with boxes of 2x2, 6 with boxes of 2x3, 9 with boxes of 3x3."""
+    clues: int = Field(default=18, ge=1, le=80)
+    """The number of digits at the start: from 4 of 16 cells, 10 of 36, or 28 of 81."""
+    rounds: int = Field(default=5, ge=1, le=200)
+    """The most rounds of an episode, each a turn of the tool and a turn of the planner."""
+
+    @model_validator(mode="after")
+    def _check_size(self) -> SudokuConfig:
+        least, most = FEWEST_CLUES[self.size], self.size**2 - 1
+        empty, moves = self.size**2 - self.clues, self.rounds * self.moves_per_turn
+        if not least <= self.clues <= most:
+            raise ConfigError(
+                f"clues = {self.clues} with size = {self.size}: give {least} to {most}"
+            )
+        if empty > moves:
+            raise ConfigError(
+                f"{empty} cells are empty, and {self.rounds} rounds of {self.moves_per_turn} moves "
+                f"fill {moves}: raise rounds, moves_per_turn or clues"
+            )
+        if self.hard and self.size == 4:
+            raise ConfigError(
+                "hard = true with size = 4: a reflex solves all puzzles of 4 rows; set size = 6"
+            )
+        return self
+
+
+class SudokuPuzzle(Puzzle[Position]):
+    """Boards with one solution."""
+
+    rules = rules
+    constants = ("r0c0 1",)
+
+    def __init__(self, config: SudokuConfig) -> None:
+        self.config = config
+
+    def generate(self, rng: np.random.Generator, most_moves: int) -> dict[str, Any]:
+        """Draw a board with one solution.
+
+        Raises:
+            ConfigError: if the options hardly ever give one.
+        """
+        size = self.config.size
+        board = draw_puzzle(size, self.config.clues, rng, hard=self.config.hard)
+        return {"rows": [board[i : i + size] for i in range(0, len(board), size)]}
+
+    def canonical(self, data: Mapping[str, Any]) -> str:
+        """Return the class of the solution; for 4 rows the class of the clues' pattern."""
+        clues = self.first(data).clues
+        return pattern_class(clues) if len(clues) == 16 else grid_class(_solution(clues))
+
+    def first(self, data: Mapping[str, Any]) -> Position:
+        """Return the first position of a task.
+
+        Raises:
+            DataError: if it is no board with an empty cell and one solution.
+        """
+        rows, size = data.get("rows", ()), self.config.size
+        board = "".join(map(str, rows))
+        square = len(rows) == size and all(len(str(row)) == size for row in rows)
+        if not square or not set(board) <= {EMPTY, *"123456789"[:size]} or EMPTY not in board:
+            raise DataError(
+                f"rows {list(rows)!r:.80}: give {size} rows of {size} digits from 1 to {size}, or "
+                f"{EMPTY!r} for an empty cell, of which there must be one"
+            )
+        if _solutions_of(board) != 1:
+            raise DataError(f"the board {board!r} has not exactly one solution: add or drop digits")
+        return Position(board, board)
+
+    def solve(self, position: Position) -> list[str] | None:
+        """Return the fills of the empty cells in their order; None if a cell is wrong."""
+        board, solution = position.board, _solution(position.clues)
+        if _wrong(board, solution):
+            return None
+        names = shape_of(len(board)).names
+        return [f"{names[c]} {solution[c]}" for c, digit in enumerate(board) if digit == EMPTY]
+
+    def reflexes(self) -> Mapping[str, Reflex[Position]]:
+        """Return the player of naked singles, which makes a forbidden move where there is none."""
+        return {
+            "naked-single": lambda position, last: _fill(position, naked_single(position.board))
+        }
+
+    def team_cost(self, position: Position) -> float:
+        """Return the number of cells that are empty or wrong."""
+        board, solution = position.board, _solution(position.clues)
+        return float(board.count(EMPTY) + _wrong(board, solution))
+
+    def role_cost(self, position: Position) -> float:
+        """Return the number of empty cells; infinite with a wrong one."""
+        board, solution = position.board, _solution(position.clues)
+        return inf if _wrong(board, solution) else float(board.count(EMPTY))
+
+    def lines(self, position: Position) -> Sequence[str]:
+        """Return a line of columns, and the rows."""
+        return _lines(position.board)
+
+    def description(self, position: Position) -> str:
+        """Return the candidates of the cells with the fewest, `DESCRIBED` cells at most."""
+        return _description(position.board)
+
+    def render(self, position: Position) -> str:
+        """Return the board with lines between boxes."""
+        board, size = position.board, round(len(position.board) ** 0.5)
+        tall, wide = BOXES[size]
+        shown = []
+        for row in range(size):
+            cells = board[row * size : (row + 1) * size]
+            parts = [" ".join(cells[i : i + wide]) for i in range(0, size, wide)]
+            if row and not row % tall:
+                shown.append("-+-".join("-" * len(part) for part in parts))
+            shown.append(" | ".join(parts))
+        return "\n".join(shown)
+
+    def query_words(self, name: str, position: Position, rng: np.random.Generator) -> str:
+        """Return a random cell, cell and digit, or unit and digit."""
+        shape = shape_of(len(position.board))
+        if name == "consistent":
+            return ""
+        subjects = tuple(shape.lines) if name == "places" else shape.names
+        subject = subjects[rng.integers(len(subjects))]
+        if name == "candidates":
+            return subject
+        return f"{subject} {shape.digits[rng.integers(shape.size)]}"
+
+    def vocabulary(self) -> tuple[str, ...]:
+        """Return the names of cells and of units, the digits, and all other words."""
+        shape = shape_of(self.config.size**2)
+        words = "sudoku narrow full empty consistent yes no none has"
+        return (*words.split(), EMPTY, *shape.digits, *shape.names, *shape.lines)
+
+
+class Sudoku(PlanningEnv[Position]):
+    """The env described in the docstring of this module."""
+
+    name: ClassVar[str] = "sudoku"
+    config_class: ClassVar[type[Settings]] = SudokuConfig
+
+    def __init__(self, config: SudokuConfig | None = None) -> None:
+        config = config or SudokuConfig()
+        super().__init__(config, SudokuPuzzle(config))
+
+    def baselines(self) -> Mapping[str, Baseline]:
+        """Return the baselines of the module docstring."""
+        found = dict(super().baselines())
+        optimal = found.pop("optimal")
+        return {**found, "guesser": self._guesser, "optimal": optimal}
+
+    def _guesser(self, state: PlanState[Position], rng: np.random.Generator) -> str:
+        if state.call is None:
+            return "consistent" if self.config.runner == "call" else "print(consistent())"
+        position, moves = state.position, list[str]()
+        while len(moves) < self.config.moves_per_turn:
+            found = naked_single(position.board) or _guess(position.board, rng)
+            moves.append(_fill(position, found))
+            after = rules.apply(position, moves[-1])
+            if after is None or rules.solved(after):
+                break
+            position = after
+        return " ".join(moves)
+
+
+def _solution(clues: str) -> str:
+    solution = solution_of(clues)
+    assert solution is not None, "a task's board has one solution: `first` checks it"
+    return solution
+
+
+@lru_cache(maxsize=4096)
+def _solutions_of(board: str) -> int:
+    return count_solutions(board)
+
+
+def _wrong(board: str, solution: str) -> int:
+    """Return the number of filled cells that differ from the solution."""
+    return sum(digit not in (EMPTY, right) for digit, right in zip(board, solution, strict=True))
+
+
+def _fill(position: Position, found: tuple[int, str] | None) -> str:
+    """Return the move that fills a cell; a forbidden move if there is none to fill."""
+    board, names = position.board, shape_of(len(position.board)).names
+    if found is None:
+        cell = next((c for c, digit in enumerate(board) if digit != EMPTY), 0)
+        return f"{names[cell]} {board[cell]}"
+    return f"{names[found[0]]} {found[1]}"
+
+
+def _guess(board: str, rng: np.random.Generator) -> tuple[int, str] | None:
+    """Draw a candidate of the first cell with the fewest; None if no cell has any."""
+    found = [(len(digits), cell, digits) for cell, digits in _free(board) if digits]
+    if not found:
+        return None
+    _, cell, digits = min(found)
+    return cell, digits[rng.integers(len(digits))]
+
+
+def _free(board: str) -> list[tuple[int, str]]:
+    """Return the empty cells with their candidates."""
+    return [(c, candidates(board, c)) for c, digit in enumerate(board) if digit == EMPTY]
+
+
+@lru_cache(maxsize=16384)
+def _lines(board: str) -> tuple[str, ...]:
+    size = round(len(board) ** 0.5)
+    head = " ".join(["sudoku", *(f"c{column}" for column in range(size))])
+    rows = [board[row * size : (row + 1) * size] for row in range(size)]
+    return (head, *(" ".join([f"r{number}", *row]) for number, row in enumerate(rows)))
+
+
+@lru_cache(maxsize=16384)
+def _description(board: str) -> str:
+    names = shape_of(len(board)).names
+    narrowest = sorted((len(digits), cell, digits) for cell, digits in _free(board))[:DESCRIBED]
+    said = [f"{names[cell]} {' '.join(digits) or 'none'}" for _, cell, digits in narrowest]
+    return " ".join(["narrow", *said]) if said else "full"
