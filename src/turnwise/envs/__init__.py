@@ -37,6 +37,7 @@ from turnwise.envs.planning.blocksworld import Blocksworld, BlocksworldConfig
 from turnwise.envs.planning.plan_path import PlanPath, PlanPathConfig
 from turnwise.envs.planning.queens import Queens, QueensConfig
 from turnwise.envs.planning.sudoku import Sudoku, SudokuConfig
+from turnwise.envs.planning.sokoban import Sokoban, SokobanConfig
 from turnwise.envs.random_play import first_turn, random_walk
 from turnwise.envs.relay import Relay, RelayConfig
 from turnwise.envs.rows.env import Rows, RowsConfig
@@ -59,6 +60,7 @@ ENVS: dict[str, type[Env[Any]]] = {
     Queens.name: Queens,
     Relay.name: Relay,
     Rows.name: Rows,
+    Sokoban.name: Sokoban,
     Sudoku.name: Sudoku,
     Treasure.name: Treasure,
 }
@@ -191,6 +193,8 @@ __all__ = [
     "RelayConfig",
     "Rows",
     "RowsConfig",
+    "Sokoban",
+    "SokobanConfig",
     "Step",
     "Sudoku",
     "SudokuConfig",
