@@ -69,12 +69,19 @@ DRAWS = 2000
 class BlocksworldConfig(PlanningConfig):
     """Options of the `blocksworld` env."""
 
-    blocks: int = Field(default=5, ge=3, le=8)
+    blocks: int = Field(default=6, ge=3, le=8)
     """The number of blocks."""
     places: int = Field(default=3, ge=3, le=8)
     """The most towers. With fewer than 3 some goals could not be reached."""
     least_moves: int = Field(default=2, ge=1)
     """The least number of moves of a shortest solution."""
+    rounds: int = Field(default=6, ge=1, le=200)
+    """The most rounds of an episode, each a turn of the tool and a turn of the planner."""
+    round_limit: float | None = Field(default=1.0, ge=1, le=100)
+    """The rounds of an episode as a multiple of those that the solver needs, rounded up, and at
+    most `rounds`; None gives every episode `rounds`."""
+    moves_per_turn: int = Field(default=2, ge=1, le=64)
+    """The most moves in an answer of the planner."""
 
 
 class BlocksworldPuzzle(Puzzle[Position]):

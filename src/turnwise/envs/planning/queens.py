@@ -55,9 +55,9 @@ from turnwise.settings import Settings
 class QueensConfig(PlanningConfig):
     """Options of the `n-queens` env."""
 
-    size: int = Field(default=8, ge=4, le=10)
+    size: int = Field(default=10, ge=4, le=10)
     """The number of rows, of columns and of queens."""
-    given: int = Field(default=2, ge=0, le=9)
+    given: int = Field(default=3, ge=0, le=9)
     """The number of queens at the start."""
 
     @model_validator(mode="after")
@@ -169,6 +169,11 @@ class Queens(PlanningEnv[Position]):
     def __init__(self, config: QueensConfig | None = None) -> None:
         config = config or QueensConfig()
         super().__init__(config, QueensPuzzle(config))
+
+    @property
+    def single_task(self) -> bool:
+        """Whether all tasks are equal up to symmetry: the empty board, and 1 or 3 queens of 4."""
+        return self.config.given == 0 or (self.config.size, self.config.given) in ((4, 1), (4, 3))
 
 
 @lru_cache(maxsize=65536)

@@ -12,12 +12,14 @@ Costs: of the team the number of cells that are empty or wrong; of a role the sa
     wrong cell.
 Baselines: random; always-r0c0-1; naked-single, which fills the first cell that has one candidate as
     long as there is one; guesser, which then draws one of the candidates of the first of the cells
-    with the fewest; optimal, the solution. With `hard = true` naked-single solves no task.
-Splits: puzzles of 6 and 9 rows are divided by their solutions up to symmetry
-    (`sudoku_symmetry.grid_class`), so that no test puzzle has the solution of a training puzzle.
-    The 288 solutions of 4 rows are 2 up to symmetry, so puzzles of 4 rows are divided by the
-    pattern of their clues up to symmetry. Naked singles solve all puzzles of 4 rows: `hard = true`
-    needs 6 or 9.
+    with the fewest; singles, which before that fills a cell that is the only place of a unit for a
+    digit; optimal, the solution. With `hard = true` naked-single solves no task.
+Splits: puzzles of 9 rows are divided by their solutions up to symmetry
+    (`sudoku_symmetry.grid_class`): no test puzzle has the solution of a training puzzle. The 288
+    solutions of 4 rows are 2 up to symmetry, the 28,200,960 of 6 rows are 49, too few to be
+    divided. So puzzles of 4 and 6 rows are divided by the pattern of their clues up to symmetry: no
+    test puzzle has the pattern of a training puzzle. Naked singles solve all puzzles of 4 rows, so
+    `hard = true` needs 6 or 9.
 
 Example:
     >>> from turnwise.types import Task
@@ -42,8 +44,8 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from math import inf
 from typing import Any, ClassVar, Literal
 
@@ -59,6 +61,7 @@ from turnwise.envs.planning.sudoku_solver import (
     FEWEST_CLUES,
     count_solutions,
     draw_puzzle,
+    hidden_single,
     naked_single,
     solution_of,
 )
@@ -66,6 +69,8 @@ from turnwise.envs.planning.sudoku_symmetry import grid_class, pattern_class
 from turnwise.errors import ConfigError, DataError
 from turnwise.settings import Settings
 
+Finder = Callable[[str], tuple[int, str] | None]
+"""A cell of a board and the digit to fill it with, if there is one to be found."""
 DESCRIBED = 4
 """The most cells that a description names."""
 
@@ -75,9 +80,9 @@ class SudokuConfig(PlanningConfig):
 
     size: Literal[4, 6, 9] = 6
     """The number of rows: 4 with boxes of 2x2, 6 with boxes of 2x3, 9 with boxes of 3x3."""
-    clues: int = Field(default=18, ge=1, le=80)
+    clues: int = Field(default=12, ge=1, le=80)
     """The number of digits at the start: from 4 of 16 cells, 10 of 36, or 28 of 81."""
-    rounds: int = Field(default=5, ge=1, le=200)
+    rounds: int = Field(default=8, ge=1, le=200)
     """The most rounds of an episode, each a turn of the tool and a turn of the planner."""
 
     @model_validator(mode="after")
@@ -120,9 +125,9 @@ class SudokuPuzzle(Puzzle[Position]):
         return {"rows": [board[i : i + size] for i in range(0, len(board), size)]}
 
     def canonical(self, data: Mapping[str, Any]) -> str:
-        """Return the class of the solution; for 4 rows the class of the clues' pattern."""
+        """Return the class of the clues' pattern; for 9 rows that of the solution."""
         clues = self.first(data).clues
-        return pattern_class(clues) if len(clues) == 16 else grid_class(_solution(clues))
+        return grid_class(_solution(clues)) if len(clues) == 81 else pattern_class(clues)
 
     def first(self, data: Mapping[str, Any]) -> Position:
         """Return the first position of a task.
@@ -219,15 +224,20 @@ class Sudoku(PlanningEnv[Position]):
         """Return the baselines of the module docstring."""
         found = dict(super().baselines())
         optimal = found.pop("optimal")
-        return {**found, "guesser": self._guesser, "optimal": optimal}
+        players = {"guesser": (naked_single,), "singles": (naked_single, hidden_single)}
+        guessers = {name: partial(self._guess, finders) for name, finders in players.items()}
+        return {**found, **guessers, "optimal": optimal}
 
-    def _guesser(self, state: PlanState[Position], rng: np.random.Generator) -> str:
+    def _guess(
+        self, finders: Sequence[Finder], state: PlanState[Position], rng: np.random.Generator
+    ) -> str:
+        """Return fills that the first finder with one gives, or guesses where none has one."""
         if state.call is None:
             return "consistent" if self.config.runner == "call" else "print(consistent())"
         position, moves = state.position, list[str]()
         while len(moves) < self.config.moves_per_turn:
-            found = naked_single(position.board) or _guess(position.board, rng)
-            moves.append(_fill(position, found))
+            sure = (fill for find in finders if (fill := find(position.board)) is not None)
+            moves.append(_fill(position, next(sure, None) or _guess(position.board, rng)))
             after = rules.apply(position, moves[-1])
             if after is None or rules.solved(after):
                 break

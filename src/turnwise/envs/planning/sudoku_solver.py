@@ -144,8 +144,8 @@ class BitBoard:
         self.spent += 1
         if self.spent > MOST_NODES:
             raise ConfigError(
-                f"a sudoku of {self.shape.size} rows with {len(self.cells) - len(empty)} digits "
-                f"needs a search of more than {MOST_NODES} cells: give more digits"
+                f"the search for solutions of a sudoku of {self.shape.size} rows fills more than "
+                f"{MOST_NODES} cells: give more digits"
             )
         taken, every, units_of = self.taken, self.every, self.shape.units_of
         chosen, free, fewest = -1, 0, self.shape.size + 1

@@ -1,15 +1,18 @@
 """The symmetries of sudoku, and the strings by which puzzles are divided into splits.
 
-Provides the permutations of cells that keep the rules, `grid_class`, which is equal for solved
-grids that are equal up to symmetry, and `pattern_class`, which is equal for patterns of clues that
-are. The symmetries exchange digits, bands of rows, stacks of columns, rows of a band, columns of a
-stack and, where boxes are squares, rows with columns.
+Provides `grid_class`, which is equal for solved grids that are equal up to symmetry, and
+`pattern_class`, which is equal for patterns of clues that are. The symmetries exchange digits,
+bands of rows, stacks of columns, rows of a band, columns of a stack and, where boxes are squares,
+rows with columns.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 from itertools import combinations, permutations, product
+
+import numpy as np
+from numpy.typing import NDArray
 
 from turnwise.envs.planning.sudoku_rules import BOXES, EMPTY
 
@@ -30,29 +33,36 @@ def line_orders(size: int, group: int) -> list[tuple[int, ...]]:
     ]
 
 
-@lru_cache(maxsize=1)
-def small_symmetries() -> tuple[tuple[int, ...], ...]:
-    """Return the 128 permutations of the cells of a 4x4 board."""
-    tall, wide = BOXES[4]
-    placed = [
-        tuple(row * 4 + column for row in rows for column in columns)
-        for rows in line_orders(4, tall)
-        for columns in line_orders(4, wide)
-    ]
-    turned = [tuple(cell % 4 * 4 + cell // 4 for cell in cells) for cells in placed]
-    return (*placed, *turned)
+@lru_cache(maxsize=2)
+def cell_orders(size: int) -> NDArray[np.intp]:
+    """Return the orders of the cells that keep the rules, [N, size * size].
+
+    N is 128 for 4 rows and 3456 for 6 rows.
+    """
+    tall, wide = BOXES[size]
+    rows, columns = np.array(line_orders(size, tall)), np.array(line_orders(size, wide))
+    orders = rows[:, None, :, None] * size + columns[None, :, None, :]
+    placed = orders.reshape(-1, size * size)
+    return np.concatenate([placed, _turned(placed, size)]) if tall == wide else placed
+
+
+def _turned(cells: NDArray[np.intp], size: int) -> NDArray[np.intp]:
+    return cells % size * size + cells // size
 
 
 @lru_cache(maxsize=65536)
 def pattern_class(board: str) -> str:
-    """Return which cells of a 4x4 board are filled, up to symmetry; digits do not count.
+    """Return which cells of a board of 4 or 6 rows are filled, up to symmetry, in hexadecimal.
+
+    Digits do not count.
 
     Example:
         >>> pattern_class("." * 15 + "3"), pattern_class("1" + "." * 15)
-        ('###############.', '###############.')
+        ('0001', '0001')
     """
-    marks = ["#" if digit == EMPTY else "." for digit in board]
-    return min("".join(marks[cell] for cell in cells) for cells in small_symmetries())
+    given = np.array([digit != EMPTY for digit in board])
+    packed = np.packbits(given[cell_orders(round(len(board) ** 0.5))], axis=1)
+    return packed[np.lexsort(packed.T[::-1])[0]].tobytes().hex()
 
 
 @lru_cache(maxsize=65536)
