@@ -1,6 +1,6 @@
 """The env of a planning puzzle: a tool role that makes one call, and a planner that moves.
 
-Provides `PlanningConfig`, `PlanState` and `PlanningEnv`, which makes an env of a `Puzzle`.
+Provides `PlanningEnv`, which makes an env of a `Puzzle`.
 
 Task: a position of a puzzle, to be solved. An episode has at most `rounds` rounds.
 What each role sees: both see the position. In each round the seat `tool` acts first; the seat
@@ -23,19 +23,18 @@ Rewards:
     moving back and forth.
 End: terminated when solved; truncated when the rounds are over. The score is 1 if solved, else 0.
 Measures: `rounds` begun, `moves` made.
-Baselines: random; always-MOVE, a constant call and move; the puzzle's reflexes; optimal, the
-    solver.
+Baselines: random; always-MOVE, a constant call and move; first-legal, which always calls `legal`
+    and plays the first move of the answer; the puzzle's reflexes; optimal, the solver.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import ceil, inf
-from typing import Any, ClassVar, Generic, Literal
+from dataclasses import replace
+from math import ceil
+from typing import Any, ClassVar, Generic
 
 import numpy as np
-from pydantic import Field
 
 from turnwise.envs.base import Baseline, Env, Level, Observation, Step
 from turnwise.envs.planning.library import (
@@ -49,63 +48,13 @@ from turnwise.envs.planning.library import (
 )
 from turnwise.envs.planning.programs import run_tool
 from turnwise.envs.planning.puzzle import P, Puzzle
+from turnwise.envs.planning.state import PlanningConfig, PlanState, potential
 from turnwise.errors import ConfigError, DataError, EnvError, IllegalActionError
-from turnwise.settings import Settings
 from turnwise.types import Task
 
 TOOL, PLANNER = "tool", "planner"
-DEAD = -1.0
-"""The potential of a dead position, and the least potential; the start has 0, a solved one 1."""
 MOST_DRAWS = 5000
 """The most tasks drawn for one that every reflex fails."""
-
-
-class PlanningConfig(Settings):
-    """Options of every planning env."""
-
-    roles: Literal["two", "one"] = "two"
-    """The roles: `two` has the roles `tool` and `planner`; `one` has the role `player`, which has
-    the seats `tool` and `planner`."""
-    runner: Literal["call", "sandbox"] = "call"
-    """What the tool writes: `call` takes one call of a function, `sandbox` a Python program, which
-    runs in the sandbox."""
-    rounds: int = Field(default=4, ge=1, le=200)
-    """The most rounds of an episode, each a turn of the tool and a turn of the planner."""
-    round_limit: float | None = Field(default=None, ge=1, le=100)
-    """The rounds of an episode as a multiple of those that the solver needs, rounded up, and at
-    most `rounds`; None gives every episode `rounds`."""
-    moves_per_turn: int = Field(default=4, ge=1, le=64)
-    """The most moves in an answer of the planner."""
-    moves_per_call: int = Field(default=4, ge=1, le=64)
-    """The most moves in a call of `apply`."""
-    hard: bool = False
-    """Whether there are only tasks that every reflex fails within the rounds."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PlanState(Generic[P]):
-    """A position in an episode.
-
-    `costs` are those of the start, of the team and of a role. `proposed` is the potential of the
-    last proposal. `call` and `result` are of this round; `call` is None before it. `last` is the
-    last move made. `left` counts the rounds that have not ended, `begun` those that have begun.
-    """
-
-    position: P
-    left: int
-    costs: tuple[float, float]
-    begun: int = 0
-    proposed: float = 0.0
-    call: str | None = None
-    result: str = ""
-    last: str = ""
-    moves: int = 0
-    solved: bool = False
-
-    @property
-    def ended(self) -> bool:
-        """Whether the episode is over."""
-        return self.solved or not self.left
 
 
 class PlanningEnv(Env[PlanState[P]], Generic[P]):
@@ -340,7 +289,16 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
                     reflex, state.position, state.last, most
                 )
             )
-        return found | {"optimal": self._player(self._solution)}
+        return found | {"first-legal": self._first_legal, "optimal": self._player(self._solution)}
+
+    def _first_legal(self, state: PlanState[P], rng: np.random.Generator) -> str:
+        if state.call is None:
+            return LEGAL if self.config.runner == "call" else f"print({LEGAL}())"
+        known: Sequence[str] = self.puzzle.rules.moves(state.position)
+        legal = (
+            move for move in known if self.puzzle.rules.apply(state.position, move) is not None
+        )
+        return next(legal, known[0])
 
     def _player(self, choose: Callable[[PlanState[P], int], Sequence[str]]) -> Baseline:
         """Return a player whose tool proposes, and whose planner plays, the chosen moves."""
@@ -389,13 +347,3 @@ def _always(move: str) -> Callable[[Any, int], list[str]]:
 
 def _gain(before: float, after: float, start: float) -> float:
     return potential(after, start) - potential(before, start)
-
-
-def potential(cost: float, start: float) -> float:
-    """Return 1 for cost 0, 0 for the cost at the start, and `DEAD` for twice that or more.
-
-    Example:
-        >>> potential(2.0, 8.0), potential(float("inf"), 8.0)
-        (0.75, -1.0)
-    """
-    return DEAD if cost == inf else max(DEAD, 1.0 - cost / start)

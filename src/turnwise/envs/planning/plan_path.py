@@ -45,10 +45,11 @@ import numpy as np
 from pydantic import Field
 
 from turnwise.envs.planning import plan_path_rules as rules
-from turnwise.envs.planning.base import PlanningConfig, PlanningEnv
+from turnwise.envs.planning.base import PlanningEnv
 from turnwise.envs.planning.plan_path_rules import MOVES, WALL, Position
 from turnwise.envs.planning.puzzle import Puzzle, Reflex
 from turnwise.envs.planning.squares import symmetries
+from turnwise.envs.planning.state import PlanningConfig
 from turnwise.errors import ConfigError, DataError
 from turnwise.settings import Settings
 
@@ -126,7 +127,7 @@ class PlanPathPuzzle(Puzzle[Position]):
         """
         try:
             rows = [str(row) for row in data["rows"]]
-            (row, column), (to_row, to_column) = data["start"], data["goal"]
+            row, column, to_row, to_column = map(int, (*data["start"], *data["goal"]))
         except (KeyError, TypeError, ValueError):
             raise DataError(
                 "a task of plan-path has rows, start and goal: give all three"

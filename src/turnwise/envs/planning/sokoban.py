@@ -47,7 +47,7 @@ import numpy as np
 from pydantic import Field
 
 from turnwise.envs.planning import sokoban_rules as rules
-from turnwise.envs.planning.base import PlanningConfig, PlanningEnv
+from turnwise.envs.planning.base import PlanningEnv
 from turnwise.envs.planning.puzzle import Puzzle, Reflex
 from turnwise.envs.planning.sokoban_levels import (
     canonical_level,
@@ -57,6 +57,7 @@ from turnwise.envs.planning.sokoban_levels import (
 )
 from turnwise.envs.planning.sokoban_rules import MOVES, WALL, Position
 from turnwise.envs.planning.sokoban_solver import MOST_NODES, greedy_move, greedy_solves, solve
+from turnwise.envs.planning.state import PlanningConfig
 from turnwise.errors import ConfigError, DataError
 from turnwise.settings import Settings
 

@@ -1,0 +1,303 @@
+"""The env of planning puzzles: who acts and sees what, how calls are read, what rewards sum to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from turnwise.envs import check_env, make_env
+from turnwise.envs.planning import library, plan_path_rules
+from turnwise.envs.planning.base import PLANNER, TOOL
+from turnwise.envs.planning.state import DEAD, potential
+from turnwise.errors import ConfigError, DataError, EnvError, IllegalActionError
+from turnwise.recipe.schema import load_recipe
+from turnwise.seeding import generator
+from turnwise.types import Task
+
+RNG = np.random.default_rng(0)
+ROWS = ["....", ".##.", "....", "...."]
+BACK = {"UP": "DOWN", "DOWN": "UP", "LEFT": "RIGHT", "RIGHT": "LEFT"}
+DENSE = [f"{env}-{kind}" for env in ("plan-path", "sokoban") for kind in ("single", "two-policy")]
+
+
+def made(env="plan-path", **options):
+    return make_env(env, **options)
+
+
+def begun(env, start=(0, 0), goal=(2, 2), **data):
+    data = {"rows": ROWS, "start": list(start), "goal": list(goal), **data}
+    return env.reset(Task(id="t", env=env.name, seed=0, data=data))
+
+
+def play(env, state, *actions):
+    """Return the state after actions, and the rewards of each."""
+    paid = []
+    for action in actions:
+        step = env.step(state, env.acting(state)[0], action, RNG)
+        state = step.state
+        paid.append(dict(step.rewards))
+    return state, paid, step
+
+
+@pytest.mark.parametrize("roles", ["two", "one"])
+@pytest.mark.parametrize("moves", [1, 3])
+@pytest.mark.parametrize("env", ["plan-path", "sokoban"])
+def test_the_contract_is_kept(env, roles, moves):
+    longest = check_env(made(env, roles=roles, moves_per_turn=moves, rounds=12)).longest
+    assert longest == 24
+
+
+def test_the_tool_acts_first_and_the_planner_sees_its_result():
+    env = made(size=4)
+    state = begun(env)
+    assert env.acting(state) == (TOOL,)
+    told, paid, _ = play(env, state, "apply DOWN DOWN")
+    assert env.acting(told) == (PLANNER,)
+    assert env.observe(told, TOOL).text == env.observe(state, TOOL).text
+    lines = env.observe(told, PLANNER).text.split("\n ")
+    assert lines[-3:] == ["call apply DOWN DOWN", "ran 2 r2c0 distance 2", "your move"]
+    assert env.observe(state, PLANNER).text.split("\n ")[-2:] == ["no call", "your move"]
+    assert paid == [{"call_useful": 0.5, "call_failed": 0.0}]
+
+
+def test_both_seats_may_be_of_one_role():
+    env = made(roles="one")
+    assert (env.roles, dict(env.seats)) == (("player",), {TOOL: "player", PLANNER: "player"})
+    assert made().roles == (TOOL, PLANNER) == tuple(made().seats)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "",
+        "fly",
+        "legal now",
+        "apply",
+        "apply NORTH",
+        "apply UP UP UP UP UP",
+        "distance",
+        "distance r9c9",
+        "distance r0c0 r0c1",
+        "__import__('os').system('true')",
+        "apply " + "UP " * 400,
+        "LEGAL",
+    ],
+)
+def test_a_call_without_an_answer_fails_and_the_episode_goes_on(call):
+    env = made(size=4, moves_per_call=4)
+    told, paid, step = play(env, begun(env), call)
+    assert paid == [{"call_useful": 0.0, "call_failed": 1.0}]
+    assert (told.call, told.result) == ("failed", "no result")
+    assert not (step.terminated or step.truncated)
+
+
+def test_calls_are_answered():
+    env = made(size=4)
+    answers = {
+        "legal": "DOWN RIGHT",
+        "distance r3c3": "r3c3 distance 6",
+        "apply  RIGHT   DOWN": "ran 1 r0c1 distance 3",
+        "apply UP": "ran 0 r0c0 distance 4",
+    }
+    for call, answer in answers.items():
+        assert play(env, begun(env), call)[0].result == answer
+
+
+def test_results_are_bounded():
+    assert len(library.shortened("word " * 1000)) <= library.MOST_SHOWN
+    assert library.shortened("x" * 1000) == "x" * library.MOST_SHOWN
+
+
+def test_a_forbidden_move_ends_a_list_and_a_solved_puzzle_too():
+    env = made(size=4, moves_per_turn=6)
+    after, paid, step = play(env, begun(env), "legal", "DOWN RIGHT RIGHT")
+    assert (after.moves, after.last, paid[1]["illegal"]) == (1, "DOWN", 1.0)
+    assert paid[1]["progress"] == 0.25 == paid[1]["move_useful"]
+    after, paid, step = play(env, begun(env), "legal", "RIGHT RIGHT RIGHT DOWN DOWN LEFT")
+    assert paid[1]["solved"] == paid[1]["progress"] == 1.0 and step.terminated
+    assert env.score(after) == 1.0 and paid[1]["illegal"] == 0.0
+    with pytest.raises(EnvError, match="the episode is over"):
+        env.step(after, TOOL, "legal", RNG)
+    past = play(env, begun(env, goal=(0, 1)), "legal", "RIGHT LEFT UP")
+    assert (past[0].moves, past[1][1]["illegal"], past[2].terminated) == (1, 0.0, True)
+
+
+@pytest.mark.parametrize("text", ["", "NORTH", "UP UP UP", "up", "UP; DOWN", "UP " * 2000])
+def test_what_is_no_list_of_moves_is_refused(text):
+    env = made(size=4, moves_per_turn=2)
+    told = play(env, begun(env), "legal")[0]
+    with pytest.raises(IllegalActionError, match="is no list of moves"):
+        env.step(told, PLANNER, text, RNG)
+
+
+def test_the_wrong_seat_is_refused():
+    env = made(size=4)
+    with pytest.raises(EnvError, match="'planner' acts and it is the turn of 'tool'"):
+        env.step(begun(env), PLANNER, "UP", RNG)
+
+
+def test_one_move_a_turn_has_legal_words():
+    env = made(size=4, moves_per_turn=1)
+    state = begun(env)
+    assert env.observe(state, PLANNER).legal_actions == plan_path_rules.MOVES
+    assert env.observe(state, TOOL).legal_actions == ()
+
+
+def test_rounds_truncate_and_a_task_may_have_fewer():
+    env = made(size=4, rounds=3, moves_per_turn=1)
+    state, ends = begun(env, rounds=2), []
+    for action in ("legal", "DOWN", "legal", "UP"):
+        state, _, step = play(env, state, action)
+        ends.append((step.terminated, step.truncated))
+    assert ends == [(False, False)] * 3 + [(False, True)]
+    assert env.measures(state) == {"rounds": 2.0, "moves": 2.0}
+    for rounds in (0, 4, "2"):
+        with pytest.raises(DataError, match="give 1 to 3"):
+            begun(env, rounds=rounds)
+
+
+def test_the_round_limit_is_a_multiple_of_what_the_solver_needs():
+    env = made(size=6, rounds=20, moves_per_turn=2, round_limit=1.5)
+    for number in range(50):
+        data = env.generate(generator(0, "limit", number))
+        needed = -(-len(env.puzzle.solve(env.puzzle.first(data))) // 2)
+        assert data["rounds"] == min(20, int(np.ceil(1.5 * needed)))
+
+
+@pytest.mark.parametrize("env", ["plan-path", "sokoban"])
+def test_hard_tasks_are_those_that_every_reflex_fails(env):
+    options = {"size": 5, "walls": 0.3, "least_detour": 2} if env == "plan-path" else {"walls": 0.2}
+    hard = made(env, rounds=6, moves_per_turn=3, round_limit=1.5, hard=True, **options)
+    players = hard.baselines()
+    names = [name for name in players if name.startswith("greedy")]
+    assert names
+    for number in range(10):
+        task = Task(id="t", env=env, seed=0, data=hard.generate(generator(0, "hard", number)))
+        assert [score_of(hard, task, players[name]) for name in names] == [0.0] * len(names)
+        assert score_of(hard, task, players["optimal"]) == 1.0
+
+
+def test_hard_tasks_that_hardly_exist_are_refused():
+    with pytest.raises(ConfigError, match="a reflex solves all of 5000 tasks within 200 rounds"):
+        made(size=3, walls=0.0, rounds=200, hard=True).generate(RNG)
+
+
+def score_of(env, task, player):
+    state, rng = env.reset(task), np.random.default_rng(0)
+    for _ in range(env.turn_cap()):
+        step = env.step(state, env.acting(state)[0], player(state, rng), rng)
+        state = step.state
+        if step.terminated or step.truncated:
+            break
+    return env.score(state)
+
+
+@pytest.mark.parametrize("env", ["plan-path", "sokoban"])
+def test_rewards_telescope_in_random_play(env):
+    env = made(env, rounds=30, moves_per_turn=2)
+    for number in range(30):
+        rng = generator(0, "telescope", number)
+        state = first = env.reset(Task(id="t", env=env.name, seed=0, data=env.generate(rng)))
+        sums = dict.fromkeys(env.components, 0.0)
+        while not state.ended:
+            seat = env.acting(state)[0]
+            step = env.step(state, seat, env.random_action(state, seat, rng), rng)
+            state = step.state
+            for name, value in step.rewards.items():
+                sums[name] += value
+        costs = env.puzzle.team_cost(state.position), env.puzzle.role_cost(state.position)
+        now = [potential(cost, start) for cost, start in zip(costs, first.costs, strict=True)]
+        assert (sums["progress"], sums["move_useful"]) == pytest.approx(now)
+        assert sums["call_useful"] == pytest.approx(state.proposed)
+        assert sums["solved"] == env.score(state)
+        assert all(DEAD <= value <= 1 for value in now)
+
+
+def dither(env, state):
+    """Return a planner's move that does not solve the puzzle, and that goes back where it can."""
+    rules, last = env.puzzle.rules, state.last
+    moves = sorted(rules.moves(state.position), key=lambda move: move != BACK.get(last))
+    for move in moves:
+        after = rules.apply(state.position, move)
+        if after is not None and not rules.solved(after):
+            return move
+    return moves[0]
+
+
+@pytest.mark.parametrize("useful", ["optimal calls", "random calls"])
+@pytest.mark.parametrize("recipe", DENSE)
+def test_two_hundred_dithering_steps_return_less_than_the_solver(recipe, useful):
+    mix = load_recipe(recipe).credit.rewards
+    made = load_recipe(recipe).env
+    options = {"hard": False, "round_limit": None, "rounds": 200, "moves_per_turn": 1}
+    env = make_env(made.name, **dict(made.options) | options)
+    solver, less = env.baselines()["optimal"], 0
+    for number in range(100):
+        rng = generator(0, "dither", number)
+        task = Task(id="t", env=env.name, seed=0, data=env.generate(rng))
+
+        def wandering(state, rng):
+            if env.acting(state) == (PLANNER,):
+                return dither(env, state)
+            return solver(state, rng) if useful == "optimal calls" else random_call(env, state, rng)
+
+        returns = [returns_of(env, task, player, mix, rng) for player in (solver, wandering)]
+        assert returns[1]["moves"] == 200
+        less += all(returns[1][seat] < returns[0][seat] for seat in (TOOL, PLANNER, "all"))
+    assert less == 100
+
+
+def random_call(env, state, rng):
+    return env.random_action(state, TOOL, rng)
+
+
+def returns_of(env, task, player, mix, rng):
+    """Return the weighted return of each seat, of all rewards, and the moves made."""
+    state = env.reset(task)
+    sums = dict.fromkeys((TOOL, PLANNER, "all"), 0.0)
+    while not state.ended:
+        (seat,) = env.acting(state)
+        step = env.step(state, seat, player(state, rng), rng)
+        state = step.state
+        for name, value in step.rewards.items():
+            team = env.components[name] == "team"
+            for whose in (TOOL, PLANNER, "all") if team else (seat, "all"):
+                sums[whose] += mix.get(name, 0.0) * value
+    return sums | {"moves": state.moves}
+
+
+def test_every_task_has_an_outcome_only_twin():
+    for recipe in DENSE:
+        twin, dense = load_recipe(recipe, ["preset=outcome"]), load_recipe(recipe)
+        assert twin.credit.rewards == {"solved": 1.0}
+        assert set(dense.credit.rewards) == {*make_env(dense.env.name).components, "invalid"}
+        assert twin.env == dense.env
+
+
+def test_state_keys_hold_what_later_rewards_depend_on():
+    env = made(size=4, rounds=4)
+    state = begun(env)
+    one, two = (play(env, state, call, "DOWN")[0] for call in ("legal", "apply RIGHT"))
+    assert env.observe(one, TOOL) == env.observe(two, TOOL)
+    assert env.state_key(one, TOOL) != env.state_key(two, TOOL)
+    assert env.state_key(one, PLANNER) == env.state_key(two, PLANNER)
+    assert env.state_key(one, PLANNER) != env.state_key(replace(one, left=1), PLANNER)
+
+
+def test_no_query_returns_a_plan():
+    for name in ("plan-path", "sokoban"):
+        env = made(name)
+        for number in range(200):
+            rng = generator(0, "query", number)
+            state = env.reset(Task(id="t", env=name, seed=0, data=env.generate(rng)))
+            call = env.random_action(state, TOOL, rng)
+            result = env.step(state, TOOL, call, rng).state.result.split()
+            plan = env.puzzle.solve(state.position)
+            moves = [word for word in result if word in BACK]
+            if not call.startswith("legal"):
+                assert not moves
+            assert all(one != two for one, two in pairwise(moves))  # legal moves, each once
+            assert call == "legal" or moves != list(plan)
