@@ -10,12 +10,13 @@ Functions: `legal`; `apply MOVES`; `clear`, the blocks on which nothing stands; 
     as at the goal; `misplaced`, the number of blocks that do not.
 Costs: of the team the number of misplaced blocks; of a role the least number of moves that a count
     of blocks that must move twice gives (`blocksworld_solver.fewest_moves`).
-Baselines: random; always-b1-on-table; stacker, which puts a block where it belongs at the goal, for
-    good, if it can, else a clear misplaced block onto the table, else onto another block, but not
-    the block that moved last; stacker-last, which takes the last of equal moves; count-down, which
-    makes the move after which the role's cost is least, not of the block that moved last; optimal,
-    a shortest solution. With as many places as blocks a stacker is hardly ever a move too long.
-Splits: tasks are equal up to the names of blocks.
+Baselines: random; always-b1-on-table; first-legal; stacker, which puts a block where it belongs at
+    the goal, for good, if it can, else a clear misplaced block onto the table, else onto another
+    block, but not the block that moved last; stacker-last, which takes the last of equal moves;
+    count-down, which makes the move after which the role's cost is least, not of the block that
+    moved last; optimal, a shortest solution. With as many places as blocks a stacker is hardly ever
+    a move too long.
+Splits: tasks that are equal up to the names of blocks are in one split.
 
 Example:
     >>> from turnwise.types import Task
@@ -50,7 +51,7 @@ import numpy as np
 from pydantic import Field
 
 from turnwise.envs.planning import blocksworld_rules as rules
-from turnwise.envs.planning.base import PlanningConfig, PlanningEnv
+from turnwise.envs.planning.base import PlanningEnv
 from turnwise.envs.planning.blocksworld_rules import TABLE, Position, below, is_clear, misplaced
 from turnwise.envs.planning.blocksworld_solver import (
     canonical_towers,
@@ -59,6 +60,7 @@ from turnwise.envs.planning.blocksworld_solver import (
     shortest_plan,
 )
 from turnwise.envs.planning.puzzle import Puzzle, Reflex
+from turnwise.envs.planning.state import PlanningConfig
 from turnwise.errors import ConfigError, DataError
 from turnwise.settings import Settings
 

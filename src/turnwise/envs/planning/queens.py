@@ -9,10 +9,10 @@ Functions: `legal`; `apply MOVES`; `attacked ROW`, the attacked cells of a row; 
     number of its other cells.
 Costs: of the team the number of missing queens; of a role the same, infinite where no placement
     contains the queens.
-Baselines: random; always-r0c0; first-free, which places a queen on the first free cell of the row
-    with the fewest; least-attacking, which takes the cell of that row that leaves the most cells
-    free; optimal, a placement.
-Splits: tasks are equal up to the 8 symmetries of the board.
+Baselines: random; always-r0c0; first-legal; first-free, which places a queen on the first free cell
+    of the row with the fewest; least-attacking, which takes the cell of that row that leaves the
+    most cells free; optimal, a placement.
+Splits: tasks that are equal up to the 8 symmetries of the board are in one split.
 
 Example:
     >>> from turnwise.types import Task
@@ -45,9 +45,10 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from turnwise.envs.planning import queens_rules as rules
-from turnwise.envs.planning.base import PlanningConfig, PlanningEnv
+from turnwise.envs.planning.base import PlanningEnv
 from turnwise.envs.planning.puzzle import Puzzle, Reflex
 from turnwise.envs.planning.queens_rules import NONE, Position, attacks, free_columns, queens
+from turnwise.envs.planning.state import PlanningConfig
 from turnwise.errors import ConfigError, DataError
 from turnwise.settings import Settings
 

@@ -10,10 +10,10 @@ Functions: `legal`; `apply MOVES`; `candidates CELL`, the digits that it may hav
     or box (`b0`) that may have the digit; `consistent`, whether every empty cell has a candidate.
 Costs: of the team the number of cells that are empty or wrong; of a role the same, infinite with a
     wrong cell.
-Baselines: random; always-r0c0-1; naked-single, which fills the first cell that has one candidate as
-    long as there is one; guesser, which then draws one of the candidates of the first of the cells
-    with the fewest; singles, which before that fills a cell that is the only place of a unit for a
-    digit; optimal, the solution. With `hard = true` naked-single solves no task.
+Baselines: random; always-r0c0-1; first-legal; naked-single, which fills the first cell that has one
+    candidate as long as there is one; guesser, which then draws one of the candidates of the first
+    of the cells with the fewest; singles, which before that fills a cell that is the only place of
+    a unit for a digit; optimal, the solution. With `hard = true` naked-single solves no task.
 Splits: puzzles of 9 rows are divided by their solutions up to symmetry
     (`sudoku_symmetry.grid_class`): no test puzzle has the solution of a training puzzle. The 288
     solutions of 4 rows are 2 up to symmetry, the 28,200,960 of 6 rows are 49, too few to be
@@ -54,8 +54,9 @@ from pydantic import Field, model_validator
 
 from turnwise.envs.base import Baseline
 from turnwise.envs.planning import sudoku_rules as rules
-from turnwise.envs.planning.base import PlanningConfig, PlanningEnv, PlanState
+from turnwise.envs.planning.base import PlanningEnv
 from turnwise.envs.planning.puzzle import Puzzle, Reflex
+from turnwise.envs.planning.state import PlanningConfig, PlanState
 from turnwise.envs.planning.sudoku_rules import BOXES, EMPTY, Position, candidates, shape_of
 from turnwise.envs.planning.sudoku_solver import (
     FEWEST_CLUES,
