@@ -36,8 +36,8 @@ from turnwise.envs.measures import Measure, expected_measures, mean_measures
 from turnwise.envs.planning.blocksworld import Blocksworld, BlocksworldConfig
 from turnwise.envs.planning.plan_path import PlanPath, PlanPathConfig
 from turnwise.envs.planning.queens import Queens, QueensConfig
-from turnwise.envs.planning.sudoku import Sudoku, SudokuConfig
 from turnwise.envs.planning.sokoban import Sokoban, SokobanConfig
+from turnwise.envs.planning.sudoku import Sudoku, SudokuConfig
 from turnwise.envs.random_play import first_turn, random_walk
 from turnwise.envs.relay import Relay, RelayConfig
 from turnwise.envs.rows.env import Rows, RowsConfig
