@@ -54,6 +54,7 @@ from turnwise.runs import (
 from turnwise.seeding import generator
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers import Plan, Progress, Session, TrainedPolicy
+from turnwise.trainers.opponents import Opponents, frozen_copies
 from turnwise.types import Split, Task
 from turnwise.workflows import make_workflow
 from turnwise.workflows.topologies import SiblingsConfig
@@ -119,9 +120,10 @@ def assemble(
     if recipe.threads is None:
         choose_threads(recipe, folder, policies, progress.note)
     judged = recipe.env.make("evaluation")
-    tasks = GeneratedTasks(training, "train", recipe.seed)
     tokens = sequence_lengths(recipe, training, tasks, policies)
-    engine = make_engine(policies, recipe.remote, recipe.engine, recipe.seed, tokens)
+    copies = frozen_copies(policies, recipe.opponents)
+    playing = policies | copies
+    engine = _engine_of(recipe, playing, tokens)
     trained = trained_policies_of(recipe, policies, tokens)
     for name, policy in policies.items():
         progress.note(f"{name}: {_counted(policy)}, {policy.device}")
@@ -140,12 +142,13 @@ def assemble(
         trained=trained,
         agents=recipe.agents,
         engine=engine,
-        runner=runner_of(recipe, training, policies, engine, recipe.seed, recipe.trainer.noise),
+        runner=runner_of(recipe, training, playing, engine, recipe.seed, recipe.trainer.noise),
         eval_runner=runner_of(recipe, judged, policies, engine, recipe.seed),
         warmup_env=warmup,
         warmup_as_training=recipe.env.warmup == recipe.env.training,
         warmup_tasks=GeneratedTasks(warmup, "train", recipe.seed),
         curriculum=make_curriculum(recipe.curriculum, tasks, recipe.trainer.tasks_per_iteration),
+        opponents=opponents_of(recipe, training, trained, copies, engine),
         validation=GeneratedTasks(judged, "validation", recipe.seed),
         validation_states=GeneratedTasks(training, "validation", recipe.seed),
         metrics=metrics_log(recipe, folder, progress) if writes else Unlogged(),
@@ -153,7 +156,7 @@ def assemble(
             folder.episodes,
             keep=recipe.episodes.keep if writes else 0,
             per_iteration=recipe.episodes.per_iteration,
-            decode=lambda name, ids: policies[name].renderer.decode(ids),
+            decode=lambda name, ids: playing[name].renderer.decode(ids),
         ),
         checkpoints=Checkpoints(folder.checkpoints, keep=recipe.checkpoint.keep),
         checkpoint_every=recipe.checkpoint.every or (10 if big else 1),
@@ -176,6 +179,14 @@ def check_siblings(recipe: Recipe, env: Env[Any], task: Task) -> None:
                 f"workflow {recipe.workflow.kind!r} does not go with topology.kind = "
                 f"{recipe.topology.kind!r}: {refused}"
             )
+
+
+def _engine_of(
+    recipe: Recipe, playing: Mapping[str, Policy], tokens: Mapping[str, int]
+) -> SteppedEngine:
+    """Return the engine of all policies; copies of the pool have the lengths of their policies."""
+    lengths = {name: tokens[name.partition("@")[0]] for name in playing}
+    return make_engine(playing, recipe.remote, recipe.engine, recipe.seed, lengths)
 
 
 def _tell_problems(tasks: GeneratedTasks, progress: Progress) -> None:
@@ -271,6 +282,27 @@ def runner_of(
         most_turns=recipe.trainer.max_turns,
         state_key=recipe.credit.state_key,
         topology=recipe.topology,
+        opponent=next(iter(recipe.scored_against(env)), None),
+    )
+
+
+def opponents_of(
+    recipe: Recipe,
+    env: Env[Any],
+    trained: Mapping[str, TrainedPolicy],
+    copies: Mapping[str, Policy],
+    engine: SteppedEngine,
+) -> Opponents | None:
+    """Return who plays the other seats in training; None where the recipe says nothing of it."""
+    if recipe.opponents is None or recipe.opponents.trains_alone:
+        return None
+    return Opponents(
+        config=recipe.opponents,
+        seed=recipe.seed,
+        seats={seat: recipe.agents[role].policy for seat, role in env.seats.items()},
+        policies={name: each.policy for name, each in trained.items()},
+        copies=copies,
+        engine=engine,
     )
 
 

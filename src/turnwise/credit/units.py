@@ -35,8 +35,8 @@ def without_infrastructure_failures(episodes: Iterable[Episode]) -> list[Episode
 def trajectories(episodes: Iterable[Episode]) -> list[Trajectory]:
     """Return every seat's trajectory that has turns, after checking that ids tell the truth.
 
-    Seats that a server's policy plays have no tokens to train: they earn rewards, as part of their
-    team too, but are compared with nothing.
+    Seats that an opponent or a server's policy plays have no tokens to train: they earn rewards, as
+    part of their team too, but are compared with nothing.
 
     Raises:
         TrainingError: if a turn's id names another episode or seat, or one seat used two policies.
@@ -52,7 +52,7 @@ def trajectories(episodes: Iterable[Episode]) -> list[Trajectory]:
                     )
             if len({turn.policy for turn in trajectory.sampled}) > 1:
                 raise TrainingError(f"{trajectory.turns[0].id}: one seat, more than one policy")
-            if trajectory.turns and not trajectory.turns[0].text_only:
+            if trajectory.turns and not (trajectory.player or trajectory.turns[0].text_only):
                 found.append(trajectory)
     return found
 

@@ -107,7 +107,7 @@ def _with_thought(episode: Episode, role: str) -> list[Turn]:
     return [
         turn
         for trajectory in episode.trajectories
-        if trajectory.role == role
+        if trajectory.role == role and not trajectory.player
         for turn in trajectory.turns
         if turn.action is not None and any(span.name == "think" for span in turn.spans)
     ]

@@ -22,7 +22,7 @@ from turnwise.curriculum import AnyCurriculum, UniformConfig
 from turnwise.engines.config import EngineConfig
 from turnwise.engines.remote_config import RemoteConfig
 from turnwise.engines.table import AnyEngineConfig
-from turnwise.envs import IMPORTING, find_env
+from turnwise.envs import IMPORTING, Env, find_env
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.forest import ForestConfig
 from turnwise.losses.clipped import ClippedConfig
@@ -37,6 +37,7 @@ from turnwise.runs import MetricsConfig
 from turnwise.sandbox import SandboxConfig
 from turnwise.settings import Settings, one_of, parse
 from turnwise.trainers.config import GrpoConfig, SftConfig, SftMixConfig
+from turnwise.trainers.opponents_config import OpponentsConfig
 from turnwise.trainers.table import AnyTrainer
 from turnwise.utils.user_code import is_import_name
 from turnwise.workflows import WorkflowConfig
@@ -94,6 +95,9 @@ class Recipe(Settings):
     """Supervised rows in every update of the policy-gradient loop; None is none."""
     curriculum: AnyCurriculum = UniformConfig()
     """Which task comes next."""
+    opponents: OpponentsConfig | None = None
+    """Who plays against the policy where seats compete. None is self-play, and scores against the
+    env's own opponents (`Env.opponents`)."""
     trainer: AnyTrainer = GrpoConfig()
     """The policy-gradient loop."""
     optimizer: OptimizerConfig = OptimizerConfig()
@@ -170,6 +174,11 @@ class Recipe(Settings):
         phase = self.pretrain if stage == "pretrain" else self.warmup
         steps = self.trainer.iterations if stage == "trainer" else phase.steps if phase else 0
         return stage in self.stages and steps > 0
+
+    def scored_against(self, env: Env[Any]) -> tuple[str, ...]:
+        """Return the baselines that scores are taken against, the one of the score first."""
+        given = None if self.opponents is None else self.opponents.against
+        return env.opponents if given is None else given
 
     @property
     def rows_before_warmup(self) -> int:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from turnwise.credit import SCHEMES
-from turnwise.envs import Env
+from turnwise.envs import Env, PettingZooEnv
+from turnwise.rollout.metrics import SELF
 from turnwise.trainers.config import GrpoConfig
 from turnwise.workflows.topologies import MOST_CELLS, TOPOLOGIES, SiblingsConfig
 
@@ -59,6 +60,7 @@ def _check_siblings(recipe: Recipe, topology: SiblingsConfig, env: Env[Any]) -> 
     """Refuse settings that take an episode for what is compared, or one that cannot be repeated."""
     what = f"topology.kind = {recipe.topology.kind!r}"
     trainer = recipe.trainer
+    _check_seats(recipe, what, env)
     if not isinstance(trainer, GrpoConfig):
         raise ValueError(
             f"{what} samples siblings, which trainer.kind = {trainer.kind!r} does not compare: set "
@@ -90,4 +92,25 @@ def _check_siblings(recipe: Recipe, topology: SiblingsConfig, env: Env[Any]) -> 
             f"topology.orders = 'cross' is for several seats that act at the same time, and at "
             f"most {MOST_CELLS} combinations; env {env.name!r} {found}: set topology.orders = "
             "'sequential'"
+        )
+
+
+def _check_seats(recipe: Recipe, what: str, env: Env[Any]) -> None:
+    """Refuse opponents, and an env whose steps reward other seats.
+
+    Siblings are judged by what their own seat and its team earn in the steps that follow. An env of
+    one's own is refused when a random episode has such a step (`rollout.workflow_check`).
+    """
+    given = recipe.opponents
+    if given is not None and not given.trains_alone:
+        others = ", ".join(name for name, share in given.shares.items() if share and name != SELF)
+        raise ValueError(
+            f"opponents.shares lets {others} play, and {what} samples siblings of the policy's own "
+            "turns in all seats: set topology.kind = 'independent', or leave [opponents] out"
+        )
+    if env.opponents or (isinstance(env.unwrapped, PettingZooEnv) and len(env.seats) > 1):
+        raise ValueError(
+            f"{what} judges a sibling by what its own seat and its team earn, but steps of env "
+            f"{env.name!r} reward other seats, too (`Step.others`): set topology.kind = "
+            "'independent'"
         )

@@ -23,9 +23,16 @@ from turnwise.rollout.branch import Branch, Question
 from turnwise.rollout.counter import EpisodeCounter
 from turnwise.rollout.draws import Draws
 from turnwise.rollout.env_step import step_env
-from turnwise.rollout.failures import GOES_ON, NotRepeated, check_question, env_failure
+from turnwise.rollout.failures import (
+    GOES_ON,
+    NotRepeated,
+    OthersRewarded,
+    check_question,
+    env_failure,
+)
 from turnwise.rollout.model_calls import ModelCalls, Said, without_failures
 from turnwise.rollout.protocols import RendererLike, Score, TurnRule
+from turnwise.rollout.seat_rewards import SeatRewards
 from turnwise.types import EpisodeId, Failure, Message, Prompt, Sampling, Turn, TurnId
 from turnwise.utils.hashes import short_hash
 
@@ -48,7 +55,9 @@ class RolloutAgent:
     """One seat in one episode.
 
     The random draws of the env depend on the number of the env step, not on the seat that takes it
-    or on the model calls before it. The step that reaches the cap on turns is truncated.
+    or on the model calls before it. The step that reaches the cap on turns is truncated. With
+    `falls_back` a random action stands in for a reply that is no action: an opponent never ends an
+    episode by it.
 
     Attributes:
         turns: the seat's turns on the played path, `siblings` the others.
@@ -69,13 +78,16 @@ class RolloutAgent:
         episode: EpisodeId,
         draws: Draws,
         counter: EpisodeCounter,
+        rewards: SeatRewards,
         state_key: StateKeyRule = "env",
+        falls_back: bool = False,
     ) -> None:
         self.turns: list[Turn] = []
         self.siblings: list[Turn] = []
         self.past: list[Exchange] = []
         self.rule: TurnRule | None = None
         self._state_key: StateKeyRule = state_key
+        self._rewards, self._falls_back = rewards, falls_back
         self._seat, self._config, self.sampling = seat, config, sampling
         self._env, self._episode, self._draws = env, episode, draws
         self._counter = counter
@@ -173,6 +185,9 @@ class RolloutAgent:
             seen=short_hash(observation.text),
             forced=len(observation.legal_actions) == 1,
         )
+        if isinstance(action, Failure) and self._falls_back:
+            rng = self._draws.of_fallback(identity)
+            action = self._env.random_action(question.state, self._seat, rng)
         valid = action if isinstance(action, str) else None
         found = Branch(question=question, turn=turn, reply=reply, action=valid)
         return found if isinstance(action, str) else _refused(found, action)
@@ -198,9 +213,9 @@ class RolloutAgent:
         except Exception as cause:  # recorded, so that what led to it can be read; then on
             turn = replace(branch.turn, action=action, error=env_failure(cause))
             return replace(branch, turn=turn, cause=cause)
-        ended = step.terminated or step.truncated
-        if not ended and self._counter.is_cut(self._env, question.number):
-            step = replace(step, truncated=True)
+        if step.others and (self.rule is not None or self._trial):
+            raise OthersRewarded(self._seat, step.others)
+        step = self._counter.cut(self._env, step, question.number)
         rewards = {**reply_rewards(branch.reply), **step.rewards}
         return replace(branch, turn=replace(branch.turn, action=action, rewards=rewards), step=step)
 
@@ -225,6 +240,9 @@ class RolloutAgent:
                 raise EpisodeOver(turn.error)
         else:
             self._invalid = 0
+        self._rewards.played(self._seat)
+        if branch.step is not None:
+            self._rewards.give(branch.step.others)
         observation = question.observation
         self.past.append(
             Exchange(
@@ -285,6 +303,7 @@ class RolloutAgent:
             turn, others = await self.rule.of_question(self._seat, prompt, sampling, score)
         self.turns.append(turn)
         self.siblings += others
+        self._rewards.played(self._seat)
         if self.rule is not None:
             self._results.append(turn.text)
         return turn.text
@@ -318,7 +337,9 @@ class RolloutAgent:
             own = replace(own, temperature=temperature)
         return own if max_tokens is None else replace(own, max_tokens=max_tokens)
 
-    def forked(self, counter: EpisodeCounter, trial: str, draw: str) -> RolloutAgent:
+    def forked(
+        self, counter: EpisodeCounter, rewards: SeatRewards, trial: str, draw: str
+    ) -> RolloutAgent:
         """Return an agent that goes on from here by itself, in a trial.
 
         What it has returned so far is returned again first, to a workflow that is called anew.
@@ -327,6 +348,7 @@ class RolloutAgent:
         other.turns, other.siblings, other.past = [], [], list(self.past)
         other._results, other._replayed = [], deque(self._results)
         other._counter, other._trial, other._draw, other.rule = counter, trial, draw, None
+        other._rewards = rewards
         return other
 
     def goes_on_in_trial(self, branch: Branch) -> bool:

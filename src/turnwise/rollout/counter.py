@@ -6,9 +6,10 @@ Provides `EpisodeCounter`, which the agents of an episode share.
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
-from turnwise.envs.base import Env
+from turnwise.envs.base import Env, Step
 
 
 class RoundOver(Exception):
@@ -61,6 +62,12 @@ class EpisodeCounter:
     def room(self, env: Env[Any]) -> int:
         """Return how many turns there may still be."""
         return self.limit(env) - self.turns
+
+    def cut(self, env: Env[Any], step: Step[Any], turn: int) -> Step[Any]:
+        """Return the step of turn number `turn`, truncated if the episode is cut there."""
+        if step.terminated or step.truncated or not self.is_cut(env, turn):
+            return step
+        return replace(step, truncated=True)
 
     def _cap_of(self, env: Env[Any]) -> int:
         """Return the env's cap on turns, asked for once an episode."""

@@ -50,7 +50,7 @@ class Crossing:
 
         That is so after a seat all of whose replies failed.
         """
-        agents = [self.trials.agents[seat] for seat in self.seats]
+        agents = [self.trials.agents.with_policy(seat) for seat in self.seats]
         questions = [
             agent.question(state, samplings[seat], ahead)
             for ahead, (seat, agent) in enumerate(zip(self.seats, agents, strict=True))
@@ -87,7 +87,8 @@ class Crossing:
         """
         done: list[Branch] = []
         for seat, branch in zip(self.seats, chosen, strict=True):
-            stepped = await self.trials.agents[seat].stepped(branch, state=state, draw=draw)
+            agent = self.trials.agents.with_policy(seat)
+            stepped = await agent.stepped(branch, state=state, draw=draw)
             self.trials.steps += 1
             done.append(stepped)
             if stepped.step is None or stepped.ended:
@@ -97,7 +98,7 @@ class Crossing:
 
     async def _without_table(self, branches: Sequence[Branch]) -> Answered:
         """Return what the first seat goes on with alone: a valid branch, where there is any."""
-        agent = self.trials.agents[self.seats[0]]
+        agent = self.trials.agents.with_policy(self.seats[0])
         ordered = sorted(branches, key=lambda branch: not branch.valid)
         chosen = await agent.stepped(ordered[0])
         judged = [_judged_alone(each) for each in ordered[1:]]

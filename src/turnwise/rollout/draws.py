@@ -1,4 +1,7 @@
-"""Which random draws an env's steps take (docs/math.md 1). Provides `Draws`."""
+"""The random draws of the env's steps and of opponents (docs/math.md 1).
+
+Provides `Draws`.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from turnwise.seeding import world_generator
-from turnwise.types import EpisodeId, Stream
+from turnwise.seeding import generator, world_generator
+from turnwise.types import EpisodeId, Stream, TurnId
 
 FRESH = "fresh"
 """The draw of a step that is made again for the sibling with which the episode goes on."""
@@ -15,7 +18,7 @@ FRESH = "fresh"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Draws:
-    """The random draws of the env's steps of one stream."""
+    """The random draws of the env's steps, and of opponents, of one stream."""
 
     seed: int
     stream: Stream
@@ -26,7 +29,7 @@ class Draws:
 
         `draw` names another draw of the same step: that of a sibling, of a trial.
         """
-        member = None if self.common_noise else episode.member
+        member = self._member(episode)
         return world_generator(
             self.seed, self.stream, episode.iteration, episode.visit, number, member, draw
         )
@@ -38,3 +41,17 @@ class Draws:
     def of_trial(self, turn: str, branch: int, number: int) -> str:
         """Return the name of the draws of trial `number` of a sibling of a turn."""
         return f"{turn}.{number}" if self.common_noise else f"{turn}.{branch}.{number}"
+
+    def of_opponent(self, episode: EpisodeId, number: int, seat: str) -> np.random.Generator:
+        """Return the generator of a baseline's choice in env step `number`, shared likewise."""
+        member = self._member(episode)
+        who = "group" if member is None else member
+        place = (self.stream, episode.iteration, episode.visit, number, who)
+        return generator(self.seed, "opponent", *place, seat)
+
+    def of_fallback(self, turn: TurnId) -> np.random.Generator:
+        """Return the generator of the action in place of an opponent's invalid reply."""
+        return generator(self.seed, "fallback", self.stream, str(turn))
+
+    def _member(self, episode: EpisodeId) -> int | None:
+        return None if self.common_noise else episode.member

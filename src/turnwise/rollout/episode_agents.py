@@ -1,4 +1,7 @@
-"""The agents of one episode by seat, as a workflow is given them. Provides `EpisodeAgents`."""
+"""The agents of one episode by seat, as a workflow is given them.
+
+Provides `EpisodeAgents` and `SeatAgent`.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,31 @@ from typing import Any
 from turnwise.agents import Exchange
 from turnwise.envs.base import Env
 from turnwise.rollout.agent import RolloutAgent
+from turnwise.rollout.baseline_agent import BaselineAgent
 from turnwise.rollout.counter import EpisodeCounter
 from turnwise.rollout.failures import no_seat
-from turnwise.types import Trajectory
+from turnwise.rollout.seat_rewards import SeatRewards
+from turnwise.types import Player, Trajectory
+
+SeatAgent = RolloutAgent | BaselineAgent
+"""Who plays a seat: a policy, or a baseline of the env."""
 
 
-class EpisodeAgents(Mapping[str, RolloutAgent]):
+class EpisodeAgents(Mapping[str, SeatAgent]):
     """The agents of one episode by seat, as a workflow is given them."""
 
     def __init__(
-        self, env: Env[Any], agents: Mapping[str, RolloutAgent], counter: EpisodeCounter
+        self,
+        env: Env[Any],
+        agents: Mapping[str, SeatAgent],
+        counter: EpisodeCounter,
+        rewards: SeatRewards,
+        players: Mapping[str, Player],
     ) -> None:
         self._env, self._agents, self.counter = env, agents, counter
+        self._rewards, self._players = rewards, players
 
-    def __getitem__(self, seat: str) -> RolloutAgent:
+    def __getitem__(self, seat: str) -> SeatAgent:
         if seat not in self._agents:
             raise KeyError(no_seat(seat, self._agents))
         return self._agents[seat]
@@ -31,6 +45,12 @@ class EpisodeAgents(Mapping[str, RolloutAgent]):
 
     def __len__(self) -> int:
         return len(self._agents)
+
+    def with_policy(self, seat: str) -> RolloutAgent:
+        """Return the agent of a seat that a policy plays; only such turns have siblings."""
+        agent = self[seat]
+        assert isinstance(agent, RolloutAgent), "recipes refuse baselines beside siblings"
+        return agent
 
     def acting(self, state: Any) -> tuple[str, ...]:
         """Return the seats whose turn it is in `state`, the next one to act first."""
@@ -52,8 +72,11 @@ class EpisodeAgents(Mapping[str, RolloutAgent]):
             ends_with_round: whether the trial ends before the next round begins (`RoundOver`).
         """
         counter = self.counter.forked(ends_with_round=ends_with_round)
-        agents = {seat: a.forked(counter, trial, draw) for seat, a in self._agents.items()}
-        return EpisodeAgents(self._env, agents, counter), counter
+        rewards = SeatRewards()
+        agents = {
+            seat: self.with_policy(seat).forked(counter, rewards, trial, draw) for seat in self
+        }
+        return EpisodeAgents(self._env, agents, counter, rewards, self._players), counter
 
     def trajectories(self, next_keys: Mapping[str, str | None]) -> tuple[Trajectory, ...]:
         """Return what every seat has done; `next_keys` are by seat (`Trajectory.next_key`)."""
@@ -61,9 +84,10 @@ class EpisodeAgents(Mapping[str, RolloutAgent]):
             Trajectory(
                 role=self._env.seats[seat],
                 seat=seat,
-                turns=tuple(agent.turns),
+                turns=self._rewards.added(seat, agent.turns),
                 siblings=tuple(agent.siblings),
                 next_key=next_keys.get(seat),
+                player=self._players[seat].name if seat in self._players else "",
             )
             for seat, agent in self._agents.items()
         )

@@ -1,6 +1,6 @@
 """What is said of episodes that an env or a workflow broke, and checks of a workflow's calls.
 
-Provides `env_failure`, `check_question`, `no_seat`, `NotRepeated` and `GOES_ON`.
+Provides `env_failure`, `check_question`, `no_seat`, `NotRepeated`, `OthersRewarded` and `GOES_ON`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,16 @@ class NotRepeated(EnvError):
             f"the workflow, called anew with the same results, calls {seat!r} otherwise than "
             "before, so that no sibling can be played on: let it depend on nothing but what its "
             "agents return, or use topology.kind = 'independent'"
+        )
+
+
+class OthersRewarded(EnvError):
+    """A step rewards other seats (`Step.others`) where turns have siblings."""
+
+    def __init__(self, seat: str, others: Iterable[str]) -> None:
+        super().__init__(
+            f"the step of {seat!r} rewards {', '.join(others)} (`Step.others`), and siblings are "
+            "judged by what their own seat and its team earn: set topology.kind = 'independent'"
         )
 
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from turnwise.agents import AgentConfig
 from turnwise.credit.config import StateKeyRule
 from turnwise.engines.loop import SteppedEngine, run
-from turnwise.envs.base import BatchRewards, Env, Step
+from turnwise.envs.base import Baseline, BatchRewards, Env, Step
+from turnwise.envs.opponents import opposed, own_score
 from turnwise.envs.user_calls import is_cancelled
 from turnwise.errors import (
     EndpointError,
@@ -30,16 +32,19 @@ from turnwise.errors import (
 from turnwise.formats import with_reply_components
 from turnwise.parallel import ALONE, ProcessGroup, share_of_episodes
 from turnwise.rollout.agent import EpisodeOver, RolloutAgent
+from turnwise.rollout.baseline_agent import BaselineAgent
+from turnwise.rollout.batch_rewards import has_ended, with_batch_rewards
 from turnwise.rollout.beginning import Beginning, beginning_of
 from turnwise.rollout.counter import EpisodeCounter
 from turnwise.rollout.draws import Draws
-from turnwise.rollout.episode_agents import EpisodeAgents
+from turnwise.rollout.episode_agents import EpisodeAgents, SeatAgent
 from turnwise.rollout.protocols import RendererLike
+from turnwise.rollout.seat_rewards import SeatRewards
 from turnwise.rollout.siblings import Siblings
 from turnwise.rollout.trials import Trials
 from turnwise.rollout.user_workflow import call_workflow, workflow_failure
 from turnwise.tasks.openings import length_of
-from turnwise.types import Episode, EpisodeId, Failure, Stream, TaskVisit
+from turnwise.types import Episode, EpisodeId, Failure, Player, Stream, TaskVisit
 from turnwise.utils.rewards import mix_rewards
 from turnwise.workflows.base import Workflow
 from turnwise.workflows.topologies import AnyTopology, SiblingsConfig
@@ -55,13 +60,13 @@ REPLIES = ("parse", "illegal_action")
 class Runner:
     """Plays episodes of one env with one workflow over one engine.
 
-    `weights` of reward components make the score of an env that is `scored_by = "return"`, 0 where
-    an episode was broken, as everywhere;
-    `iterations` is how many the run is to have, for judges whose rewards change with time. `group`
-    are the processes that share the episodes of a call; each returns all of them. An episode of
-    training is left after `most_turns` turns. `state_key` says what the key of a state is: the
-    env's (`Env.state_key`), or what the agent is shown. `topology` says which turns of training
-    have siblings; evaluation never has any.
+    Evaluation episodes are played against the baseline `opponent`, if there is one, by each seat in
+    turn. `weights` of reward components make the score of an env that is `scored_by = "return"`, 0
+    where an episode was broken, as everywhere; `iterations` is how many the run is to have, for
+    judges whose rewards change with time. `group` are the processes that share the episodes of a
+    call; each returns all of them. An episode of training is left after `most_turns` turns.
+    `state_key` says what the key of a state is: the env's (`Env.state_key`), or what the agent is
+    shown. `topology` says which turns of training have siblings; evaluation never has any.
     """
 
     def __init__(
@@ -80,8 +85,10 @@ class Runner:
         most_turns: int | None = None,
         state_key: StateKeyRule = "env",
         topology: AnyTopology | None = None,
+        opponent: str | None = None,
     ) -> None:
         self._topology = topology
+        self.opponent = opponent
         self.env, self.engine, self.group = env, engine, group
         self._weights, self._iterations = weights or {}, iterations
         self._batch_metrics: dict[str, list[float]] = {}
@@ -106,6 +113,8 @@ class Runner:
             StuckEnvError: if an env under guard does not return again and again.
         """
         self._begun = {}
+        if stream == "evaluation" and self.opponent is not None:
+            visits = [visit if visit.players else self._opposed(visit) for visit in visits]
         identities = [(visit, member) for visit in visits for member in range(group_size)]
         group = self.group
 
@@ -122,6 +131,11 @@ class Runner:
         played = self._put_together(group.together(lambda: self._measured(share())), group_size)
         found = group.from_first(lambda: run(self._judged(played), self.engine))
         return self._with_rewards(played, found, stream)
+
+    def _opposed(self, visit: TaskVisit) -> TaskVisit:
+        """Return a visit in which the opponent plays all seats but one."""
+        player = Player(name=self.opponent or "")
+        return replace(visit, players=opposed(self.env.seats, visit.visit, player))
 
     def _measured(self, share: Coroutine[Any, Any, list[Episode]]) -> _Share:
         """Play this process's share; return it with what was measured of it."""
@@ -164,7 +178,7 @@ class Runner:
 
     async def _judged(self, episodes: list[Episode]) -> BatchRewards | None:
         """Return the rewards that are found for a whole batch (`Env.score_batch`)."""
-        ended = [episode for episode in episodes if _has_ended(episode)]
+        ended = [episode for episode in episodes if has_ended(episode)]
         if episodes and not ended:
             return None
         try:
@@ -181,7 +195,7 @@ class Runner:
         self, episodes: list[Episode], found: BatchRewards | None, stream: Stream
     ) -> list[Episode]:
         """Add the rewards that were found for a whole batch, and the scores."""
-        ended = [place for place, episode in enumerate(episodes) if _has_ended(episode)]
+        ended = [place for place, episode in enumerate(episodes) if has_ended(episode)]
         if found is not None:
             team = {name for name, level in self.env.components.items() if level == "team"}
             for number, place in enumerate(ended):
@@ -193,7 +207,7 @@ class Runner:
         return episodes
 
     def _return_of(self, episode: Episode) -> float:
-        return sum(mix_rewards(turn.rewards, self._weights) for turn in episode.turns)
+        return sum(mix_rewards(turn.rewards, self._weights) for turn in episode.own_turns)
 
     async def play(
         self, visit: TaskVisit, member: int, stream: Stream, greedy: bool = False
@@ -217,7 +231,7 @@ class Runner:
         identity, draws = visit.episode(member), self.draws(stream)
         most_turns = self._most_turns if stream == "train" else None
         counter = EpisodeCounter(most_turns, length_of(visit.opening))
-        agents = self._agents_of(identity, draws, counter, greedy)
+        agents = self._agents_of(identity, draws, counter, greedy, visit.players)
         step: Step[Any] | None = None
         error: Failure | None = None
         score, retry = 0.0, False
@@ -232,7 +246,8 @@ class Runner:
             if counter.left:
                 next_keys = {seat: agents[seat].next_key(step.state) for seat in agents}
             else:
-                score, measures = self.env.score(step.state), self.env.measures(step.state)
+                score = own_score(self.env, step.state, visit.players)
+                measures = self.env.measures(step.state)
         except EpisodeOver as over:
             error = over.failure
         except (EngineError, SandboxError) as cause:
@@ -290,8 +305,8 @@ class Runner:
             team={name for name, level in levels.items() if level == "team"},
         )
         rule = Siblings(config=config, weights=self._weights, trials=trials)
-        for agent in agents.values():
-            agent.rule = rule
+        for seat in agents:
+            agents.with_policy(seat).rule = rule
         return trials
 
     def draws(self, stream: Stream) -> Draws:
@@ -299,12 +314,32 @@ class Runner:
         return Draws(seed=self._seed, stream=stream, common_noise=self._common)
 
     def _agents_of(
-        self, identity: EpisodeId, draws: Draws, counter: EpisodeCounter, greedy: bool
+        self,
+        identity: EpisodeId,
+        draws: Draws,
+        counter: EpisodeCounter,
+        greedy: bool,
+        players: Mapping[str, Player],
     ) -> EpisodeAgents:
         """Return the agents of one episode, one for each seat."""
-        agents: dict[str, RolloutAgent] = {}
+        agents: dict[str, SeatAgent] = {}
+        rewards = SeatRewards()
         for seat, role in self.env.seats.items():
-            config = self._configs[role]
+            config, player = self._configs[role], players.get(seat)
+            if player is not None and not player.policy:
+                agents[seat] = BaselineAgent(
+                    name=player.name,
+                    seat=seat,
+                    env=self.env,
+                    baseline=self._baselines[player.name],
+                    episode=identity,
+                    draws=draws,
+                    counter=counter,
+                    rewards=rewards,
+                )
+                continue
+            if player is not None:
+                config = config.model_copy(update={"policy": player.policy})
             agents[seat] = RolloutAgent(
                 seat=seat,
                 config=config,
@@ -315,9 +350,16 @@ class Runner:
                 episode=identity,
                 draws=draws,
                 counter=counter,
+                rewards=rewards,
                 state_key=self._state_key,
+                falls_back=player is not None,
             )
-        return EpisodeAgents(self.env, agents, counter)
+        return EpisodeAgents(self.env, agents, counter, rewards, players)
+
+    @cached_property
+    def _baselines(self) -> Mapping[str, Baseline]:
+        """The baselines of the env, which may play seats."""
+        return self.env.baselines()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -326,36 +368,6 @@ class _Share:
 
     episodes: list[Episode]
     measured: Mapping[str, list[float]]
-
-
-def _has_ended(episode: Episode) -> bool:
-    """Whether an episode came to its end without an error, and can be judged."""
-    return episode.error is None and not episode.left
-
-
-def with_batch_rewards(
-    episode: Episode, found: BatchRewards, number: int, team: Collection[str]
-) -> Episode:
-    """Return an episode with the rewards and notes that entry `number` holds for it.
-
-    Rewards are added to the last turn of every seat; the components in `team`, which all seats
-    share, are recorded once, on the episode's last turn.
-    """
-    rewards = found.rewards[number]
-    notes = found.notes[number] if found.notes else {}
-    if rewards is None:
-        nobody = Failure(kind="env", message="no reward function gave this completion a reward")
-        return replace(episode, error=nobody, notes=notes)
-    own = {name: value for name, value in rewards.items() if name not in team}
-    end = max((turn.order for turn in episode.turns), default=0)
-    trajectories = []
-    for trajectory in episode.trajectories:
-        turns = list(trajectory.turns)
-        if turns:
-            added = rewards if turns[-1].order == end else own
-            turns[-1] = replace(turns[-1], rewards={**turns[-1].rewards, **added})
-        trajectories.append(replace(trajectory, turns=tuple(turns)))
-    return replace(episode, trajectories=tuple(trajectories), notes=notes)
 
 
 def _line_of(cause: BaseException) -> str:

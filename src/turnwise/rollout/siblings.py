@@ -50,7 +50,7 @@ class Siblings:
         self, seat: str, state: Any, sampling: Sampling
     ) -> tuple[Branch, Sequence[Turn]]:
         """Return the branch with which a seat goes on from `state`, and its siblings."""
-        agent = self.trials.agents[seat]
+        agent = self.trials.agents.with_policy(seat)
         if self._config.has_cross_tables:
             answered = await self._answered(seat, state, sampling)
             if answered is not None:
@@ -83,7 +83,9 @@ class Siblings:
         if len(seats) == 1 or seat != seats[0] or room < len(seats):
             return None
         crossing = Crossing(config=self._config, weights=self._weights, trials=trials, seats=seats)
-        samplings = {each: trials.agents[each].sampling for each in seats} | {seat: sampling}
+        samplings = {each: trials.agents.with_policy(each).sampling for each in seats} | {
+            seat: sampling
+        }
         self._waiting = await crossing.answered(state, samplings)
         return self._waiting.pop(seat)
 
@@ -125,7 +127,9 @@ class Siblings:
         """
         if score is None:
             raise EnvError(PLAIN_ASK)
-        answers = await self.trials.agents[seat].answers(prompt, sampling, self._config.siblings)
+        answers = await self.trials.agents.with_policy(seat).answers(
+            prompt, sampling, self._config.siblings
+        )
         judged = [replace(turn, trials=({SCORE: _number(score(turn.text))},)) for turn in answers]
         values = [turn.trials[0][SCORE] for turn in judged]
         identity = replace(judged[0].id, branch=0)

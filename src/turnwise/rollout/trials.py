@@ -20,7 +20,7 @@ from turnwise.rollout.branch import Branch
 from turnwise.rollout.counter import RoundOver
 from turnwise.rollout.draws import Draws
 from turnwise.rollout.episode_agents import EpisodeAgents
-from turnwise.rollout.failures import NotRepeated
+from turnwise.rollout.failures import NotRepeated, OthersRewarded
 from turnwise.rollout.user_workflow import call_workflow
 from turnwise.types import Turn
 from turnwise.workflows.base import Workflow
@@ -78,11 +78,11 @@ class Trials:
         )
         before = counter.steps
         try:
-            if forked[seat].goes_on_in_trial(branch):
+            if forked.with_policy(seat).goes_on_in_trial(branch):
                 await call_workflow(self.workflow, forked, self.begins, self.env)
         except (EpisodeOver, RoundOver):
             pass
-        except (StuckEnvError, NotRepeated):
+        except (StuckEnvError, NotRepeated, OthersRewarded):
             raise
         except asyncio.CancelledError:
             if is_cancelled():

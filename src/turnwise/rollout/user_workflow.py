@@ -186,6 +186,7 @@ class _RandomAgent:
         return Step(
             state=step.state,
             rewards=step.rewards,
+            others=step.others,
             terminated=step.terminated,
             truncated=step.truncated or ends,
         )

@@ -18,6 +18,7 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.envs import Env, Step
 from turnwise.envs.user_calls import is_cancelled
 from turnwise.errors import StuckEnvError
+from turnwise.rollout.failures import OthersRewarded
 from turnwise.rollout.protocols import Score
 from turnwise.rollout.siblings import PLAIN_ASK
 from turnwise.rollout.user_workflow import RandomAgents, call_workflow
@@ -134,8 +135,12 @@ def _refusals(
     finally:
         close_engine(engine)
     repeated = first.calls == again.calls[: len(first.calls)]
-    plain = any(not call.scored for call in first.calls)
-    return (PLAIN_ASK if plain else "", "" if repeated else OTHER_CALLS), len(first.calls)
+    spine = PLAIN_ASK if any(not call.scored for call in first.calls) else ""
+    for seat, own in first.results.items():
+        for step in own:
+            if isinstance(step, Step) and step.others:
+                spine = str(OthersRewarded(seat, step.others))
+    return (spine, "" if repeated else OTHER_CALLS), len(first.calls)
 
 
 async def _play(workflow: Workflow, agents: _Recorded, begins: Any, env: Env[Any]) -> None:

@@ -115,6 +115,8 @@ class EpisodeLines:
         seat = {"role": trajectory.role, "seat": trajectory.seat, "turns": turns}
         if trajectory.next_key is not None:
             seat["next_key"] = trajectory.next_key
+        if trajectory.player:
+            seat["player"] = trajectory.player
         return seat | ({"siblings": siblings} if siblings else {})
 
     def _prompt(self, turn: Turn, before: tuple[int, Turn] | None) -> int:
@@ -233,6 +235,7 @@ class _Reader:
                     turns=tuple(self._turn(identity, turn) for turn in t["turns"]),
                     siblings=tuple(self._turn(identity, turn) for turn in t.get("siblings", ())),
                     next_key=t.get("next_key"),
+                    player=t.get("player", ""),
                 )
                 for t in line["trajectories"]
             ),

@@ -41,6 +41,8 @@ def play_groups(session: Session, plan: Plan, visits: Sequence[TaskVisit]) -> li
     Raises:
         EnvError: if an iteration's episodes were all broken by the env; they are recorded.
     """
+    if session.opponents is not None:
+        visits = session.opponents.assigned(visits)
     episodes = session.runner.collect(visits, "train", group_size=plan.trainer.group_size)
     if visits[0].visit == 0:  # refills are judged with the iteration that they belong to
         stop_if_broken(session, visits[0].iteration, episodes)

@@ -31,6 +31,7 @@ from turnwise.runs.checkpoints import Checkpoint, optimizer_file, policy_folder
 from turnwise.runs.metric_names import MEMORY, TRAIN
 from turnwise.tasks import GeneratedTasks
 from turnwise.tasks.openings import replayed
+from turnwise.trainers.opponents import Opponents
 from turnwise.trainers.progress import WARNING, Progress
 from turnwise.trainers.trained_policy import TrainedPolicy
 
@@ -51,6 +52,7 @@ class Session:
         runner: plays training episodes.
         eval_runner: plays evaluation episodes over the same engine.
         warmup_as_training: whether the warm-up's env has the options of the training env.
+        opponents: who plays the other seats in training; None is self-play.
         validation: the tasks that `eval_runner` plays.
         validation_states: unseen tasks of the training env.
         group: the processes of the run, each with a session of its own. Process 0 writes.
@@ -70,6 +72,7 @@ class Session:
     warmup_as_training: bool
     warmup_tasks: GeneratedTasks
     curriculum: Curriculum
+    opponents: Opponents | None
     validation: GeneratedTasks
     validation_states: GeneratedTasks
     metrics: MetricsLog
@@ -172,6 +175,8 @@ class Session:
             (folder / ENGINE).write_bytes(save(every))  # whose errors say why
             if learned := self.curriculum.state():
                 (folder / CURRICULUM).write_text(json.dumps(learned), encoding="utf-8")
+            if self.opponents is not None:
+                self.opponents.save(folder)
 
         meta = {
             "totals": self.totals,
@@ -253,6 +258,8 @@ def resume(session: Session, *, based_on: str = "") -> Resumed | None:
     learned = checkpoint.path / CURRICULUM
     if learned.is_file():
         session.curriculum.restore(json.loads(learned.read_text(encoding="utf-8")))
+    if session.opponents is not None:
+        session.opponents.restore(checkpoint.path)
     return Resumed(
         phase=checkpoint.phase,
         step=checkpoint.step,

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from turnwise.types.ids import EpisodeId as EpisodeId
 from turnwise.types.ids import Moves as Moves
 from turnwise.types.ids import Opening as Opening
+from turnwise.types.ids import Player as Player
 from turnwise.types.ids import Task as Task
 from turnwise.types.ids import TaskVisit as TaskVisit
 from turnwise.types.ids import TurnId as TurnId
@@ -156,7 +157,8 @@ class Trajectory:
     `role` is the agent's role and `seat` its seat; both are equal where a role has one seat.
     `siblings` are branches of turns that were not chosen. `next_key` is the key of the state in
     which the seat would have gone on, where the trainer left the episode before its end
-    (`trainer.max_turns`).
+    (`trainer.max_turns`). `player` is the name of the opponent that played the seat, empty for the
+    agent's policy: its turns are neither trained nor measured.
 
     Example:
         >>> Trajectory(role="ant", seat="ant-3", turns=()).seat
@@ -168,6 +170,7 @@ class Trajectory:
     turns: tuple[Turn, ...]
     siblings: tuple[Turn, ...] = ()
     next_key: str | None = None
+    player: str = ""
 
     @property
     def sampled(self) -> tuple[Turn, ...]:
@@ -229,6 +232,17 @@ class Episode:
     def sampled(self) -> tuple[Turn, ...]:
         """Every turn of every seat, and the siblings with which the episode did not go on."""
         return tuple(turn for trajectory in self.trajectories for turn in trajectory.sampled)
+
+    @property
+    def own_turns(self) -> tuple[Turn, ...]:
+        """The turns of all seats but those that opponents played."""
+        own = (trajectory for trajectory in self.trajectories if not trajectory.player)
+        return tuple(turn for trajectory in own for turn in trajectory.turns)
+
+    @property
+    def opponent(self) -> str:
+        """The name of the opponent that played in it; empty where there was none."""
+        return next((each.player for each in self.trajectories if each.player), "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
