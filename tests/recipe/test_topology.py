@@ -114,3 +114,30 @@ def test_a_spine_may_have_one_episode_of_each_visit():
     assert of(SPINE, {"trainer.group_size": 1}).trainer.group_size == 1
     with pytest.raises(ConfigError, match="nothing to compare"):
         load_recipe("relay", {"trainer.group_size": 1})
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"opponents.shares": {"self": 0.5, "random": 0.5}}, ["lets random play", "'independent'"]),
+        ({"opponents.shares": {"pool": 1.0}}, ["lets pool play", "leave [opponents] out"]),
+    ],
+)
+def test_siblings_are_refused_beside_opponents(settings, words):
+    for topology in (SPINE, VINE):
+        with pytest.raises(ConfigError) as refused:
+            of(topology, settings)
+        for word in words:
+            assert word in str(refused.value)
+    assert of(settings).topology.kind == "independent"
+
+
+@pytest.mark.parametrize("shares", [{"self": 1.0}, {"self": 1.0, "random": 0.0}])
+def test_siblings_go_with_self_play(shares):
+    assert of(SPINE, {"opponents.shares": shares}).topology.kind == "spine"
+
+
+def test_siblings_are_refused_where_steps_reward_other_seats():
+    alone = {"opponents": None, "credit.segments": None}
+    with pytest.raises(ConfigError, match=r"reward other seats.*'independent'"):
+        load_recipe("tic-tac-toe", VINE | alone)

@@ -19,7 +19,7 @@ from turnwise.render import Renderer
 from turnwise.rollout import rollout_metrics
 from turnwise.rollout.runner import Runner
 from turnwise.rollout.seat_rewards import SeatRewards
-from turnwise.types import Player, Task, TaskVisit
+from turnwise.types import Message, Player, Task, TaskVisit
 from turnwise.workflows import turns
 
 TINY = NanoConfig(hidden=16, layers=1, heads=2, kv_heads=1, head_dim=8, intermediate=16, context=64)
@@ -179,6 +179,34 @@ def test_evaluation_is_against_the_opponent_with_each_seat_in_turn(board):
     assert players == [["second"], ["first"], ["second"], ["first"]]
     trained = runner.collect(visits, "train")
     assert not any(episode.opponent for episode in trained)
+
+
+def test_rewards_after_a_question_are_those_of_the_turn_that_was_asked(board):
+    async def asks(agents, state):
+        step = await agents["first"].act(state)
+        for seat in ("second", "first", "second", "first"):
+            if seat == "second":
+                await agents[seat].ask([Message(role="user", content="x")])
+            step = await agents[seat].act(step.state)
+        return step
+
+    cells = {("first", 0): "1", ("first", 1): "2", ("first", 2): "3"}
+    cells |= {("second", n): cell for n, cell in enumerate("4455")}
+    runner = Runner(
+        env=Game(),
+        workflow=asks,
+        agents={"player": AgentConfig()},
+        renderers={"main": board},
+        engine=ScriptedEngine(
+            lambda r: board.completion_ids(f"<answer> {cells[r.id.role, r.id.turn]} </answer>"),
+            seed=0,
+        ),
+        seed=0,
+    )
+    (episode,) = runner.collect([TaskVisit(iteration=0, visit=0, task=TASK)], "train")
+    second = episode.trajectories[1].turns
+    assert [turn.phase == "ask" for turn in second] == [True, False, True, False]
+    assert [turn.rewards.get("loss", 0.0) for turn in second] == [0, 0, 0, -1]
 
 
 def test_rewards_of_a_seat_before_its_first_turn_wait_for_it():

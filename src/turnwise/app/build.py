@@ -113,9 +113,7 @@ def assemble(
     open_sandbox(training, recipe.sandbox)
     recipe.env.look("training", recipe.seed)
     tasks = GeneratedTasks(training, "train", recipe.seed)
-    own = generator(recipe.seed, "workflow")
-    try_workflow(make_workflow(recipe.workflow), training, tasks.task(0), own)
-    check_siblings(recipe, training, tasks.task(0))
+    check_workflow_of(recipe, training, tasks.task(0))
     policies = make_policies(recipe, folder, progress.note)
     if recipe.threads is None:
         choose_threads(recipe, folder, policies, progress.note)
@@ -165,12 +163,15 @@ def assemble(
     )
 
 
-def check_siblings(recipe: Recipe, env: Env[Any], task: Task) -> None:
-    """Refuse a workflow whose turns cannot have the siblings that a recipe asks for.
+def check_workflow_of(recipe: Recipe, env: Env[Any], task: Task) -> None:
+    """Refuse a broken workflow, and one whose turns cannot have the siblings that are asked for.
 
     Raises:
-        ConfigError: with the cure.
+        ConfigError: if turns cannot have siblings, with the cure.
+        EnvError: if the workflow is broken.
     """
+    workflow = make_workflow(recipe.workflow)
+    try_workflow(workflow, env, task, generator(recipe.seed, "workflow"))
     if isinstance(recipe.topology, SiblingsConfig):
         rng, workflow = generator(recipe.seed, "siblings"), make_workflow(recipe.workflow)
         refused = workflow_refusals(workflow, env, task, rng, recipe.topology)
