@@ -378,3 +378,18 @@ class Env(ABC, Generic[S]):
 def score_span(env: Env[Any]) -> float | None:
     """Return how far two scores can be apart: 1, or None where the score is a return."""
     return 1.0 if env.scored_by == "score" else None
+
+
+def check_turn(env: Env[S], state: S, seat: str, *, ended: bool) -> None:
+    """Refuse a step after the end, or of a seat whose turn it is not.
+
+    Raises:
+        EnvError: if the episode has ended, or another seat acts in `state`.
+    """
+    if ended:
+        raise EnvError(f"{env.name}: the episode is over, so it takes no step: reset a task")
+    if env.acting(state) != (seat,):
+        raise EnvError(
+            f"{env.name}: {seat!r} acts and it is the turn of {env.acting(state)[0]!r}: ask "
+            "acting(state) for the seat"
+        )

@@ -38,9 +38,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from turnwise.envs.base import Baseline, Env, Level, Observation, Step
+from turnwise.envs.base import Baseline, Env, Level, Observation, Step, check_turn
 from turnwise.envs.split import split_of
-from turnwise.errors import DataError, EnvError, IllegalActionError
+from turnwise.errors import DataError, IllegalActionError
 from turnwise.settings import Settings
 from turnwise.types import Split, Task
 
@@ -176,13 +176,7 @@ class Relay(Env[RelayState]):
             IllegalActionError: if `action` is no signal of the scout, or no cell of the digger.
             EnvError: if the episode is over, or it is not this seat's turn.
         """
-        if state.ended:
-            raise EnvError(f"{self.name}: the episode is over, so it takes no step: reset a task")
-        if self.acting(state) != (role,):
-            raise EnvError(
-                f"{self.name}: {role!r} acts and it is the turn of {self.acting(state)[0]!r}: ask "
-                "acting(state) for the seat"
-            )
+        check_turn(self, state, role, ended=state.ended)
         legal = self.observe(state, role).legal_actions
         if action not in legal:
             raise IllegalActionError(f"{action[:40]!r} is none of {', '.join(legal)}")

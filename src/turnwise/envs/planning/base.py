@@ -36,7 +36,7 @@ from typing import Any, ClassVar, Generic
 
 import numpy as np
 
-from turnwise.envs.base import Baseline, Env, Level, Observation, Step
+from turnwise.envs.base import Baseline, Env, Level, Observation, Step, check_turn
 from turnwise.envs.planning.library import (
     APPLY,
     LEGAL,
@@ -49,7 +49,7 @@ from turnwise.envs.planning.library import (
 from turnwise.envs.planning.programs import run_tool
 from turnwise.envs.planning.puzzle import P, Puzzle
 from turnwise.envs.planning.state import PlanningConfig, PlanState, potential
-from turnwise.errors import ConfigError, DataError, EnvError, IllegalActionError
+from turnwise.errors import ConfigError, DataError, IllegalActionError
 from turnwise.types import Task
 
 TOOL, PLANNER = "tool", "planner"
@@ -168,13 +168,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
             EnvError: if the episode is over, or it is not this seat's turn.
             SandboxError: if the sandbox itself fails.
         """
-        if state.ended:
-            raise EnvError(f"{self.name}: the episode is over, so it takes no step: reset a task")
-        if self.acting(state) != (role,):
-            raise EnvError(
-                f"{self.name}: {role!r} acts and it is the turn of {self.acting(state)[0]!r}: ask "
-                "acting(state) for the seat"
-            )
+        check_turn(self, state, role, ended=state.ended)
         if role == TOOL:
             run = self._program if self.config.runner == "sandbox" else self._call
             return self._called(state, *run(state.position, action))
@@ -343,7 +337,3 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
 
 def _always(move: str) -> Callable[[Any, int], list[str]]:
     return lambda state, most: [move] * most
-
-
-def _gain(before: float, after: float, start: float) -> float:
-    return potential(after, start) - potential(before, start)
