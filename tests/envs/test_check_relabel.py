@@ -82,10 +82,18 @@ def relabelled(**changed):
             relabelled(data={"goal": 9}),
             "do not solve: score 0: return a task in which they score 1",
         ),
-        (relabelled(data=[3]), "relabel returns data = [3]: return the data of a task"),
+        (
+            relabelled(data=[3]),
+            "relabel returns data = [3]: return the data of a task, of values",
+        ),
+        (
+            relabelled(data={"goal": {0}}),
+            "data = {'goal': {0}}: return the data of a task, of values",
+        ),
         (relabelled(actions=["LEFT"]), "actions = ['LEFT']: return a tuple of texts"),
-        (relabelled(closeness=1.5), "closeness = 1.5: return 0 to 1"),
-        (relabelled(closeness="near"), "closeness = 'near': return a number"),
+        (relabelled(actions=("\ud800",)), "return a tuple of text of valid Unicode"),
+        (relabelled(closeness=1.5), "closeness = 1.5: return a number from 0 to 1"),
+        (relabelled(closeness="near"), "closeness = 'near': return a number from 0 to 1"),
     ],
 )
 def test_a_wrong_relabel_is_refused(relabel, says):

@@ -122,3 +122,24 @@ def test_a_guard_checks_what_is_returned():
     with pytest.raises(BrokenEnvError, match="relabel .* a Relabelled, or None"):
         env.relabel(task, ["LEFT"])
     assert guarded(make_env("frozen-lake"), 60).relabel(task, ["LEFT"]) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"data": [3]}, "returned \\[3\\] of type list, expected a Relabelled with the data of"),
+        ({"data": {"map": np.int64(3)}}, "of values that JSON can hold as its data"),
+        ({"actions": "LEFT"}, "returned 'LEFT' of type str, .* a tuple of texts as its actions"),
+        ({"actions": ("\ud800",)}, "Unicode, without halves of surrogate pairs as its actions"),
+        ({"closeness": float("nan")}, "returned nan .* with a number from 0 to 1 as its closeness"),
+        ({"closeness": None}, "a number from 0 to 1 as its closeness"),
+    ],
+)  # fmt: skip
+def test_a_guard_checks_the_fields_of_what_is_returned(fields, says):
+    """A text in place of a tuple was demonstrated letter by letter, and others stopped the run."""
+    right = {"data": {"map": ["SG"]}, "actions": ("RIGHT",), "closeness": 1.0}
+    kind = type("Odd", (Wrong,), {"relabel": lambda *_: Relabelled(**right | fields)})
+    env = guarded(kind(), 60)
+    task = tw.Task(id="t", env=env.name, seed=0, data=env.generate(RNG))
+    with pytest.raises(BrokenEnvError, match=says):
+        env.relabel(task, ["LEFT"])

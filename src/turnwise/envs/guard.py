@@ -28,7 +28,13 @@ from turnwise.envs.base import (
     Step,
 )
 from turnwise.envs.checks.declarations import ATTRIBUTES, place_of_method, properties_of
-from turnwise.envs.measures import LARGEST_REWARD, expected_measures, expected_score, is_reward
+from turnwise.envs.measures import (
+    LARGEST_REWARD,
+    expected_measures,
+    expected_score,
+    is_reward,
+    wrong_field,
+)
 from turnwise.envs.timeout import Alarm, Overrun
 from turnwise.envs.unicode import UNICODE, is_unicode
 from turnwise.envs.user_calls import CURE, call_env, overran, place_of, still_inside
@@ -217,10 +223,16 @@ class GuardedEnv(Env[Any]):
         return self._call("tasks", self._env.tasks, split)
 
     def relabel(self, task: Task, actions: Sequence[str]) -> Relabelled | None:
-        """Return a task that the actions solve."""
+        """Return a task that the actions solve; the types of its fields are checked."""
         found = self._call("relabel", self._env.relabel, task, actions)
-        if found is not None and not isinstance(found, Relabelled):
+        if found is None:
+            return None
+        if not isinstance(found, Relabelled):
             self._wrong("relabel", found, "a Relabelled, or None")
+        wrong = self._call("relabel", wrong_field, found)
+        if wrong is not None:
+            name, value, expected = wrong
+            self._wrong("relabel", value, f"a Relabelled with {expected} as its {name}")
         return found
 
     def exact(self, task: Task) -> Exact[Any] | None:

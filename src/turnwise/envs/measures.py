@@ -1,19 +1,21 @@
 """Named measures of an episode, beside its score: what they may be, and their means over episodes.
 
 Provides `Measure`, `expected_measures`, `mean_measures`, and `expected_score` for the score itself.
-An env gives the measures of a final state by `Env.measures`. They are reported, and never trained
-on.
+`wrong_field` checks a relabelled task in the same way. An env gives the measures of a final state
+by `Env.measures`. They are reported, and never trained on.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from turnwise.envs.base import ScoredBy
+from turnwise.envs.base import Relabelled, ScoredBy
 from turnwise.envs.standard_errors import standard_error
+from turnwise.envs.unicode import UNICODE, is_unicode
 from turnwise.settings import Settings
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.@-]{0,39}")
@@ -86,6 +88,27 @@ def expected_score(found: Any, scored_by: ScoredBy) -> str:
     return "" if is_finite(found) and 0 <= found <= 1 else "a float from 0 to 1"
 
 
+def wrong_field(found: Relabelled) -> tuple[str, Any, str] | None:
+    """Return a field of a relabelled task that is wrong: its name and value, and what it should be.
+
+    Example:
+        >>> wrong_field(Relabelled(data={"goal": 3}, actions=("RIGHT",), closeness=2.0))
+        ('closeness', 2.0, 'a number from 0 to 1')
+        >>> wrong_field(Relabelled(data={"goal": 3}, actions=("RIGHT",), closeness=0.5)) is None
+        True
+    """
+    data, actions, closeness = found.data, found.actions, found.closeness
+    if not isinstance(data, Mapping) or not _is_plain(data):
+        return "data", data, "the data of a task, of values that JSON can hold"
+    if not isinstance(actions, tuple) or not all(isinstance(each, str) for each in actions):
+        return "actions", actions, "a tuple of texts"
+    if not all(map(is_unicode, actions)):
+        return "actions", actions, f"a tuple of {UNICODE}"
+    if isinstance(closeness, bool) or not is_finite(closeness) or not 0 <= closeness <= 1:
+        return "closeness", closeness, "a number from 0 to 1"
+    return None
+
+
 def mean_measures(
     rows: Sequence[Mapping[str, float]], problems: Sequence[str]
 ) -> dict[str, Measure]:
@@ -137,6 +160,15 @@ def is_finite(value: Any) -> bool:
         return isinstance(value, int | float) and math.isfinite(value)
     except OverflowError:
         return False
+
+
+def _is_plain(data: Mapping[str, Any]) -> bool:
+    """Whether JSON can hold the data of a task."""
+    try:
+        json.dumps(dict(data))
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def _is_number(value: Any) -> bool:

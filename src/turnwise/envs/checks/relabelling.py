@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from turnwise.envs.base import Env, Relabelled
 from turnwise.envs.checks.calls import Calls
 from turnwise.envs.checks.declarations import fail
+from turnwise.envs.measures import wrong_field
 from turnwise.errors import IllegalActionError
 from turnwise.seeding import generator
 from turnwise.types import Task
@@ -37,7 +38,10 @@ def check_relabel(calls: Calls, tasks: Sequence[Task], seed: int) -> None:
         if not isinstance(found, Relabelled):
             what = f"relabel returns {found!r:.80} of type {type(found).__name__}"
             fail(env, what, EXPECTED, "relabel")
-        _check_values(env, found)
+        wrong = wrong_field(found)
+        if wrong is not None:
+            name, value, expected = wrong
+            fail(env, f"relabel returns {name} = {value!r:.80}", f"return {expected}", "relabel")
         score = _replayed(calls, replace(task, data=found.data), found.actions)
         if env.scored_by == "score" and score < 1:
             given, data = list(found.actions), dict(found.data)
@@ -45,22 +49,6 @@ def check_relabel(calls: Calls, tasks: Sequence[Task], seed: int) -> None:
                 f"relabel returns {data!r:.80}, which {given!r:.80} do not solve: score {score:g}"
             )
             fail(env, what, "return a task in which they score 1, or None", "relabel")
-
-
-def _check_values(env: Env[Any], found: Relabelled) -> None:
-    """Raise unless the fields have the right types."""
-    data: Any = found.data
-    if not isinstance(data, Mapping):
-        fail(env, f"relabel returns data = {data!r:.80}", "return the data of a task", "relabel")
-    actions: Any = found.actions
-    if not isinstance(actions, tuple) or not all(isinstance(each, str) for each in actions):
-        what = f"relabel returns actions = {actions!r:.80}"
-        fail(env, what, "return a tuple of texts", "relabel")
-    closeness: Any = found.closeness
-    if isinstance(closeness, bool) or not isinstance(closeness, int | float):
-        fail(env, f"relabel returns closeness = {closeness!r}", "return a number", "relabel")
-    if not 0 <= closeness <= 1:
-        fail(env, f"relabel returns closeness = {closeness}", "return 0 to 1", "relabel")
 
 
 def _played(calls: Calls, task: Task, seed: int) -> list[str]:
