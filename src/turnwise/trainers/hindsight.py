@@ -29,7 +29,14 @@ from turnwise.trainers.loop import (
 )
 from turnwise.trainers.plan import Plan
 from turnwise.trainers.progress import TIME_SHARE
-from turnwise.trainers.relabelling import NEW, chosen, in_order, metrics_of, relabelled, rows_of
+from turnwise.trainers.relabelling import (
+    NEW,
+    chosen,
+    in_order,
+    metrics_of,
+    relabelled,
+    rows_of_each,
+)
 from turnwise.trainers.replay import Replay, Shown
 from turnwise.trainers.session import Resumed, Session
 from turnwise.trainers.sft import imitate_rows
@@ -109,7 +116,8 @@ def demonstrations(
 ) -> tuple[list[list[TrainingSample]], dict[str, float]]:
     """Return the rows of each demonstration that an iteration shows, in their order, and metrics.
 
-    A demonstration that is longer than the policy's context has no rows.
+    A demonstration that is longer than the policy's context has no rows, and one that the env
+    cannot play.
 
     What is new is added to `past`. Process 0 makes the rows for all processes of the run, and it
     alone has demonstrations to replay: an env may break in one of them only.
@@ -126,7 +134,7 @@ def demonstrations(
         shown = in_order([*new, *past.replay.drawn(rng)], config, rng)
         past.replay.add(new)
         policy, of_step = trained.policy, draws.of_step
-        rows = [rows_of(each, env, session.agents, policy, of_step) for each in shown]
+        rows = rows_of_each(shown, env, session.agents, policy, of_step)
         return rows, metrics_of(found, new), past.seen
 
     rows, metrics, known = session.group.from_first(made)

@@ -15,7 +15,13 @@ import numpy as np
 
 from turnwise.seeding import generator
 from turnwise.trainers.config import HindsightConfig, HindsightMixConfig
-from turnwise.trainers.relabelling import chosen, in_order, metrics_of, relabelled, rows_of
+from turnwise.trainers.relabelling import (
+    chosen,
+    in_order,
+    metrics_of,
+    relabelled,
+    rows_of_each,
+)
 from turnwise.trainers.replay import Replay, Shown
 from turnwise.trainers.session import Session
 from turnwise.types import Episode, TrainingSample
@@ -70,10 +76,11 @@ class HindsightMix:
         draws = session.runner.draws("train")
         of_step, own = draws.of_step, session.trained[policy].policy
         weight = np.float32(self.config.weight)
+        shown = [*in_order(new, options, rng), *replayed]
         rows = [
             replace(row, ce_weight=row.ce_weight * weight)
-            for each in (*in_order(new, options, rng), *replayed)
-            for row in rows_of(each, session.runner.env, session.agents, own, of_step)
+            for each in rows_of_each(shown, session.runner.env, session.agents, own, of_step)
+            for row in each
         ]
         return rows, metrics_of(found, new)
 

@@ -1,7 +1,7 @@
 """Episodes as demonstrations of the tasks that they solved.
 
-Provides `relabelled`, `chosen`, `in_order` and `rows_of`: from played episodes to supervised rows
-(hindsight experience replay, Andrychowicz et al. 2017, arXiv:1707.01495); and `metrics_of`.
+Provides `relabelled`, `chosen`, `in_order` and `rows_of_each`: from played episodes to supervised
+rows (hindsight experience replay, Andrychowicz et al. 2017, arXiv:1707.01495); and `metrics_of`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from turnwise.agents import AgentConfig, demonstration, prompt_for
 from turnwise.envs import Env
-from turnwise.errors import EnvError, IllegalActionError, StuckEnvError
+from turnwise.errors import EnvError, IllegalActionError, SandboxError, StuckEnvError
 from turnwise.policies import Policy
 from turnwise.rollout.random_play import exchange_of
 from turnwise.trainers.config import HindsightConfig
@@ -55,41 +55,48 @@ class Achieved:
 def relabelled(env: Env[Any], episodes: Sequence[Episode]) -> list[Achieved]:
     """Return what episodes achieved, in their order, without those that achieved nothing.
 
-    An episode that the env broke is left out, and the last action if it was refused.
+    An episode that the env broke is left out, and the last action if it was refused. One for which
+    `relabel`, `canonical` or the sandbox fails is left out, too.
 
     Raises:
-        EnvError: if `relabel` fails for each episode, with its last error.
+        EnvError: if they fail for each episode, with the last error; likewise `SandboxError`.
     """
     found: list[Achieved] = []
-    asked, failures = 0, list[EnvError]()
+    asked, failures = 0, list[EnvError | SandboxError]()
     for episode in episodes:
         actions = [turn.action for turn in episode.turns if turn.action is not None]
         if episode.broken or not actions:
             continue
         asked += 1
         try:
-            new = env.relabel(episode.task, actions)
+            new = _achieved(env, episode, actions)
         except StuckEnvError:
             raise
         except IllegalActionError:
             continue
-        except EnvError as error:
+        except (EnvError, SandboxError) as error:
             failures.append(error)
             continue
         if new is not None:
-            found.append(
-                Achieved(
-                    id=episode.id,
-                    asked=episode.task,
-                    task=replace(episode.task, data=new.data),
-                    actions=new.actions,
-                    problem=short_hash(env.canonical(new.data)),
-                    closeness=new.closeness,
-                )
-            )
+            found.append(new)
     if failures and len(failures) == asked:
         raise failures[-1]
     return found
+
+
+def _achieved(env: Env[Any], episode: Episode, actions: Sequence[str]) -> Achieved | None:
+    """Return what the actions of an episode achieved, None if nothing."""
+    new = env.relabel(episode.task, actions)
+    if new is None:
+        return None
+    return Achieved(
+        id=episode.id,
+        asked=episode.task,
+        task=replace(episode.task, data=new.data),
+        actions=new.actions,
+        problem=short_hash(env.canonical(new.data)),
+        closeness=new.closeness,
+    )
 
 
 def chosen(
@@ -161,6 +168,33 @@ def _with_others_tasks(shown: Sequence[Achieved], rng: np.random.Generator) -> l
     return [replace(shown[place], task=shown[task_of[place]].task) for place in sorted(circle)]
 
 
+def rows_of_each(
+    shown: Sequence[Achieved],
+    env: Env[Any],
+    agents: Mapping[str, AgentConfig],
+    policy: Policy,
+    noise: Noise,
+) -> list[list[TrainingSample]]:
+    """Return the rows of each demonstration (`rows_of`), none where the env or the sandbox fails.
+
+    Raises:
+        EnvError: if they fail for each demonstration, with the last error; likewise `SandboxError`.
+    """
+    found: list[list[TrainingSample]] = []
+    failures: list[EnvError | SandboxError] = []
+    for each in shown:
+        try:
+            found.append(rows_of(each, env, agents, policy, noise))
+        except StuckEnvError:
+            raise
+        except (EnvError, SandboxError) as error:
+            failures.append(error)
+            found.append([])
+    if failures and len(failures) == len(shown):
+        raise failures[-1]
+    return found
+
+
 def rows_of(
     achieved: Achieved,
     env: Env[Any],
@@ -170,8 +204,9 @@ def rows_of(
 ) -> list[TrainingSample]:
     """Return the rows of a demonstration, one for each action: its prompt and the reply.
 
-    The task is played with the actions, and prompts show what is then observed. Where an action is
-    refused, the task ends or a row would be longer than the policy's context, the rest is left out.
+    The task is played with the actions, and prompts show what is then observed. Where the task ends
+    or a row would be longer than the policy's context, the rest is left out, and so is an action
+    that is refused, with the rest.
     """
     renderer = policy.renderer
     state, past, rows = env.reset(achieved.task), [], list[TrainingSample]()
@@ -184,12 +219,12 @@ def rows_of(
         row = supervised_row(agent.policy, start, renderer.completion_ids(reply))
         if len(row.token_ids) > policy.context:
             break
-        rows.append(row)
-        past.append(exchange_of(agent, renderer, seen, action))
         try:
             step = env.step(state, seat, action, noise(achieved.id, number))
         except IllegalActionError:
             break
+        rows.append(row)
+        past.append(exchange_of(agent, renderer, seen, action))
         if step.terminated or step.truncated:
             break
         state = step.state
