@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import turnwise as tw
+from turnwise.envs.drawing import python_programs
 from turnwise.envs.drawing.sharing import shared_rewards
+from turnwise.errors import SandboxError
 from turnwise.types import Episode, EpisodeId, Sampling, Task, Trajectory, Turn, TurnId
 
 
@@ -91,6 +94,51 @@ def test_programs_share_with_those_of_the_same_task():
     )
     assert env.components["shared"] == "agent"
     tw.check_env(env)
+
+
+def test_programs_in_the_sandbox_run_once(monkeypatch):
+    """The reward of the batch and hindsight take what the step drew, and a failure likewise."""
+    env, ran, run = tw.make_env("arc-draw", sharing=True, runner="sandbox"), [], python_programs.run
+    monkeypatch.setattr(python_programs, "run", lambda *a, **k: ran.append(a) or run(*a, **k))
+    task = drawing(1)
+    programs = ["draw_horizontal_line(img, 0, 1)", "draw_pixel(img, (1, 0), 1)\nnothing()"]
+    for program in programs:
+        env.step(env.reset(task), "player", program, np.random.default_rng(0))
+    episodes = [played(env, task, n, action) for n, action in enumerate(programs)]
+    found = asyncio.run(env.score_batch(episodes, 1))
+    assert [each["shared"] for each in found.rewards] == [3 * 2 / 4, 0]
+    assert env.relabel(task, [programs[0]]).closeness == 3 / 4
+    assert env.relabel(task, [programs[1]]).actions == ("draw_pixel(img, (1, 0), 1)",)
+    assert len(ran) == 2
+
+
+def test_a_program_for_which_the_sandbox_fails_has_no_reward_and_counts_for_no_other(monkeypatch):
+    run = python_programs.run
+
+    def fails(program, *args, **options):
+        if "(1, 0)" in program:
+            raise SandboxError("a worker was lost")
+        return run(program, *args, **options)
+
+    monkeypatch.setattr(python_programs, "run", fails)
+    env, task = tw.make_env("arc-draw", sharing=True, runner="sandbox"), drawing(1)
+    programs = ["draw_horizontal_line(img, 0, 1)", "draw_pixel(img, (1, 0), 1)"]
+    episodes = [played(env, task, n, action) for n, action in enumerate(programs)]
+    found = asyncio.run(env.score_batch(episodes, 1))
+    assert found.rewards == ({"shared": 3 / 4}, None)
+    with pytest.raises(SandboxError, match="a worker was lost"):
+        asyncio.run(env.score_batch(episodes[1:], 1))
+    assert asyncio.run(env.score_batch([], 1)).rewards == ()
+
+
+def test_questions_after_the_program_do_not_count():
+    env, task = tw.make_env("arc-draw", sharing=True), drawing(1)
+    one = played(env, task, 0, "draw_horizontal_line(img, 0, 1)")
+    (trajectory,) = one.trajectories
+    asked = replace(trajectory.turns[0], phase="ask", action=None, text="was it right?")
+    both = replace(trajectory, turns=(*trajectory.turns, asked))
+    found = asyncio.run(env.score_batch([replace(one, trajectories=(both,))], 1))
+    assert found.rewards == ({"shared": 3 / 4},)
 
 
 def test_it_is_earned_only_if_it_is_asked_for():

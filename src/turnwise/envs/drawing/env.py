@@ -63,10 +63,10 @@ from turnwise.envs.drawing.interpreter import (
 from turnwise.envs.drawing.painter import painted
 from turnwise.envs.drawing.pictures import PICTURES
 from turnwise.envs.drawing.primitives import LARGEST_SIDE
-from turnwise.envs.drawing.python_programs import run_python
+from turnwise.envs.drawing.python_programs import PythonRunner
 from turnwise.envs.drawing.sharing import shared_rewards
 from turnwise.envs.drawing.text import Spacing, grid_text
-from turnwise.errors import EnvError, IllegalActionError, unknown_name
+from turnwise.errors import EnvError, IllegalActionError, SandboxError, unknown_name
 from turnwise.settings import Settings
 from turnwise.types import Episode, Split, Task
 
@@ -158,6 +158,7 @@ class ArcDraw(Env[DrawingState]):
         if self.config.sharing:
             both = {**self.components, "shared": "agent"}
             self.components = both  # pyright: ignore[reportAttributeAccessIssue]
+        self._python = PythonRunner()
         self._only: dict[str, Any] | None = None
         if self.config.picture != RANDOM:
             target = PICTURES[self.config.picture]
@@ -244,7 +245,7 @@ class ArcDraw(Env[DrawingState]):
 
     def _made(self, action: str, grids: Sequence[Grid]) -> tuple[Grid, ...]:
         if self.config.runner == "sandbox":
-            return run_python(action, grids)
+            return self._python.run(action, grids)
         return tuple(run_program(action, grid) for grid in grids)
 
     def score(self, state: DrawingState) -> float:
@@ -261,22 +262,35 @@ class ArcDraw(Env[DrawingState]):
     async def score_batch(
         self, episodes: Sequence[Episode], iterations: int
     ) -> BatchRewards | None:
-        """Return `shared` of all programs, if it is asked for."""
+        """Return `shared` of all programs, if it is asked for; None where the sandbox fails.
+
+        Raises:
+            SandboxError: if the sandbox fails for each program.
+        """
         if not self.config.sharing:
             return None
-        rewards: list[dict[str, float]] = [{} for _ in episodes]
-        problems: dict[str, list[int]] = {}
+        rewards: list[dict[str, float] | None] = [None for _ in episodes]
+        problems: dict[str, dict[int, list[bool]]] = {}
+        failures: list[SandboxError] = []
         for place, episode in enumerate(episodes):
-            problems.setdefault(self.canonical(episode.task.data), []).append(place)
-        for places in problems.values():
-            right = np.array([self.right_cells(episodes[place]) for place in places])
-            for place, shared in zip(places, shared_rewards(right).tolist(), strict=True):
+            try:
+                right = self.right_cells(episode)
+            except SandboxError as error:
+                failures.append(error)
+                continue
+            problems.setdefault(self.canonical(episode.task.data), {})[place] = right
+        if failures and len(failures) == len(episodes):
+            raise failures[-1]
+        for cells in problems.values():
+            found = shared_rewards(np.array(list(cells.values()))).tolist()
+            for place, shared in zip(cells, found, strict=True):
                 rewards[place] = {"shared": shared}
         return BatchRewards(rewards=tuple(rewards))
 
     def right_cells(self, episode: Episode) -> list[bool]:
         """Return which cells of all targets an episode's program has right."""
-        state, action = self.reset(episode.task), episode.turns[-1].action
+        state = self.reset(episode.task)
+        action = next((each.action for each in reversed(episode.turns) if each.action), None)
         made = () if action is None else self.drawn(action, state.given)
         return [cell for cells in _right(replace(state, made=made)) for cell in cells]
 

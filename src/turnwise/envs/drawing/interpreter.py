@@ -58,7 +58,7 @@ class ProgramFailure(Exception):
 
     def __init__(self, failure: FailureName | sandbox.FailureName, line: int = 0) -> None:
         super().__init__(f"{failure} (line {line})" if line else failure)
-        self.failure = failure
+        self.failure: FailureName | sandbox.FailureName = failure
         self.line = line
 
 

@@ -1,7 +1,8 @@
 """Drawing programs as Python, in the sandbox.
 
-Provides `run_python`. Programs may then use all of Python. The source of the primitives runs before
-the program, so that both ways of running it draw alike.
+Provides `run_python` and `PythonRunner`, which runs equal programs once. Programs may then use all
+of Python. The source of the primitives runs before the program, so that both ways of running it draw
+alike.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from turnwise.envs.drawing import primitives
@@ -16,6 +18,8 @@ from turnwise.envs.drawing.interpreter import END_OF_LINE, Grid, ProgramFailure
 from turnwise.sandbox import Limits, run
 
 LIMITS = Limits(cpu=1.0, wall=10.0)
+KEPT = 4096
+"""The results that a `PythonRunner` keeps, those that were asked for last."""
 _SOURCE = inspect.getsource(primitives)
 _PRIMITIVES = f"exec(compile({_SOURCE!r}, '<primitives>', 'exec'))"
 """One line that defines the primitives under a file name of their own: errors tell the line of the
@@ -45,6 +49,36 @@ def run_python(text: str, grids: Sequence[Grid], limits: Limits = LIMITS) -> tup
     if not isinstance(result.value, list) or len(result.value) != len(grids):
         raise ProgramFailure("result")
     return tuple(_grid(made) for made in result.value)
+
+
+class PythonRunner:
+    """Runs programs as `run_python` does, and keeps results: an equal program is not run again.
+
+    The reward of a batch and hindsight need what a step drew once more. A `SandboxError` is not
+    kept.
+    """
+
+    def __init__(self) -> None:
+        self._outcome = lru_cache(KEPT)(_outcome)
+
+    def run(self, text: str, grids: Sequence[Grid]) -> tuple[Grid, ...]:
+        """Return what a program makes of each grid.
+
+        Raises:
+            ProgramFailure: if the program fails, or a result is no grid.
+            SandboxError: if the sandbox itself fails.
+        """
+        found = self._outcome(text, tuple(grids))
+        if isinstance(found, ProgramFailure):
+            raise ProgramFailure(found.failure, found.line)
+        return found
+
+
+def _outcome(text: str, grids: tuple[Grid, ...]) -> tuple[Grid, ...] | ProgramFailure:
+    try:
+        return run_python(text, grids)
+    except ProgramFailure as failure:
+        return failure
 
 
 def as_function(text: str) -> tuple[str, int]:
