@@ -11,8 +11,9 @@ import pytest
 import turnwise as tw
 from turnwise.agents import AgentConfig
 from turnwise.app.build import plan_of
-from turnwise.envs import make_env
-from turnwise.errors import ConfigError
+from turnwise.envs import Relabelled, make_env
+from turnwise.envs.guard import guarded
+from turnwise.errors import ConfigError, EnvError, SandboxError
 from turnwise.policies import PolicyConfig, load_policy
 from turnwise.policies.schedule import learning_rate
 from turnwise.recipe.schema import load_recipe
@@ -32,6 +33,7 @@ from turnwise.trainers.relabelling import (
     in_order,
     relabelled,
     rows_of,
+    rows_of_each,
 )
 from turnwise.trainers.replay import Replay, Shown
 from turnwise.types import Episode, EpisodeId, Sampling, Task, Trajectory, Turn, TurnId
@@ -170,6 +172,49 @@ def test_episodes_achieve_what_their_actions_reach():
     assert found[0].problem == found[1].problem
     assert found[0].task.data["map"] == ["SFG", "FHF", "FFF"]
     assert [each.length for each in found] == [10, 25]
+
+
+class Lake(type(LAKE)):
+    """A lake whose episodes of two actions have a goal that `canonical` or `reset` cannot read."""
+
+    def __init__(self, data, error=None):
+        super().__init__()
+        self.data, self.error = data, error
+
+    def relabel(self, task, actions):
+        if len(actions) > 1:
+            if self.error is not None:
+                raise self.error
+            return Relabelled(data=self.data, actions=tuple(actions), closeness=0.5)
+        return super().relabel(task, actions)
+
+
+@pytest.mark.parametrize(
+    "env",
+    [Lake({"map": [3]}), Lake({1: 2, "map": 3}), Lake(None, SandboxError("a worker was lost"))],
+)
+def test_one_task_that_cannot_be_played_stops_no_run(tiny_policy, env):
+    guard, agents = guarded(env, 60), {"player": AgentConfig()}
+    policy = with_context(tiny_policy, 10_000)
+
+    def rows(*episodes):
+        found = relabelled(guard, episodes)
+        draws = lambda *_: np.random.default_rng(0)  # noqa: E731
+        return [len(each) for each in rows_of_each(found, guard, agents, policy, draws)]
+
+    wrong, right = lake_episode(0, "RIGHT", "RIGHT"), lake_episode(1, "RIGHT")
+    assert [count for count in rows(wrong, right) if count] == [1]
+    with pytest.raises((EnvError, SandboxError), match=r"reset|canonical|a worker was lost"):
+        rows(wrong)
+
+
+def test_an_action_that_the_new_task_refuses_is_not_imitated(tiny_policy):
+    task = Task(id="t", env="frozen-lake", seed=0, data=LAKE.generate(np.random.default_rng(0)))
+    wrong = replace(achieved(0, 1, 0.5, "DOWN", "JUMP", "DOWN"), task=task)
+    policy, agents = with_context(tiny_policy, 10_000), {"player": AgentConfig()}
+    rows = rows_of(wrong, LAKE, agents, policy, lambda *_: np.random.default_rng(0))
+    said = [tiny_policy.renderer.decode(r.token_ids[r.ce_weight > 0].tolist()) for r in rows]
+    assert len(said) == 1 and "DOWN" in said[0]
 
 
 def with_context(policy, tokens):
@@ -463,6 +508,15 @@ def test_a_recipe_for_grpo_gives_up_what_hindsight_does_not_use():
     assert isinstance(recipe.trainer, HindsightConfig)
     assert recipe.sft_mix is None
     assert "trainer.kind = 'hindsight': left out the recipe's trainer.minibatches = 4" in notes[0]
+
+
+@pytest.mark.parametrize("settings", ["trainer.kind=hindsight", "trainer.hindsight={}"])
+def test_episodes_that_begin_later_are_refused(settings):
+    """Their actions were relabelled from the first state on, so that the goal was another one."""
+    restarts = [settings, "curriculum.kind=restarts", "trainer.iterations=1"]
+    with pytest.raises(ConfigError, match=r"begins episodes in later ones: set curriculum\.kind"):
+        load_recipe("frozen-lake", restarts, lambda text: None)
+    load_recipe("frozen-lake", [*restarts, "curriculum.share=0"], lambda text: None)
 
 
 def test_an_env_that_cannot_relabel_is_refused():

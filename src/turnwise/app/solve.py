@@ -353,7 +353,9 @@ def _rank(episode: Episode) -> tuple[float, float]:
 
 
 def _program(episode: Episode) -> str:
-    return next((turn.action or turn.text for turn in episode.turns), "")
+    """Return the last program of an episode; where none could be read, its first reply."""
+    programs = [turn.action for turn in episode.turns if turn.action]
+    return programs[-1] if programs else next((turn.text for turn in episode.turns), "")
 
 
 def _drawn(env: ArcDraw, episode: Episode) -> tuple[Grid, ...]:

@@ -71,11 +71,11 @@ def check_recipe(recipe: Recipe) -> None:
     if isinstance(recipe.trainer, HindsightConfig):
         _check_hindsight(recipe, env)
     elif isinstance(recipe.trainer, GrpoConfig) and recipe.trainer.hindsight is not None:
-        _check_relabels("trainer.hindsight", env)
+        _check_relabels("trainer.hindsight", recipe, env)
 
 
-def _check_relabels(what: str, env: Env[Any]) -> None:
-    """Refuse hindsight in an env that cannot be relabelled."""
+def _check_relabels(what: str, recipe: Recipe, env: Env[Any]) -> None:
+    """Refuse hindsight in an env that cannot be relabelled, or with episodes that begin later."""
     if type(env.unwrapped).relabel is Env.relabel:
         raise ValueError(
             f"{what} needs the task that an episode solved, which env {env.name!r} does not tell: "
@@ -83,12 +83,18 @@ def _check_relabels(what: str, env: Env[Any]) -> None:
         )
     if len(env.seats) > 1:
         raise ValueError(f"{what} is for envs with one seat, and {env.name!r} has several")
+    if _begins_later(recipe):
+        raise ValueError(
+            f"{what} finds what an episode's actions solve from the first state on, but "
+            "curriculum.kind = 'restarts' begins episodes in later ones: set curriculum.kind = "
+            "'uniform'"
+        )
 
 
 def _check_hindsight(recipe: Recipe, env: Env[Any]) -> None:
     """Refuse the hindsight trainer beside settings that it does not use."""
     kind = 'trainer.kind = "hindsight"'
-    _check_relabels(kind, env)
+    _check_relabels(kind, recipe, env)
     unused = {
         "sft_mix": recipe.sft_mix is not None,
         "loss": recipe.loss != ClippedConfig(),
@@ -195,11 +201,16 @@ def _check_comparison(recipe: Recipe) -> None:
         )
 
 
-def _check_parts(recipe: Recipe, env: Env[Any]) -> None:
-    """Refuse later beginnings that cannot be come to, and parts that would count as the whole."""
-    later = recipe.curriculum.kind == "restarts" and (
+def _begins_later(recipe: Recipe) -> bool:
+    """Whether episodes may begin in states that others have reached."""
+    return recipe.curriculum.kind == "restarts" and (
         recipe.curriculum.share > 0 or recipe.curriculum.explore > 0
     )
+
+
+def _check_parts(recipe: Recipe, env: Env[Any]) -> None:
+    """Refuse later beginnings that cannot be come to, and parts that would count as the whole."""
+    later = _begins_later(recipe)
     if later and env.branching == "none":
         raise ValueError(
             f"curriculum.kind = 'restarts' begins in states of earlier episodes, but env "
