@@ -1,8 +1,8 @@
 """Drawing programs as Python, in the sandbox.
 
 Provides `run_python` and `PythonRunner`, which runs equal programs once. Programs may then use all
-of Python. The source of the primitives runs before the program, so that both ways of running it draw
-alike.
+of Python. The source of the primitives runs before the program, so that both ways of running it
+draw alike.
 """
 
 from __future__ import annotations
