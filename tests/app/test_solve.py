@@ -164,6 +164,24 @@ def test_a_base_that_changes_or_goes_does_not_change_what_is_told(base, tmp_path
         go(None, tmp_path)
 
 
+def test_a_kill_before_the_task_is_written_stops_no_later_command(base, tmp_path):
+    file, run = tmp_path / "task.json", tmp_path / "solve"
+    pair = {"input": [[0, 0], [0, 0]], "output": [[3, 0], [0, 0]]}
+    file.write_text(json.dumps({"train": [pair]}))
+    whole = go(base, tmp_path, task=str(file))
+    recorded = {each: (run / each).read_bytes() for each in ("recipe.toml", "task.json")}
+    (run / "task.json").unlink()
+    with pytest.raises(ConfigError, match=r"path = 'task\.json': .*No such file"):
+        go(base, tmp_path, task=str(file))  # what was recorded may be of another task
+    shutil.rmtree(run)
+    run.mkdir()
+    (run / "recipe.toml").write_bytes(recorded["recipe.toml"])
+    found = go(base, tmp_path, task=str(file))
+    assert (found.program, found.generations) == (whole.program, whole.generations)
+    assert (run / "task.json").read_bytes() == recorded["task.json"]
+    assert (run / "base-hash.txt").read_text().strip() == whole.base
+
+
 def test_a_task_file_that_changes_is_another_task(base, tmp_path):
     pair = {"input": [[0, 0], [0, 0]], "output": [[3, 0], [0, 0]]}
     file = tmp_path / "task.json"

@@ -37,6 +37,7 @@ from turnwise.runs import (
     read_scores,
     recorded_iterations,
 )
+from turnwise.runs.files import write_atomically
 from turnwise.runs.metric_names import FAILED, TRAIN
 from turnwise.trainers.progress import WARNING, Progress, Silent
 from turnwise.types import Episode
@@ -137,6 +138,7 @@ def solve(
     assert isinstance(env, ArcDraw), "the recipe is of arc-draw"
     watcher = _FirstPrograms(progress or Silent())
     if run is not None and (run / "recipe.toml").is_file():
+        _complete(Run(run), task)
         digest = _went_on(given, run, base, watcher)
     else:
         chosen = base_of(base)
@@ -204,10 +206,21 @@ def _begun(
     """Train in a new run folder, which holds the task and the hash of the base."""
     files, toml = {BASE_HASH: f"{digest}\n"}, None
     if "path" in recipe.env.options:
-        files[TASK] = json.dumps(json.loads(Path(task).read_bytes()))
+        files[TASK] = _task_file(task)
         env = recipe.env.model_copy(update={"options": recipe.env.options | {"path": TASK}})
         toml = recipe.model_copy(update={"env": env}).to_toml()
     return lifecycle.train(recipe, run=run, files=files, toml=toml, progress=watcher)
+
+
+def _task_file(task: str) -> str:
+    """Return what the run folder keeps of a task's file."""
+    return json.dumps(json.loads(Path(task).read_bytes()))
+
+
+def _complete(run: Run, task: str) -> None:
+    """Write the task of a run that was killed between its recipe and its task."""
+    if task.endswith(".json") and run.is_empty and not (run.path / TASK).exists():
+        write_atomically(run.path / TASK, _task_file(task))
 
 
 def _went_on(given: Sequence[str], run: Path, base: str | Path | None, watcher: Progress) -> str:
@@ -240,6 +253,8 @@ def _went_on(given: Sequence[str], run: Path, base: str | Path | None, watcher: 
         raise RunError(
             f"'{run}' began with other weights than '{began}' has now: give another folder by --run"
         )
+    if not kept.is_file():
+        write_atomically(kept, f"{digest}\n")
     watcher.note(f"base: {began}")
     _ended(lifecycle.resume(run, progress=watcher))
     return digest
