@@ -36,9 +36,9 @@ def read_task(path: Path) -> dict[str, Any]:
             raise ValueError("it is no JSON object")
         if "train" not in data and _holds_tasks(data):
             raise ValueError("it holds many tasks: write one of them into a file of its own")
-        tests = data.get("test", [])
+        train, tests = _pairs(data["train"], "train"), _pairs(data.get("test", []), "test")
         found = {
-            "pairs": [_grids(pair) for pair in data["train"]],
+            "pairs": [_grids(pair) for pair in train],
             "tests": [_grids(pair) for pair in tests if "output" in pair],
             "asked": [_rows(pair["input"]) for pair in tests if "output" not in pair],
         }
@@ -46,7 +46,7 @@ def read_task(path: Path) -> dict[str, Any]:
             raise ValueError("it has no training pairs")
     except KeyError as error:
         raise ConfigError(_message(path, f"{error} is missing")) from None
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(_message(path, str(error))) from None
     return found
 
@@ -63,7 +63,14 @@ def _holds_tasks(data: dict[str, Any]) -> bool:
     return any(isinstance(each, dict) and "train" in each for each in data.values())
 
 
-def _grids(pair: Any) -> list[list[str]]:
+def _pairs(pairs: Any, name: str) -> list[dict[str, Any]]:
+    """Return the pairs of a task, whose grids are not checked yet."""
+    if not isinstance(pairs, list) or not all(isinstance(pair, dict) for pair in pairs):
+        raise ValueError(f"{name} is no list of objects")
+    return pairs
+
+
+def _grids(pair: dict[str, Any]) -> list[list[str]]:
     """Return the input and the output of a pair."""
     return [_rows(pair["input"]), _rows(pair["output"])]
 
