@@ -247,6 +247,14 @@ def test_a_task_of_arc_is_a_file(base, tmp_path):
         assert env.drawn(found.program, [each.given]) == ((each.drawn,) if each.drawn else ())
 
 
+def test_a_run_that_ends_before_its_first_program_says_so(base, tmp_path):
+    over = ("trainer.minutes=1e-6", "evaluation.validate_start=true")
+    with pytest.raises(
+        RunError, match=r"before it sampled a program: leave evaluation\.target and"
+    ):
+        go(base, tmp_path, "sample", *over)
+
+
 @pytest.mark.parametrize(
     ("given", "error", "says"),
     [
@@ -255,6 +263,11 @@ def test_a_task_of_arc_is_a_file(base, tmp_path):
         ({"task": "a.json"}, ConfigError, r"^the task 'a.json' cannot be read \(no such file or"),
         ({"settings": ["seed=2"]}, ConfigError, "budget and seed of `solve` decide seed: leave"),
         ({"settings": ["trainer={iterations=2}"]}, ConfigError, "decide trainer.iterations"),
+        (
+            {"settings": ["trainer.dynamic_sampling=true"]},
+            ConfigError,
+            "budget and seed of .* decide",
+        ),
         ({"settings": ["preset=hybrid"]}, ConfigError, "method, .* decide preset: leave it out"),
         ({"settings": ["episodes=none"]}, ConfigError, "'episodes': .* decide episodes"),
         ({"method": "her"}, ConfigError, "unknown method 'her'"),

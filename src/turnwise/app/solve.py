@@ -49,7 +49,7 @@ TASK, BASE_HASH = "task.json", "base-hash.txt"
 DECIDED = (
     *("env.name", "env.options.path", "env.options.picture", "env.training", "episodes", "name"),
     *("policies.main.model", "preset", "pretrain", "seed", "stages", "trainer.iterations"),
-    "trainer.kind",
+    *("trainer.dynamic_sampling", "trainer.kind"),
 )
 """Settings that follow from the arguments, or that the answer is read by."""
 MEASURED = ("threads", "processes")
@@ -316,7 +316,7 @@ def _measured(run: Run, env: ArcDraw) -> dict[str, Any]:
     """Return what a finished run found, and its costs, as fields of `Solved`."""
     records = [each for each in read_metrics(run.metrics) if each["phase"] == TRAIN]
     scores = read_scores(run.evaluation)
-    assert records and scores is not None, "the run is finished"
+    assert scores is not None, "the run is finished"
     best: Episode | None = None
     drawn: set[tuple[Grid, ...]] = set()
     played = 0
@@ -328,7 +328,11 @@ def _measured(run: Run, env: ArcDraw) -> dict[str, Any]:
             drawn.add(grids)
             if best is None or _rank(episode) > _rank(best):
                 best = episode
-    assert best is not None, "every iteration has episodes"
+    if best is None or not records:
+        raise RunError(
+            f"'{run.path}' ended before it sampled a program: leave evaluation.target and "
+            "trainer.minutes out, or raise them"
+        )
     has_tests, last = bool(env.reset(best.task).tests), records[-1]
     return {
         "solved": best.score == 1.0,
