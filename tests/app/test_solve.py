@@ -263,11 +263,7 @@ def test_a_run_that_ends_before_its_first_program_says_so(base, tmp_path):
         ({"task": "a.json"}, ConfigError, r"^the task 'a.json' cannot be read \(no such file or"),
         ({"settings": ["seed=2"]}, ConfigError, "budget and seed of `solve` decide seed: leave"),
         ({"settings": ["trainer={iterations=2}"]}, ConfigError, "decide trainer.iterations"),
-        (
-            {"settings": ["trainer.dynamic_sampling=true"]},
-            ConfigError,
-            "budget and seed of .* decide",
-        ),
+        ({"settings": ["trainer.dynamic_sampling=true"]}, ConfigError, "budget .* decide"),
         ({"settings": ["preset=hybrid"]}, ConfigError, "method, .* decide preset: leave it out"),
         ({"settings": ["episodes=none"]}, ConfigError, "'episodes': .* decide episodes"),
         ({"method": "her"}, ConfigError, "unknown method 'her'"),
