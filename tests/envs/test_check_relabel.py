@@ -78,6 +78,7 @@ def relabelled(**changed):
     [
         (lambda self, task, actions: task, "of type Task: return None or a Relabelled("),
         (lambda self, task, actions: task.missing, "'Task' object has no attribute 'missing'"),
+        (lambda self, task, actions: task.data.clear(), "relabel changes the task's data: copy"),
         (
             relabelled(data={"goal": 9}),
             "do not solve: score 0: return a task in which they score 1",

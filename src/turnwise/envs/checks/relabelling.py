@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -32,7 +33,10 @@ def check_relabel(calls: Calls, tasks: Sequence[Task], seed: int) -> None:
         actions = _played(calls, task, seed)
         if not actions:
             continue
+        before = json.dumps(task.data, sort_keys=True, default=repr)
         found: Any = calls("relabel", task, actions)
+        if json.dumps(task.data, sort_keys=True, default=repr) != before:
+            fail(env, "relabel changes the task's data", "copy what is to be changed", "relabel")
         if found is None:
             continue
         if not isinstance(found, Relabelled):
