@@ -78,7 +78,7 @@ def _outcome(text: str, grids: tuple[Grid, ...]) -> tuple[Grid, ...] | ProgramFa
     try:
         return run_python(text, grids)
     except ProgramFailure as failure:
-        return failure
+        return ProgramFailure(failure.failure, failure.line)  # without the frames that it came by
 
 
 def as_function(text: str) -> tuple[str, int]:
