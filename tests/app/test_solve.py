@@ -261,6 +261,7 @@ def test_a_run_that_ends_before_its_first_program_says_so(base, tmp_path):
         ({"task": "12-square"}, ConfigError, "did you mean '12-squares'.* or a .json file"),
         ({"task": "random"}, ConfigError, "unknown task 'random'"),
         ({"task": "a.json"}, ConfigError, r"^the task 'a.json' cannot be read \(no such file or"),
+        ({"task": "a\0.json"}, ConfigError, r"cannot be read \(embedded null byte\)"),
         ({"settings": ["seed=2"]}, ConfigError, "budget and seed of `solve` decide seed: leave"),
         ({"settings": ["trainer={iterations=2}"]}, ConfigError, "decide trainer.iterations"),
         ({"settings": ["trainer.dynamic_sampling=true"]}, ConfigError, "budget .* decide"),

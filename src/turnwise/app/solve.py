@@ -172,8 +172,8 @@ def _options(task: str) -> list[str]:
         if path.is_file() or not path.exists():  # the env refuses others; a pipe would wait
             with path.open("rb"):
                 pass
-    except OSError as error:
-        said = (error.strerror or str(error)).lower()
+    except (OSError, ValueError) as error:  # a ValueError for what no path can hold
+        said = (str(error) if isinstance(error, ValueError) else error.strerror or "").lower()
         raise ConfigError(
             f"the task {task!r} cannot be read ({said}): give a JSON file of a task of ARC-AGI"
         ) from None
