@@ -20,6 +20,7 @@ from turnwise.envs.drawing.pictures import PICTURES
 from turnwise.errors import ConfigError, Interrupted, RunError
 from turnwise.recipe.schema import load_recipe
 from turnwise.runs import read_episodes, read_metrics
+from turnwise.types import Episode, EpisodeId, Sampling, Task, Trajectory, Turn, TurnId
 
 from ..conftest import TINY
 
@@ -245,6 +246,45 @@ def test_a_task_of_arc_is_a_file(base, tmp_path):
     env = tw.make_env("arc-draw", path=str(file), picture="random")
     for each in found.shown:
         assert env.drawn(found.program, [each.given]) == ((each.drawn,) if each.drawn else ())
+
+
+def test_the_program_of_an_episode_is_its_last_reply_that_could_be_read():
+    """With agents.player.invalid_reply = "continue" an episode has several replies."""
+    identity = EpisodeId(iteration=0, visit=0, task="t", member=0)
+
+    def told(*replies):
+        turns = tuple(
+            Turn(
+                id=TurnId(episode=identity, role="player", turn=number),
+                order=number,
+                policy="main",
+                policy_version=0,
+                prompt_ids=(1,),
+                completion_ids=(2,),
+                logprobs=(0.0,),
+                sampling=Sampling(),
+                finish_reason="stop",
+                text=text,
+                action=text if text.startswith("draw") else None,
+            )
+            for number, text in enumerate(replies)
+        )
+        played = Trajectory(role="player", seat="player", turns=turns)
+        task = Task(id="t", env="arc-draw", seed=0, data={})
+        return module._program(
+            Episode(
+                id=identity,
+                task=task,
+                trajectories=(played,),
+                terminated=True,
+                truncated=False,
+                score=0.0,
+            )
+        )
+
+    assert told("no program", "draw_pixel(img, (0, 0), 1)") == "draw_pixel(img, (0, 0), 1)"
+    assert told("no program", "none either") == "no program"
+    assert told() == ""
 
 
 def test_a_run_that_ends_before_its_first_program_says_so(base, tmp_path):
