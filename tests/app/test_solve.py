@@ -55,7 +55,7 @@ def go(base, tmp_path, method="sample", *settings, task="9-vertical-lines", **gi
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_that_fails_tells_its_best_program_and_its_costs(base, tmp_path, method):
     many = () if method in ("sample", "hindsight") else ("trainer.minibatches=2",)
-    found = go(base, tmp_path, method, *many, "agents.player.temperature=1.0")
+    found = go(base, tmp_path, method, *many, "agents.player.temperature=1.0", budget=23)
     assert (found.task, found.method, found.seed) == ("9-vertical-lines", method, 1)
     assert (found.solved, found.greedy_exact, found.generations) == (False, False, 16)
     files = sorted((tmp_path / "solve" / "episodes").glob("train-*"))

@@ -136,7 +136,9 @@ def test_shuffled_tasks_are_those_of_other_episodes():
     assert len({str(shown(found, relabel="shuffled", seed=seed)) for seed in range(5)}) == 5
 
 
-@pytest.mark.parametrize(("share", "goals"), [(None, ["near"]), (0.5, ["middle", "near"])])
+@pytest.mark.parametrize(
+    ("share", "goals"), [(None, ["near"]), (0.5, ["middle", "near"]), (0.01, ["near"])]
+)
 def test_without_relabels_the_closest_are_shown_on_the_task_that_was_played(share, goals):
     pairs = shown(FOUND, relabel="none", best_share=share)
     assert pairs == [(9, (action,)) for action in goals]
@@ -217,6 +219,17 @@ def test_an_action_that_the_new_task_refuses_is_not_imitated(tiny_policy):
     assert len(said) == 1 and "DOWN" in said[0]
 
 
+def test_programs_that_draw_alike_achieved_one_problem():
+    env = make_env("arc-draw", picture="9-vertical-lines")
+    task = Task(id="t", env="arc-draw", seed=0, data=env.generate(np.random.default_rng(0)))
+    programs = ("draw_vertical_line(img, 0, 1)", "draw_line(img, (0, 0), (8, 0), 1)")
+    found = relabelled(env, [episode(n, [text], task) for n, text in enumerate(programs)])
+    assert [each.actions for each in found] == [(text,) for text in programs]
+    assert found[0].problem == found[1].problem
+    (kept,) = chosen(found, HindsightConfig(), set(), np.random.default_rng(0))
+    assert kept.actions == programs[:1]
+
+
 def with_context(policy, tokens):
     policy = copy(policy)
     policy.context = tokens
@@ -267,6 +280,18 @@ def test_a_row_that_is_longer_than_the_context_is_left_out_and_what_follows_it(t
     assert len(rows(lengths[1])) == 2
     assert len(rows(lengths[1] - 1)) == 1
     assert rows(lengths[0] - 1) == []
+
+
+@pytest.mark.parametrize(("last", "count"), [("JUMP", 1), ("RIGHT", 2)])
+def test_what_follows_a_refused_action_or_the_end_has_no_rows(tiny_policy, last, count):
+    """RIGHT reaches the goal; JUMP is no action."""
+    (found,) = relabelled(LAKE, [lake_episode(0, "RIGHT", "RIGHT")])
+    found = replace(found, actions=("RIGHT", last, "DOWN"))
+    policy, agents = with_context(tiny_policy, 10_000), {"player": AgentConfig()}
+    rows = rows_of(found, LAKE, agents, policy, lambda *_: np.random.default_rng(0))
+    said = [policy.renderer.decode(row.token_ids[row.ce_weight > 0].tolist()) for row in rows]
+    assert len(said) == count
+    assert all("RIGHT" in each for each in said)
 
 
 class NoteTo(Silent):

@@ -140,6 +140,21 @@ def test_solved_episodes_are_replayed_from_the_next_iteration_on(ready):
     assert len({str(rows) for rows in texts}) > 1, "each iteration has draws of its own"
 
 
+def test_solved_episodes_alone_are_kept_as_solved_also_where_their_problem_was_shown(ready):
+    session, _, played = ready("trainer.hindsight.replay_solved=1")
+    mix, found = session.trained["main"].hindsight, relabelled(session.runner.env, played)
+    near = {each.problem for each in found if each.closeness < 1}
+    mix.rows(session, "main", played, 0)
+    assert near and not near & set(mix.solved.kept)
+    assert set(mix.solved.kept) == {each.problem for each in found if each.closeness >= 1}
+    unseen = HindsightMix(config=mix.config)
+    unseen.past.seen.update(each.problem for each in found)
+    tasks = {each.id: each.task for each in found}
+    solved = [replace(each, task=tasks[each.id]) for each in played if each.id in tasks]
+    assert unseen.rows(session, "main", solved, 0) == []
+    assert unseen.solved.kept, "their problems were shown, and they are solved now"
+
+
 def test_what_was_demonstrated_is_replayed_from_the_next_iteration_on(ready):
     session, _, played = ready("trainer.hindsight.replay=2")
     mix = session.trained["main"].hindsight

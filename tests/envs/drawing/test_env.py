@@ -52,6 +52,8 @@ def test_the_reward_is_the_share_of_right_cells():
         env.step(steps[0].state, "player", nothing, RNG)
     with pytest.raises(IllegalActionError, match="no program: syntax"):
         drawn(env, "I would draw nine lines.")
+    with pytest.raises(IllegalActionError, match="no program: length"):
+        drawn(env, f"{nothing}\n" * 300)
 
 
 @pytest.mark.parametrize("picture", PICTURES)
@@ -170,6 +172,36 @@ def test_a_file_of_arc_is_a_task_of_several_pairs(arc_file):
     assert env.measures(right.state)["test_exact"] == 1.0
     assert memorised.rewards["pixels"] == pytest.approx((1 / 2 + 1 / 4) / 2)
     assert env.measures(memorised.state)["test_exact"] == 0.0
+
+
+def test_pairs_count_alike_whatever_their_sizes(arc_file):
+    small, large = {"input": [[0]], "output": [[1]]}, {"input": [[0, 0, 0]], "output": [[0, 0, 1]]}
+    env = tw.make_env("arc-draw", path=arc_file({"train": [small, large]}))
+    (step,) = drawn(env, "draw_pixel(img, (0, 0), 1)")
+    assert step.rewards["pixels"] == pytest.approx((1 + 1 / 3) / 2)
+
+
+def test_a_call_that_one_pair_needs_stays_in_the_demonstration(arc_file):
+    env = tw.make_env("arc-draw", path=arc_file(PAIRS))
+    task = tw.Task(id="t", env=env.name, seed=0, data=env.generate(RNG))
+    program = "draw_pixel(img, (0, 0), 0)\ndraw_pixel(img, (1, 1), 3)"
+    found = env.relabel(task, [program])
+    assert found.actions == (program,)
+    assert [after for _, after in found.data["pairs"]] == [["00", "03"], ["00", "03"]]
+
+
+def test_a_loop_of_python_is_a_demonstration_as_it_is():
+    env = tw.make_env("arc-draw", picture="9-vertical-lines", runner="sandbox")
+    task = tw.Task(id="t", env=env.name, seed=0, data=env.generate(RNG))
+    loop = (
+        "def task(img):\n"
+        "    for x in range(4):\n"
+        "        img = draw_vertical_line(img, x, x + 1)\n"
+        "    return img"
+    )
+    found = env.relabel(task, [loop])
+    assert (found.actions, found.closeness) == ((loop,), pytest.approx(4 / 9))
+    assert found.data["pairs"][0][1] == ["123400000"] * 9
 
 
 @pytest.mark.parametrize("runner", ["interpreter", "sandbox"])

@@ -311,6 +311,13 @@ def test_statements_without_effect_are_dropped_one_after_the_other():
     assert pruned(parse_program(needed), [EMPTY]).text == "draw_pixel(img, (0, 0), 5)"
 
 
+def test_a_statement_that_changes_one_of_several_results_stays():
+    text = "draw_pixel(img, (0, 0), 0)\ndraw_pixel(img, (1, 1), 3)"
+    grids = [EMPTY, ("50000",) * 4]
+    assert pruned(parse_program(text), grids).text == text
+    assert pruned(parse_program(text), grids[:1]).text == "draw_pixel(img, (1, 1), 3)"
+
+
 def test_pruning_a_long_program_has_a_bound_and_keeps_what_it_draws():
     """Each call decides nothing; in a long program of fills only the last ones are tried."""
     grid = ("0" * 30,) * 30

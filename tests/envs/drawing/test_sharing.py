@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -39,6 +40,24 @@ def test_the_gradient_is_that_of_the_log_probabilities_of_the_cells():
     scores = np.eye(4)[drawn] - counts / counts.sum()
     found = (rewards[:, None] * scores).mean(axis=0)
     steps = 1e-6 * np.eye(4)
+    wanted = [(objective(logits + s) - objective(logits - s)) / 2e-6 for s in steps]
+    assert found == pytest.approx(wanted, abs=1e-8)
+
+
+def test_the_expected_gradient_of_small_batches_is_that_of_a_series_of_the_logarithm():
+    """Over all batches of n programs: log p = - sum of (1 - p)^k / k, cut off after k = n."""
+    count, chances = 4, np.array([0.6, 0.3, 0.1])
+    right = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1]], dtype=bool)
+    logits, scores = np.log(chances), np.eye(3) - chances
+
+    def objective(logits):
+        wrong = 1 - np.exp(logits) / np.exp(logits).sum() @ right
+        return -sum(wrong**k / k for k in range(1, count + 1)).mean()
+
+    found = np.zeros(3)
+    for batch in map(list, product(range(3), repeat=count)):
+        found += np.prod(chances[batch]) * (shared_rewards(right[batch]) @ scores[batch]) / count
+    steps = 1e-6 * np.eye(3)
     wanted = [(objective(logits + s) - objective(logits - s)) / 2e-6 for s in steps]
     assert found == pytest.approx(wanted, abs=1e-8)
 
@@ -139,6 +158,16 @@ def test_questions_after_the_program_do_not_count():
     both = replace(trajectory, turns=(*trajectory.turns, asked))
     found = asyncio.run(env.score_batch([replace(one, trajectories=(both,))], 1))
     assert found.rewards == ({"shared": 3 / 4},)
+
+
+def test_tasks_that_look_alike_are_one_whatever_their_names():
+    env = tw.make_env("arc-draw", sharing=True)
+    tasks = drawing(1), replace(drawing(1), id="again")
+    row, dot = "draw_horizontal_line(img, 0, 1)", "draw_pixel(img, (1, 0), 1)"
+    programs = [(tasks[0], row), (tasks[1], dot)]
+    episodes = [played(env, task, n, action) for n, (task, action) in enumerate(programs)]
+    found = asyncio.run(env.score_batch(episodes, 1))
+    assert [each["shared"] for each in found.rewards] == pytest.approx([(4 + 1) / 4, (2 + 1) / 4])
 
 
 def test_it_is_earned_only_if_it_is_asked_for():
