@@ -19,9 +19,12 @@ def shared_rewards(right: BoolArray) -> NDArray[np.float64]:
     the reward is the mean over all cells. The mean over programs is the share of the cells that at
     least one program has right.
 
-    As s estimates the probability p that the policy has a cell right, the policy gradient is that
-    of the mean of log p over cells: grad log p = (grad p) / p. With a plain share of right cells it
-    is that of the mean of p, in which a rare cell weighs no more than a frequent one.
+    As s estimates the probability p that the policy has a cell right, the policy gradient of many
+    programs is that of the mean of log p over cells: grad log p = (grad p) / p. Of N programs,
+    without a baseline, a cell's expected gradient is (1 - (1 - p)^N) (grad p) / p: a cell that is
+    rarer than 1 / N weighs about N. Division by a group's standard deviation changes the direction
+    somewhat. With a plain share of right cells the gradient is that of the mean of p, in which a
+    rare cell weighs no more than a frequent one.
 
     Args:
         right: whether a program has a cell right, [programs, cells], at least one of each.
