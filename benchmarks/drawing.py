@@ -82,17 +82,17 @@ OTHERS = {
     "cut": ("trainer.truncated_completions=exclude",),
 }
 """The same, each repaired. The recipe takes from both."""
-LARGE = ("trainer.tasks_per_iteration=4", "trainer.minibatches=4", "optimizer.lr=1e-3")
-"""32 programs an iteration for the hybrid, and the rate of its trials with as many."""
+FEW = ("trainer.tasks_per_iteration=1", "trainer.minibatches=1", "optimizer.lr=3e-3")
+"""8 new programs an iteration for the hybrid, and the best rate of its trials with as many."""
 ARMS: dict[str, Arm] = {
     "grpo": Arm("grpo"),
     "hindsight": Arm("hindsight"),
     "hybrid": Arm("hybrid"),
     "sample": Arm("sample"),
-    "hindsight-grpo": Arm("grpo", first=("hindsight", 128)),
-    # as many programs between updates as grpo has
-    "hindsight-32": Arm("hindsight", ("trainer.tasks_per_iteration=4", "trainer.group_size=8")),
-    "hybrid-32": Arm("hybrid", LARGE),
+    "hindsight-grpo": Arm("grpo", first=("hindsight", 512)),
+    # fewer new programs between updates
+    "hindsight-4": Arm("hindsight", ("trainer.tasks_per_iteration=1", "trainer.group_size=4")),
+    "hybrid-8": Arm("hybrid", FEW),
     # what hindsight owes to what: at least as many updates without relabels (a quarter of the new
     # programs, twice as often), wrong relabels, and no earlier programs
     "best-of": Arm("hindsight", ("trainer.relabel=none", "trainer.passes=4")),
