@@ -97,6 +97,10 @@ if TYPE_CHECKING:
         load_recipe,
         recipe_names,
     )
+    from turnwise.rollout.workflow_check import (
+        WorkflowReport,
+        check_workflow,
+    )
     from turnwise.runs import (
         RunScores,
     )
@@ -151,8 +155,10 @@ __all__ = [
     "Turn",
     "TurnwiseError",
     "UnknownNameError",
+    "WorkflowReport",
     "__version__",
     "check_env",
+    "check_workflow",
     "evaluate_baselines",
     "evaluate_models",
     "evaluate_run",
@@ -228,7 +234,9 @@ _get, __dir__ = lazy_names(
         "Turn": "turnwise.types",
         "TurnwiseError": "turnwise.errors",
         "UnknownNameError": "turnwise.errors",
+        "WorkflowReport": "turnwise.rollout.workflow_check",
         "check_env": "turnwise.envs",
+        "check_workflow": "turnwise.rollout.workflow_check",
         "evaluate_baselines": "turnwise.app.baseline_scores",
         "evaluate_models": "turnwise.app.run_scores",
         "evaluate_run": "turnwise.app.run_scores",

@@ -37,7 +37,13 @@ def token_uniforms(seed: int, stream: Stream, turn: TurnId, count: int) -> NDArr
 
 
 def world_generator(
-    seed: int, stream: Stream, iteration: int, visit: int, step: int, member: int | None
+    seed: int,
+    stream: Stream,
+    iteration: int,
+    visit: int,
+    step: int,
+    member: int | None,
+    draw: str = "",
 ) -> np.random.Generator:
     """Return the generator of the env's random draws in one step of one episode.
 
@@ -49,6 +55,8 @@ def world_generator(
         step: the number of the env step in the episode, over all seats.
         member: None shares the draws by the group (`noise = "common"`); a number makes them the
             episode's own (`noise = "independent"`).
+        draw: names another draw of the same step, where it is made more than once.
     """
     who = "group" if member is None else member
-    return generator(seed, "world", stream, iteration, visit, step, who)
+    again = (draw,) if draw else ()
+    return generator(seed, "world", stream, iteration, visit, step, who, *again)

@@ -36,9 +36,29 @@ def test_topologies_follow_from_what_an_env_declares(turnwise):
     assert all("branching = 'none'" in found[name] for name in ("spine", "vine"))
     printed = json.loads(turnwise("check", "frozen-lake", "--json").stdout)
     assert printed["ok"] is True
-    assert {name: entry["offered"] for name, entry in printed["topologies"].items()} == {
-        "independent": True, "spine": False, "vine": False,
-    }  # fmt: skip
+    assert printed["workflow"] == "turns" and len(printed["topologies"]) == 4
+    assert all(entry["allowed"] for entry in printed["topologies"].values())
+
+
+WORKFLOW = """
+from turnwise.types import Message
+
+
+async def plans(agents, state):
+    await agents["scout"].ask([Message(role="user", content="a plan?")])
+    return await agents["scout"].act(state)
+"""
+
+
+def test_the_topologies_of_a_workflow_are_shown(turnwise, is_one_sentence, tmp_path):
+    path = tmp_path / "plans.py"
+    path.write_text(WORKFLOW)
+    own = ("--workflow", f"{path}:plans")
+    found = json.loads(turnwise("check", "relay", *own, "--json").stdout)
+    allowed = {name: entry["allowed"] for name, entry in found["topologies"].items()}
+    assert allowed.pop("independent") and not any(allowed.values())
+    assert "write ask(messages, score=function)" in found["topologies"]["vine"]["refusal"]
+    is_one_sentence(turnwise("check", "relay", "--recipe", *own), "give --set workflow=")
 
 
 def test_a_recipe_is_measured_and_nothing_is_left_behind(turnwise, sets, tmp_path, monkeypatch):

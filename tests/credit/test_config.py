@@ -66,6 +66,10 @@ def test_defaults_of_each_scheme():
         "maxrl": "none",
         "gigpo": "none",
         "gae": "batch_advantages",
+        "rae": "none",
+        "at_grpo": "group",
+        "leave_one_role_out": "none",
+        "counterfactual": "none",
     }
     assert got["grpo"].floor == 1e-4
     gigpo = got["gigpo"]

@@ -23,6 +23,12 @@ GOLDEN = {
     "grpo group": ({"std": "group"}, [1.5, -0.5, -0.5, -0.5], [0.5, 0.5, -1.5, 0.5]),
     "grpo none": ({"std": "none"}, [0.75, -0.25, -0.25, -0.25], [0.25, 0.25, -0.75, 0.25]),
     "dr_grpo": ({}, [0.75, -0.25, -0.25, -0.25], [0.25, 0.25, -0.75, 0.25]),
+    "grpo of all roles": (
+        {"statistics": "all", "std": "group"},
+        [1.5, *[-0.5] * 3],
+        [0.5] * 2 + [-1.5, 0.5],
+    ),
+    "rae": ({}, A, B),
     "maxrl": ({}, [3, -1, -1, -1], [1 / 3, 1 / 3, -1, 1 / 3]),
 }
 
@@ -48,7 +54,8 @@ def test_scheme_equals_numbers_by_hand(name, one_turn_groups):
 
 
 def test_every_scheme_has_a_golden_test():
-    assert {name.split()[0] for name in GOLDEN} | {"gigpo", "gae"} == set(SCHEMES)
+    elsewhere = {"gigpo", "gae"} | {n for n, each in SCHEMES.items() if each.by_sibling}
+    assert {name.split()[0] for name in GOLDEN} | elsewhere == set(SCHEMES)
 
 
 def test_std_has_ddof_1_and_a_floor_under_it(one_turn_groups):

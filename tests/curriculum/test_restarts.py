@@ -15,7 +15,7 @@ from turnwise.curriculum.archive import Archive
 from turnwise.curriculum.restarts import EXPLORING, PART
 from turnwise.envs import make_env
 from turnwise.errors import BrokenEnvError, ConfigError, IllegalActionError, StuckEnvError
-from turnwise.rollout.agent import Draws
+from turnwise.rollout.draws import Draws
 from turnwise.seeding import generator
 from turnwise.settings import parse
 from turnwise.tasks import GeneratedTasks

@@ -14,7 +14,7 @@ from turnwise.envs import FrozenLake, Step
 from turnwise.envs.base import BatchRewards
 from turnwise.envs.relay import Relay, RelayConfig
 from turnwise.errors import IllegalActionError
-from turnwise.rollout.agent import Draws
+from turnwise.rollout.draws import Draws
 from turnwise.tasks import GeneratedTasks
 from turnwise.tasks.openings import opening_as_json, replayed
 from turnwise.types import EpisodeId, Failure, Moves, Task, TaskVisit

@@ -8,7 +8,7 @@ import pytest
 
 from turnwise.envs import FrozenLake, FrozenLakeConfig
 from turnwise.errors import EnvError, IllegalActionError
-from turnwise.rollout.agent import Draws
+from turnwise.rollout.draws import Draws
 from turnwise.tasks.openings import length_of, opening_as_json, opening_from_json, replayed
 from turnwise.types import EpisodeId, Moves, Task
 

@@ -196,7 +196,9 @@ def test_the_trainer_scores_for_itself_where_the_engine_is_not_exact(first_batch
     """Below float32, for GSPO and for truncated weights: `auto` (docs/math.md 3)."""
     _, _, batch = first_batch(*overrides)
     drawn = batch.columns["sampled"] != 0
-    same = np.array_equal(batch.columns["proximal"][drawn], batch.columns["logprobs"][drawn])
+    same = np.array_equal(
+        batch.columns["proximal_logprobs"][drawn], batch.columns["behaviour_logprobs"][drawn]
+    )
     assert same != own
 
 
@@ -206,10 +208,10 @@ def test_denominators_count_what_the_recipe_says(first_batch):
     sparse = ("trainer.group_size=2", *few)
     _, _, sampled = first_batch(*sparse)
     _, _, kept = first_batch(*sparse, "credit.normalise_by=kept")
-    carries = (sampled.columns["advantages"] != 0) & (sampled.columns["rl"] != 0)
-    assert sampled.columns["rl"].sum() == pytest.approx(1)
-    assert 0 < carries.sum() < (sampled.columns["rl"] != 0).sum()
-    assert kept.columns["rl"][carries].sum() == pytest.approx(1)
+    carries = (sampled.columns["advantages"] != 0) & (sampled.columns["rl_weight"] != 0)
+    assert sampled.columns["rl_weight"].sum() == pytest.approx(1)
+    assert 0 < carries.sum() < (sampled.columns["rl_weight"] != 0).sum()
+    assert kept.columns["rl_weight"][carries].sum() == pytest.approx(1)
 
 
 KL = ("loss.kl=loss_k3", "loss.kl_weight=0.5", "optimizer.lr=0.003")
@@ -422,8 +424,10 @@ def test_fewer_groups_than_mini_batches_still_take_a_mean_step(first_batch, grad
     alone = batch_of(plan, session.trained["main"], samples, credit)
     plain = gradients.batch(samples, plan.loss, counted=credit.counted)
     assert len(samples) == len(one)
-    assert np.array_equal(alone.columns["rl"], plain.columns["rl"])
-    assert not np.array_equal(batch.columns["rl"][: len(plain.columns["rl"])], plain.columns["rl"])
+    assert np.array_equal(alone.columns["rl_weight"], plain.columns["rl_weight"])
+    assert not np.array_equal(
+        batch.columns["rl_weight"][: len(plain.columns["rl_weight"])], plain.columns["rl_weight"]
+    )
 
 
 def test_mini_batches_weigh_as_much_as_the_whole_batch_would(first_batch):
@@ -431,16 +435,19 @@ def test_mini_batches_weigh_as_much_as_the_whole_batch_would(first_batch):
     _, _, one = first_batch()
     _, _, two = first_batch("trainer.minibatches=2")
     for name in WEIGHT_STREAMS:
-        assert two.columns[name] == pytest.approx(2 * one.columns[name])
-    assert one.columns["rl"].sum() == pytest.approx(1)
+        weight = f"{name}_weight"
+        assert two.columns[weight] == pytest.approx(2 * one.columns[weight])
+    assert one.columns["rl_weight"].sum() == pytest.approx(1)
 
 
 def test_metrics_of_a_mini_batch_are_means_over_its_tokens(first_batch):
     _, _, batch = first_batch("trainer.minibatches=2")
     row = len(batch.samples[0].token_ids)
     part = batch.part([0])
-    assert part.columns["metric"][:row].sum() == pytest.approx(1)
-    assert np.array_equal(part.columns["rl"], batch.columns["rl"]), "weights keep the batch's means"
+    assert part.columns["metric_weight"][:row].sum() == pytest.approx(1)
+    assert np.array_equal(part.columns["rl_weight"], batch.columns["rl_weight"]), (
+        "weights keep the batch's means"
+    )
 
 
 @pytest.mark.parametrize("kl", ["loss_k3", "reward_k1"])
@@ -462,9 +469,11 @@ def test_the_proximal_policy_is_the_one_that_played_and_not_the_reference(
     samples = samples_from_episodes(episodes, credit.advantages, reference=plan.loss.has_kl_loss)
     columns = batch_of(plan, trained, samples, credit, paid).columns
     drawn = columns["sampled"] != 0
-    assert columns["proximal"][drawn] == pytest.approx(columns["logprobs"][drawn], abs=1e-4)
+    assert columns["proximal_logprobs"][drawn] == pytest.approx(
+        columns["behaviour_logprobs"][drawn], abs=1e-4
+    )
     if kl == "loss_k3":
-        assert np.abs(columns["reference"] - columns["proximal"])[drawn].mean() > 1e-3
+        assert np.abs(columns["ref_logprobs"] - columns["proximal_logprobs"])[drawn].mean() > 1e-3
     else:
         nats = np.array([cost[""] for cost in paid.penalties.values()]) / 0.1
         assert nats.sum() / drawn.sum() == pytest.approx(paid.mean, rel=1e-4)

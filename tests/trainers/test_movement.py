@@ -32,7 +32,7 @@ FLAT = FlatScorer(config=ForestConfig())
 def brute_force(model, batch):
     """KL(before, after) per decision of replies with an advantage, by one pass for each row."""
     total, decisions = 0.0, 0.0
-    before, advantages = batch.columns["proximal"], batch.columns["advantages"]
+    before, advantages = batch.columns["proximal_logprobs"], batch.columns["advantages"]
     for sample, begin in zip(batch.samples, batch.offsets, strict=True):
         with torch.no_grad():
             logits = model(torch.tensor(sample.token_ids)[None]).logits[0].double()
@@ -320,7 +320,7 @@ def test_the_engine_samples_from_the_weights_that_stand(first_batch):
     own = score_column(policy.model, session.trained["main"].scorer, samples)
     drawn = make_batch(samples, plan.loss)
     where = drawn.columns["sampled"] != 0
-    assert np.abs(own - drawn.columns["logprobs"])[where].max() < 1e-3
+    assert np.abs(own - drawn.columns["behaviour_logprobs"])[where].max() < 1e-3
 
 
 def moved_so(nats, lost, error, *, whole=0.0, replies=99):

@@ -187,11 +187,13 @@ def test_the_batch_has_no_reference_and_scores_itself_once(
     batch = batch_of(plan, trained, samples, credit, kl)
     assert "reference" not in batch.columns
     drawn = batch.columns["sampled"] != 0
-    same = np.array_equal(batch.columns["proximal"][drawn], batch.columns["logprobs"][drawn])
+    same = np.array_equal(
+        batch.columns["proximal_logprobs"][drawn], batch.columns["behaviour_logprobs"][drawn]
+    )
     assert same != own
     plain = make_batch(samples, plan.loss, counted=credit.counted)
-    assert batch.columns["proximal"][drawn] == pytest.approx(
-        plain.columns["logprobs"][drawn], abs=1e-4
+    assert batch.columns["proximal_logprobs"][drawn] == pytest.approx(
+        plain.columns["behaviour_logprobs"][drawn], abs=1e-4
     )
 
 

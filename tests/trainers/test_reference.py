@@ -127,7 +127,9 @@ def check(batch, metrics, episodes, reference, name, aggregation):
             size = len(turns[identity].completion_ids)
             got = batch.columns["advantages"][places].tolist()
             assert got == pytest.approx([advantage] * size, abs=2e-3), identity
-            assert batch.columns["rl"][places].tolist() == pytest.approx([weight] * size, rel=1e-5)
+            assert batch.columns["rl_weight"][places].tolist() == pytest.approx(
+                [weight] * size, rel=1e-5
+            )
             loss -= weight * advantage * size  # the ratio is 1: the surrogate is the advantage
             found.add(identity)
     assert found == set(turns)

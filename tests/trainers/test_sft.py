@@ -128,8 +128,8 @@ def test_only_the_completion_is_imitated(make_session, make_recipe):
     assert not row.sampled_mask.any()
     assert not row.rl_weight.any()
     batch = make_batch([row, row], IMITATION)
-    assert batch.columns["ce"].sum() == pytest.approx(1)
-    assert not batch.columns["rl"].any()
+    assert batch.columns["ce_weight"].sum() == pytest.approx(1)
+    assert not batch.columns["rl_weight"].any()
 
 
 @pytest.fixture

@@ -158,10 +158,14 @@ def test_mini_batches_share_the_rows_out_and_change_no_weight(
     assert sum(shares) == 5
     assert max(shares) - min(shares) <= 1
     alone = make_batch(rows.batch(0, 5), make_loss(aggregation="token"))
-    assert batch.columns["ce"].sum() / count == pytest.approx(alone.columns["ce"].sum())
+    assert batch.columns["ce_weight"].sum() / count == pytest.approx(
+        alone.columns["ce_weight"].sum()
+    )
     without = make_batch(played, loss)
-    tokens = len(without.columns["rl"])
-    assert batch.columns["rl"][:tokens] / count == pytest.approx(without.columns["rl"])
+    tokens = len(without.columns["rl_weight"])
+    assert batch.columns["rl_weight"][:tokens] / count == pytest.approx(
+        without.columns["rl_weight"]
+    )
 
 
 def test_what_the_sft_mix_shows_is_learned_again(speaking, train):

@@ -299,7 +299,7 @@ def test_each_policy_pays_for_its_own_distance_to_its_own_reference(with_kl):
         trained = session.trained[name]
         own = score_column(trained.policy.model, trained.scorer, batch.samples)
         drawn = batch.columns["sampled"] != 0
-        assert batch.columns["proximal"][drawn] == pytest.approx(own[drawn], abs=1e-6)
+        assert batch.columns["proximal_logprobs"][drawn] == pytest.approx(own[drawn], abs=1e-6)
 
 
 def test_a_policy_without_a_signal_has_no_batch(team):

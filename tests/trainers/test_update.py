@@ -176,7 +176,7 @@ def test_a_wrong_place_would_be_seen(tiny_policy, make_episodes, gradients):
     episodes, advantages = make_episodes()
     rows = Rows(gradients, episodes, advantages, make_loss())
     base, _ = gradients.of(tiny_policy, rows.batch(), rows.loss)
-    for column in ("advantages", "proximal", "rl"):
+    for column in ("advantages", "proximal_logprobs", "rl_weight"):
         batch = rows.batch()
         batch.columns[column] = np.roll(batch.columns[column], 1)
         wrong, _ = gradients.of(tiny_policy, batch, rows.loss)

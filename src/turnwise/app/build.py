@@ -13,8 +13,10 @@ from typing import Any, get_args
 from turnwise.app.transcripts import transcripts_of, words_of
 from turnwise.curriculum import make_curriculum
 from turnwise.engines.loop import SteppedEngine
+from turnwise.engines.model_calls import RendererLike
 from turnwise.engines.table import make_engine
 from turnwise.envs.base import Env
+from turnwise.errors import ConfigError
 from turnwise.evaluation import exact_of
 from turnwise.forest.choose import choose
 from turnwise.parallel import ALONE, ProcessGroup
@@ -37,9 +39,9 @@ from turnwise.rollout import (
     first_states,
     prompt_lengths,
 )
-from turnwise.rollout.agent import RendererLike
 from turnwise.rollout.runner import NoiseRule
 from turnwise.rollout.user_workflow import try_workflow
+from turnwise.rollout.workflow_check import workflow_refusals
 from turnwise.runs import (
     Checkpoints,
     EpisodeLog,
@@ -52,8 +54,10 @@ from turnwise.runs import (
 from turnwise.seeding import generator
 from turnwise.tasks import GeneratedTasks
 from turnwise.trainers import Plan, Progress, Session, TrainedPolicy
-from turnwise.types import Split
+from turnwise.trainers.opponents import Opponents, frozen_copies
+from turnwise.types import Split, Task
 from turnwise.workflows import make_workflow
+from turnwise.workflows.topologies import SiblingsConfig
 
 BIG = 50_000_000
 """Parameters from which on checkpoints are written every 10 iterations by default."""
@@ -109,15 +113,15 @@ def assemble(
     open_sandbox(training, recipe.sandbox)
     recipe.env.look("training", recipe.seed)
     tasks = GeneratedTasks(training, "train", recipe.seed)
-    own = generator(recipe.seed, "workflow")
-    try_workflow(make_workflow(recipe.workflow), training, tasks.task(0), own)
+    check_workflow_of(recipe, training, tasks.task(0))
     policies = make_policies(recipe, folder, progress.note)
     if recipe.threads is None:
         choose_threads(recipe, folder, policies, progress.note)
     judged = recipe.env.make("evaluation")
-    tasks = GeneratedTasks(training, "train", recipe.seed)
     tokens = sequence_lengths(recipe, training, tasks, policies)
-    engine = make_engine(policies, recipe.remote, recipe.engine, recipe.seed, tokens)
+    copies = frozen_copies(policies, recipe.opponents)
+    playing = policies | copies
+    engine = _engine_of(recipe, playing, tokens)
     trained = trained_policies_of(recipe, policies, tokens)
     for name, policy in policies.items():
         progress.note(f"{name}: {_counted(policy)}, {policy.device}")
@@ -136,12 +140,13 @@ def assemble(
         trained=trained,
         agents=recipe.agents,
         engine=engine,
-        runner=runner_of(recipe, training, policies, engine, recipe.seed, recipe.trainer.noise),
+        runner=runner_of(recipe, training, playing, engine, recipe.seed, recipe.trainer.noise),
         eval_runner=runner_of(recipe, judged, policies, engine, recipe.seed),
         warmup_env=warmup,
         warmup_as_training=recipe.env.warmup == recipe.env.training,
         warmup_tasks=GeneratedTasks(warmup, "train", recipe.seed),
         curriculum=make_curriculum(recipe.curriculum, tasks, recipe.trainer.tasks_per_iteration),
+        opponents=opponents_of(recipe, training, trained, copies, engine),
         validation=GeneratedTasks(judged, "validation", recipe.seed),
         validation_states=GeneratedTasks(training, "validation", recipe.seed),
         metrics=metrics_log(recipe, folder, progress) if writes else Unlogged(),
@@ -149,13 +154,40 @@ def assemble(
             folder.episodes,
             keep=recipe.episodes.keep if writes else 0,
             per_iteration=recipe.episodes.per_iteration,
-            decode=lambda name, ids: policies[name].renderer.decode(ids),
+            decode=lambda name, ids: playing[name].renderer.decode(ids),
         ),
         checkpoints=Checkpoints(folder.checkpoints, keep=recipe.checkpoint.keep),
         checkpoint_every=recipe.checkpoint.every or (10 if big else 1),
         progress=progress,
         stop=stop,
     )
+
+
+def check_workflow_of(recipe: Recipe, env: Env[Any], task: Task) -> None:
+    """Refuse a broken workflow, and one whose turns cannot have the siblings that are asked for.
+
+    Raises:
+        ConfigError: if turns cannot have siblings, with the cure.
+        EnvError: if the workflow is broken.
+    """
+    workflow = make_workflow(recipe.workflow)
+    try_workflow(workflow, env, task, generator(recipe.seed, "workflow"))
+    if isinstance(recipe.topology, SiblingsConfig):
+        rng, workflow = generator(recipe.seed, "siblings"), make_workflow(recipe.workflow)
+        refused = workflow_refusals(workflow, env, task, rng, recipe.topology)
+        if refused:
+            raise ConfigError(
+                f"workflow {recipe.workflow.kind!r} does not go with topology.kind = "
+                f"{recipe.topology.kind!r}: {refused}"
+            )
+
+
+def _engine_of(
+    recipe: Recipe, playing: Mapping[str, Policy], tokens: Mapping[str, int]
+) -> SteppedEngine:
+    """Return the engine of all policies; copies of the pool have the lengths of their policies."""
+    lengths = {name: tokens[name.partition("@")[0]] for name in playing}
+    return make_engine(playing, recipe.remote, recipe.engine, recipe.seed, lengths)
 
 
 def _tell_problems(tasks: GeneratedTasks, progress: Progress) -> None:
@@ -235,7 +267,7 @@ def runner_of(
 ) -> Runner:
     """Return the runner of one env; evaluation leaves `noise` common, as baselines have it.
 
-    Only training episodes are left after `trainer.max_turns`.
+    Only training episodes are left after `trainer.max_turns`, and only they have siblings.
     """
     return Runner(
         env=env,
@@ -250,6 +282,28 @@ def runner_of(
         group=group,
         most_turns=recipe.trainer.max_turns,
         state_key=recipe.credit.state_key,
+        topology=recipe.topology,
+        opponent=next(iter(recipe.scored_against(env)), None),
+    )
+
+
+def opponents_of(
+    recipe: Recipe,
+    env: Env[Any],
+    trained: Mapping[str, TrainedPolicy],
+    copies: Mapping[str, Policy],
+    engine: SteppedEngine,
+) -> Opponents | None:
+    """Return who plays the other seats in training; None where the recipe says nothing of it."""
+    if recipe.opponents is None or recipe.opponents.trains_alone:
+        return None
+    return Opponents(
+        config=recipe.opponents,
+        seed=recipe.seed,
+        seats={seat: recipe.agents[role].policy for seat, role in env.seats.items()},
+        policies={name: each.policy for name, each in trained.items()},
+        copies=copies,
+        engine=engine,
     )
 
 

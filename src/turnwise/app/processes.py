@@ -14,7 +14,7 @@ from types import TracebackType
 import torch
 
 from turnwise.engines import RemoteConfig
-from turnwise.envs import ENVS, GymnasiumEnv
+from turnwise.envs import ENVS, GymnasiumEnv, PettingZooEnv
 from turnwise.errors import ConfigError, ProcessError
 from turnwise.parallel.cores import free_memory, second_core_is_free
 from turnwise.parallel.launch import Launcher
@@ -131,7 +131,7 @@ def gains_from_two(recipe: Recipe) -> bool:
     env = ENVS.get(recipe.env.name, GymnasiumEnv)
     return (
         sys.platform == "linux"
-        and not (issubclass(env, GymnasiumEnv) or env.blocking)
+        and not (issubclass(env, GymnasiumEnv | PettingZooEnv) or env.blocking)
         and not _has_own_code(recipe.model_dump(mode="json"))
         and recipe.threads is None
         and not cores_are_chosen()

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from turnwise.app.build import assemble, plan_of
+from turnwise.credit.siblings import SCORE
 from turnwise.engines import close_engine
 from turnwise.policies import kept_threads
 from turnwise.recipe.schema import Recipe
@@ -24,7 +25,7 @@ from turnwise.trainers.batches import batches_of, begin, kl_in_reward
 from turnwise.trainers.grpo import credit_of, update
 from turnwise.trainers.loop import play_groups
 from turnwise.trainers.session import peak_megabytes
-from turnwise.types import Episode
+from turnwise.types import Episode, Turn
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,17 +107,27 @@ def _iterate(session: Session, plan: Plan, iteration: int) -> tuple[float, bool]
 
 
 def _with_reward(episode: Episode, component: str | None) -> Episode:
-    """Return an episode whose last turns earn 1 of a component, or 0 in every other member."""
+    """Return an episode whose last turns earn 1 of a component, or 0 in every other member.
+
+    Every other sibling of a turn has the score 1.
+    """
     if component is None:
         return episode
     earned = {component: float(episode.id.member % 2)}
     trajectories = []
     for trajectory in episode.trajectories:
-        turns = [replace(turn, rewards={}) for turn in trajectory.turns]
+        turns = [replace(_judged(turn, component), rewards={}) for turn in trajectory.turns]
         if turns:
             turns[-1] = replace(turns[-1], rewards=earned)
-        trajectories.append(replace(trajectory, turns=tuple(turns)))
+        siblings = tuple(_judged(turn, component) for turn in trajectory.siblings)
+        trajectories.append(replace(trajectory, turns=tuple(turns), siblings=siblings))
     return replace(episode, trajectories=tuple(trajectories), error=None)
+
+
+def _judged(turn: Turn, component: str) -> Turn:
+    """Return a turn with siblings whose score is 1 where its number is odd."""
+    score = float(turn.id.branch % 2)
+    return replace(turn, trials=({component: score, SCORE: score},)) if turn.trials else turn
 
 
 def _gpu_megabytes() -> float | None:

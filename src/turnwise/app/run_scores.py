@@ -18,6 +18,7 @@ from turnwise.envs import BaselineScore, error_unit, score_baselines, score_span
 from turnwise.envs.base import Env
 from turnwise.errors import ConfigError
 from turnwise.evaluation import evaluate, exact_measures, swap_thoughts
+from turnwise.evaluation.opponents import scores_against
 from turnwise.parallel import ALONE, ProcessGroup
 from turnwise.policies import kept_threads
 from turnwise.recipe.schema import Recipe, load_recipe
@@ -128,6 +129,14 @@ def _scores(loaded: Loaded, tasks: int, split: Split) -> RunScores:
     samples = loaded.recipe.evaluation.samples
     sampled = evaluate(judge, drawn, greedy=False, number=0, samples=samples)
     chosen = {"greedy": greedy, "sampled": sampled}[loaded.decoding]
+    against = loaded.recipe.scored_against(env)
+    versus = scores_against(
+        judge,
+        drawn,
+        against,
+        greedy=loaded.decoding == "greedy",
+        known=dict.fromkeys(against[:1], chosen),
+    )
     exact, thoughts = loaded.group.from_first(
         lambda: (_exact(loaded, env, drawn), _thoughts(loaded, greedy.episodes))
     )
@@ -161,6 +170,7 @@ def _scores(loaded: Loaded, tasks: int, split: Split) -> RunScores:
         paired=_leads(chosen.scores, rivals, problems, score_span(env)),
         exact=exact,
         thoughts=thoughts,
+        opponents=versus,
         bounded=score_span(env) is not None,
         broken=greedy.broken + sampled.broken + broken,
         broken_by=commonest_break([*greedy.episodes, *sampled.episodes]),
@@ -187,9 +197,9 @@ def _rivals(
 
     Leaves other weights in use.
     """
-    weights = loaded.recipe.credit.rewards
+    weights, against = loaded.recipe.credit.rewards, loaded.recipe.scored_against(judge.env)
     found = loaded.group.from_first(
-        lambda: score_baselines(judge.env, tasks, loaded.seed, weights=weights)
+        lambda: score_baselines(judge.env, tasks, loaded.seed, weights=weights, opponents=against)
     )
     broken = sum(baseline.broken for baseline in found.values())
     if loaded.use_start():

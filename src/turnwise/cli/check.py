@@ -8,24 +8,33 @@ from typing import Any
 
 from turnwise.cli.options import draw_table, say, tell
 from turnwise.cli.play import env_with
-from turnwise.envs import ENVS, check_env
+from turnwise.envs import ENVS, check_env, guarded
 from turnwise.envs.base import Env
 from turnwise.envs.user_calls import call_env
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.recipe.schema import Recipe, load_recipe, recipe_names
+from turnwise.rollout.workflow_check import check_workflow
 from turnwise.utils.user_code import is_import_name
-from turnwise.workflows.topologies import TOPOLOGIES, topologies_of
+from turnwise.workflows import WorkflowConfig
 
 Found = dict[str, Any]
 
 
-def check_name(name: str, *, recipe: bool, timeout: float, sets: Sequence[str]) -> Found:
+def check_name(
+    name: str, *, recipe: bool, timeout: float, sets: Sequence[str], workflow: str | None = None
+) -> Found:
     """Check an env, or a recipe and its env; return what was found, as `--json` prints it.
 
-    A name that an env and a recipe share is the env's unless `recipe`.
+    A name that an env and a recipe share is the env's unless `recipe`. The topologies of an env are
+    those that `workflow` supports too, by default `turns`; a recipe has its own.
     """
     env_like = is_import_name(name) or name in ENVS or name.endswith(".py")
     if recipe or name.endswith(".toml") or (name in recipe_names() and not env_like):
+        if workflow is not None:
+            raise ConfigError(
+                f"--workflow {workflow} is for an env, and {name!r} is a recipe, which names its "
+                f"own: give --set workflow={workflow}"
+            )
         return _check_recipe(load_recipe(name, sets, tell), timeout)
     if not env_like:
         raise unknown_name(
@@ -37,18 +46,20 @@ def check_name(name: str, *, recipe: bool, timeout: float, sets: Sequence[str]) 
         if sets and name in recipe_names():
             raise ConfigError(f"{error}; for the recipe of this name add --recipe") from None
         raise
-    return _check_env(name, env, timeout)
+    return _check_env(name, env, timeout, WorkflowConfig(kind=workflow or "turns"))
 
 
-def _check_env(name: str, env: Env[Any], timeout: float) -> Found:
+def _check_env(name: str, env: Env[Any], timeout: float, workflow: WorkflowConfig) -> Found:
     report = check_env(env, timeout=timeout, say=_say_what)
-    return {"ok": True, **asdict(report), "env": name, "topologies": _topologies(env)}
+    topologies = _topologies(guarded(env, timeout=timeout), workflow)
+    found = {"ok": True, **asdict(report), "env": name, "workflow": workflow.kind}
+    return found | {"topologies": topologies}
 
 
 def _check_recipe(recipe: Recipe, timeout: float) -> Found:
     choice = recipe.env
     env = call_env(None, "__init__", timeout, lambda: choice.unguarded("training"))
-    found = _check_env(choice.name, env, timeout)
+    found = _check_env(choice.name, env, timeout, recipe.workflow)
     from turnwise.app.recipe_cost import measure_recipe
 
     tell(
@@ -58,15 +69,10 @@ def _check_recipe(recipe: Recipe, timeout: float) -> Found:
     return {**found, "recipe": recipe.name, **asdict(measure_recipe(recipe, _say_what))}
 
 
-def _topologies(env: Env[Any]) -> Found:
+def _topologies(env: Env[Any], workflow: WorkflowConfig) -> Found:
     return {
-        name: {
-            "allowed": not refusal,
-            "offered": TOPOLOGIES[name].offered,
-            "needs": TOPOLOGIES[name].needs,
-            "refusal": refusal,
-        }
-        for name, refusal in topologies_of(env).items()
+        name: {"allowed": not refusal, "refusal": refusal}
+        for name, refusal in check_workflow(workflow, env).topologies.items()
     }
 
 
@@ -78,7 +84,8 @@ def draw_found(found: Found) -> None:
     costs = [(name, f"{cost:.1f}") for name, cost in found["costs"].items()]
     draw_table(("call", "microseconds"), costs)
     rows = [(name, _verdict(entry)) for name, entry in found["topologies"].items()]
-    draw_table(("topology", "whether the env allows it"), rows, wraps="whether the env allows it")
+    allows = f"whether the env and the workflow {found['workflow']!r} allow it"
+    draw_table(("topology", allows), rows, wraps=allows)
     if "recipe" in found:
         say(_cost(found))
     elif found["env"] in recipe_names():
@@ -87,9 +94,7 @@ def draw_found(found: Found) -> None:
 
 
 def _verdict(entry: Found) -> str:
-    if not entry["allowed"]:
-        return f"no: {entry['refusal']}"
-    return "yes" if entry["offered"] else "yes, but no recipe can ask for it yet"
+    return "yes" if entry["allowed"] else f"no: {entry['refusal']}"
 
 
 def _cost(found: Found) -> str:

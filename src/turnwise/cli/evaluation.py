@@ -13,6 +13,7 @@ from turnwise.cli.play import options_of
 from turnwise.envs import ENVS, IMPORTING, make_guarded
 from turnwise.errors import ConfigError
 from turnwise.recipe.schema import load_recipe, recipe_names
+from turnwise.runs.against import rows_against, told_against
 from turnwise.runs.error_texts import measured
 from turnwise.utils.user_code import is_import_name
 
@@ -122,6 +123,10 @@ def draw_scores(scores: RunScores) -> None:
     title = f"{scores.env}: {scores.tasks} {known} tasks, seed {scores.seed}"
     _draw_ranked(rows, title)
     say(" ".join(filter(None, notes)))
+    if scores.opponents:
+        title, *rows = rows_against(scores.opponents)
+        draw_table(title, rows, title="the policy against each opponent", numbers=title[1:])
+        say(told_against(scores.opponents))
     _draw_measures(scores.measured())
     if scores.exact:
         draw_exact(scores)

@@ -292,6 +292,10 @@ def check(
     recipe: Annotated[
         bool, typer.Option("--recipe", help="Check the recipe where an env has its name, too.")
     ] = False,
+    workflow: Annotated[
+        str | None,
+        typer.Option(help="The workflow that an env is played with, as file.py:name too."),
+    ] = None,
     timeout: Annotated[
         float, typer.Option(min=0.001, help="Seconds that one call of the env may take.")
     ] = 30.0,
@@ -302,7 +306,7 @@ def check(
     from turnwise.cli.check import check_name, draw_found
 
     with one_sentence():
-        found = check_name(name, recipe=recipe, timeout=timeout, sets=sets or [])
+        found = check_name(name, recipe=recipe, timeout=timeout, sets=sets or [], workflow=workflow)
     if as_json:
         print_json(found)
     else:

@@ -147,15 +147,15 @@ def _draw_entries(
 
 def _wrapped(parts: Sequence[str], width: int) -> Iterator[str]:
     """Yield lines of whole parts; a part longer than a line is broken between words."""
-    line = ""
+    room, line = width - 1, ""  # for the semicolon at the end of a line
     for part in parts:
         joined = f"{line}; {part}" if line else part
-        if cell_len(joined) <= width:
+        if cell_len(joined) <= room:
             line = joined
             continue
         if line:
             yield f"{line};"
-        *whole, line = textwrap.wrap(part, width, break_long_words=False) or [""]
+        *whole, line = textwrap.wrap(part, room, break_long_words=False) or [""]
         yield from whole
     if line:
         yield line

@@ -6,6 +6,7 @@ from turnwise.credit.groups import Group, GroupKey, Unit, group
 from turnwise.credit.invalid import assign_below_worst
 from turnwise.credit.metrics import score_metrics
 from turnwise.credit.returns import Penalties, episode_return, returns_to_go
+from turnwise.credit.role_baselines import RoleBaselines
 from turnwise.credit.schemes import SCHEMES, AnyCredit, Scheme, make_credit
 from turnwise.utils.rewards import mix_rewards
 
@@ -17,6 +18,7 @@ __all__ = [
     "Group",
     "GroupKey",
     "Penalties",
+    "RoleBaselines",
     "Scheme",
     "Unit",
     "assign_advantages",

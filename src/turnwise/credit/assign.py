@@ -14,6 +14,7 @@ from turnwise.credit.config import RETURN, WHOLE, CreditConfig
 from turnwise.credit.groups import Group
 from turnwise.credit.metrics import credit_metrics
 from turnwise.credit.returns import Payments, Penalties, team_shares
+from turnwise.credit.role_baselines import less_baselines
 from turnwise.credit.schemes import SCHEMES
 from turnwise.credit.units import (
     component_units,
@@ -29,9 +30,10 @@ class Credit:
     """The advantages of turns, and the groups and metrics they come from.
 
     `advantages`: turn -> span name -> advantage; the span `""` is the whole completion. Turns of
-    episodes that failed by no fault of the policy are absent. `groups`: the episode-level groups,
-    for logs. `counted`: the turns whose units the loss's denominators count (`normalise_by`).
-    `ends`: how many tokens of a completion carry its advantage, for turns of which not all do.
+    episodes that failed by no fault of the policy are absent, and turns that are not compared.
+    `groups`: those of the scheme's first comparison, for logs. `counted`: the turns whose units the
+    loss's denominators count (`normalise_by`). `ends`: how many tokens of a completion carry its
+    advantage, for turns of which not all do.
 
     Example:
         >>> Credit(advantages={}, groups=(), metrics={}, counted=frozenset()).has_signal
@@ -65,6 +67,7 @@ def assign_advantages(
     *,
     penalties: Penalties | None = None,
     team: Collection[str] = (),
+    baselines: Mapping[str, float] | None = None,
 ) -> Credit:
     """Compare what answered the same question and return every turn's advantage.
 
@@ -76,6 +79,7 @@ def assign_advantages(
             of its episode and so the advantages of earlier turns fall by it. A span that answers
             for a component of its own is charged for its own tokens there.
         team: the components of level `team`, which are part of every seat's return.
+        baselines: role -> baseline, where the scheme has running ones (`credit.role_baselines`).
 
     Raises:
         ConfigError: if `config.rewards` is empty.
@@ -92,16 +96,12 @@ def assign_advantages(
     if penalties is not None:
         _check_complete(played, penalties)
     shares: dict[TurnId, float] = {}
-    for episode in kept:
+    for episode in kept if team else ():
         shares |= team_shares(episode, config.rewards, team)
     payments = Payments(penalties=penalties, shares=shares)
-    groups, values = _return_advantages(played, config, payments)
-    own = {
-        name: standardise(
-            component_units(played, name, config.spans_of(name), penalties), config.floor
-        )
-        for name in config.segment_components
-    }
+    groups, values = _return_advantages(played, config, payments, baselines or {})
+    parts = config.segment_components
+    own = _component_advantages(played, config, penalties) if parts else {}
     if config.mixed_only:
         _silence([group for group in groups if group.zero_variance], values, *own.values())
     if config.least_advantage is not None:
@@ -109,7 +109,8 @@ def assign_advantages(
     advantages = {
         turn.id: _by_span(turn, values[turn.id], own, config)
         for trajectory in played
-        for turn in trajectory.turns
+        for turn in trajectory.sampled
+        if turn.id in values
     }
     return Credit(
         advantages=advantages,
@@ -121,20 +122,39 @@ def assign_advantages(
     )
 
 
+def _component_advantages(
+    played: Sequence[Trajectory], config: CreditConfig, penalties: Penalties | None
+) -> dict[str, dict[TurnId, float]]:
+    """Return the advantages of each turn for the components that segments answer for."""
+    siblings = SCHEMES[config.scheme].by_sibling
+    return {
+        name: standardise(
+            component_units(played, name, config.spans_of(name), penalties, siblings=siblings),
+            config.floor,
+        )
+        for name in config.segment_components
+    }
+
+
 def _check_complete(played: Sequence[Trajectory], penalties: Penalties) -> None:
     """Raise unless every turn has a penalty: an absent one would count as 0."""
-    for turn in (turn for trajectory in played for turn in trajectory.turns):
+    for turn in (turn for trajectory in played for turn in trajectory.sampled):
         if turn.id not in penalties:
             raise TrainingError(f"turn {turn.id} has no penalty, but others have")
 
 
 def _return_advantages(
-    played: Sequence[Trajectory], config: CreditConfig, payments: Payments
+    played: Sequence[Trajectory],
+    config: CreditConfig,
+    payments: Payments,
+    baselines: Mapping[str, float],
 ) -> tuple[tuple[Group, ...], dict[TurnId, float]]:
     """Return the groups of the scheme's comparison and each turn's advantage for the return."""
     scheme = SCHEMES[config.scheme]
     units = scheme.compare.unit(played, config.rewards, payments, config)
     groups = compare(units, scheme.compare, config)
+    if baselines:
+        groups = less_baselines(groups, baselines)
     values = spread(groups)
     silent = [group for group in groups if config.mixed_only and group.zero_variance]
     if scheme.by_turn is not None:

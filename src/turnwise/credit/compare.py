@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from turnwise.credit.config import CreditConfig
-from turnwise.credit.groups import Group, GroupKey, Unit
+from turnwise.credit.groups import ALL_ROLES, Group, GroupKey, KeyFunction, Unit
 from turnwise.credit.groups import group as group_units
 from turnwise.credit.returns import Floats
 from turnwise.credit.schemes.base import Comparison, batch_key
@@ -50,12 +50,20 @@ def compare(
         untrained: turns whose advantages do not count in the std of the batch's advantages; with
             `config.mixed_only` neither do those of groups of equal values.
     """
-    batch = {key.role: values_of(found) for key, found in group_units(units, batch_key).items()}
+    whole, own = _pooled(batch_key, config), _pooled(comparison.key, config)
+    batch = {key.role: values_of(found) for key, found in group_units(units, whole).items()}
     groups = tuple(
         _compare_group(key, found, comparison, config, batch[key.role])
-        for key, found in group_units(units, comparison.key).items()
+        for key, found in group_units(units, own).items()
     )
     return _scaled(groups, config, untrained) if config.divides_by == "batch_advantages" else groups
+
+
+def _pooled(key: KeyFunction, config: CreditConfig) -> KeyFunction:
+    """Return the key of a comparison, without role and seat where roles are pooled."""
+    if not config.pools_roles:
+        return key
+    return lambda unit: replace(key(unit), role=ALL_ROLES, seat=None)
 
 
 def _scaled(

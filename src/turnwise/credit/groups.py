@@ -12,12 +12,17 @@ from dataclasses import dataclass
 from turnwise.errors import TrainingError
 from turnwise.types import EpisodeId, TurnId, VisitId
 
+ALL_ROLES = "all roles"
+"""The role of a group that holds units of several roles (`credit.statistics = "all"`)."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupKey:
-    """The common properties of a group's members: the role; maybe the seat, visit and state.
+    """The common properties of a group's members: the role; maybe the seat, visit, state and more.
 
-    `visit = None` means the whole batch, `seat = None` all seats of the role.
+    `visit = None` means the whole batch, `seat = None` all seats of the role. `round` is the round
+    of the episode, and `observation` a hash of the question: of all that the prompt says, and of
+    the phase.
 
     Example:
         >>> str(GroupKey(role="player", visit=VisitId(iteration=0, visit=3, task="t")))
@@ -28,11 +33,14 @@ class GroupKey:
     visit: VisitId | None = None
     state: str | None = None
     seat: str | None = None
+    round: int | None = None
+    observation: str | None = None
 
     def __str__(self) -> str:
         """Return the short form used in logs and messages."""
         where = "batch" if self.visit is None else str(self.visit)
-        parts = (self.seat or self.role, where, self.state)
+        turn = None if self.round is None else f"round {self.round}"
+        parts = (self.seat or self.role, where, self.state, turn, self.observation)
         return " ".join(part for part in parts if part is not None)
 
 
@@ -57,6 +65,7 @@ class Unit:
     first_prompt: tuple[int, ...]
     value: float
     state: str | None = None
+    observation: str | None = None
     is_episode: bool = True
     opens: bool = True
 
@@ -107,7 +116,8 @@ def group(units: Iterable[Unit], key: KeyFunction) -> dict[GroupKey, tuple[Unit,
     Raises:
         TrainingError: if a unit occurs twice; if members differ in policy or role; if a group with
             a visit in its key spans another visit; if episodes differ in the first prompt of the
-            seat that speaks first.
+            seat that speaks first; if turns that were compared as answers to one question differ in
+            their prompts.
     """
     members: dict[GroupKey, list[Unit]] = {}
     for unit in sorted(units, key=lambda unit: unit.id):
@@ -121,18 +131,25 @@ def group(units: Iterable[Unit], key: KeyFunction) -> dict[GroupKey, tuple[Unit,
 def _check_group(key: GroupKey, units: tuple[Unit, ...]) -> None:
     if len({unit.id for unit in units}) != len(units):
         raise TrainingError(f"group {key} holds a unit twice: identities must be unique")
-    policies = sorted({unit.policy for unit in units})
-    if len(policies) > 1:
-        raise TrainingError(f"group {key} mixes the policies {', '.join(policies)}")
-    roles = sorted({unit.role for unit in units} | {key.role})
-    if len(roles) > 1:
-        raise TrainingError(f"group {key} mixes the roles {', '.join(roles)}")
+    if key.role != ALL_ROLES:
+        policies = sorted({unit.policy for unit in units})
+        if len(policies) > 1:
+            raise TrainingError(f"group {key} mixes the policies {', '.join(policies)}")
+        roles = sorted({unit.role for unit in units} | {key.role})
+        if len(roles) > 1:
+            raise TrainingError(f"group {key} mixes the roles {', '.join(roles)}")
     if key.visit is None:
         return
     if {turn.episode.visit_id for unit in units for turn in unit.turns} != {key.visit}:
         raise TrainingError(f"group {key} spans two visits: each visit of a task is its own group")
+    prompts = {unit.first_prompt for unit in units}
+    if key.observation is not None and len(prompts) > 1:
+        raise TrainingError(
+            f"group {key} holds turns with different prompts: they did not answer the same "
+            "question, so their scores cannot be compared"
+        )
     same_question = all(unit.is_episode and unit.opens for unit in units)
-    if same_question and len({unit.first_prompt for unit in units}) > 1:
+    if same_question and len(prompts) > 1:
         raise TrainingError(
             f"group {key} holds episodes with different first prompts: they did not answer the "
             "same question, so their returns cannot be compared"

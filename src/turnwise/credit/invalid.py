@@ -33,6 +33,7 @@ def assign_below_worst(
     *,
     penalties: Penalties | None = None,
     team: Collection[str] = (),
+    baselines: Mapping[str, float] | None = None,
 ) -> Credit:
     """Return the advantages of a batch in which invalid replies have the lowest one.
 
@@ -49,11 +50,12 @@ def assign_below_worst(
         config: as `assign_advantages` takes it, with `invalid_below_worst`.
         penalties: as there.
         team: as there.
+        baselines: as there.
     """
     kept = without_infrastructure_failures(episodes)
     ended = {episode.id for episode in kept if episode.error is not None}
     honest = [episode for episode in episodes if episode.id not in ended]
-    credit = assign_advantages(honest, config, penalties=penalties, team=team)
+    credit = assign_advantages(honest, config, penalties=penalties, team=team, baselines=baselines)
     values = [value for spans in credit.advantages.values() for value in spans.values()]
     least, most = min([0.0, *values]), max([0.0, *values])
     below = least - (MARGIN * (most - least) or 1.0)

@@ -39,8 +39,7 @@ def credit_metrics(
     singletons = sum(group.singleton for group in groups)
     flat = sum(group.zero_variance for group in groups)
     spreads = [group.std for group in groups if not group.singleton]
-    paid = {} if penalties is None else {"credit/penalty_mean": _mean(_paid(groups, penalties))}
-    return paid | {
+    metrics = {
         "credit/return_mean": _mean(returns),
         "credit/return_std": sample_std(returns),
         "credit/group_std_mean": _mean(spreads),
@@ -53,6 +52,26 @@ def credit_metrics(
         "credit/advantage_abs_mean": _mean(np.abs(list(advantages.values()))),
         "credit/turns_without_signal": float(sum(value == 0 for value in advantages.values())),
     }
+    if penalties is not None:
+        metrics["credit/penalty_mean"] = _mean(_paid(groups, penalties))
+    if len({unit.role for group in groups for unit in group.units}) > 1:
+        metrics |= advantage_shares(groups, advantages)
+    return metrics
+
+
+def advantage_shares(
+    groups: Sequence[Group], advantages: Mapping[TurnId, float]
+) -> dict[str, float]:
+    """Return each role's share of the sum of all |advantages|.
+
+    Each turn counts its advantage once, whatever its number of tokens.
+    """
+    role = {t: unit.role for group in groups for unit in group.units for t in unit.turns}
+    mass: dict[str, float] = {}
+    for turn, value in advantages.items():
+        mass[role[turn]] = mass.get(role[turn], 0.0) + abs(value)
+    total = sum(mass.values()) or 1.0
+    return {f"credit/advantage_share/{name}": mass[name] / total for name in sorted(mass)}
 
 
 def score_metrics(groups: Sequence[Group], episodes: Sequence[Episode]) -> dict[str, float]:

@@ -35,8 +35,8 @@ def without_infrastructure_failures(episodes: Iterable[Episode]) -> list[Episode
 def trajectories(episodes: Iterable[Episode]) -> list[Trajectory]:
     """Return every seat's trajectory that has turns, after checking that ids tell the truth.
 
-    Seats that a server's policy plays have no tokens to train: they earn rewards, as part of their
-    team too, but are compared with nothing.
+    Seats that an opponent or a server's policy plays have no tokens to train: they earn rewards, as
+    part of their team too, but are compared with nothing.
 
     Raises:
         TrainingError: if a turn's id names another episode or seat, or one seat used two policies.
@@ -44,15 +44,15 @@ def trajectories(episodes: Iterable[Episode]) -> list[Trajectory]:
     found: list[Trajectory] = []
     for episode in episodes:
         for trajectory in episode.trajectories:
-            for turn in trajectory.turns:
+            for turn in trajectory.sampled:
                 if turn.id.episode != episode.id or turn.id.role != trajectory.seat:
                     raise TrainingError(
                         f"turn {turn.id} is filed under episode {episode.id}, seat "
                         f"{trajectory.seat!r}"
                     )
-            if len({turn.policy for turn in trajectory.turns}) > 1:
+            if len({turn.policy for turn in trajectory.sampled}) > 1:
                 raise TrainingError(f"{trajectory.turns[0].id}: one seat, more than one policy")
-            if trajectory.turns and not trajectory.turns[0].text_only:
+            if trajectory.turns and not (trajectory.player or trajectory.turns[0].text_only):
                 found.append(trajectory)
     return found
 
@@ -125,10 +125,13 @@ def component_units(
     component: str,
     spans: Sequence[str] = (),
     penalties: Penalties | None = None,
+    *,
+    siblings: bool = False,
 ) -> list[Unit]:
     """Return one unit per turn, whose value is one reward component of that turn (absent: 0).
 
-    `spans` answer for the component, and what their tokens cost is taken off it.
+    `spans` answer for the component, and what their tokens cost is taken off it. `siblings` says
+    whether turns beside the played path have units, too.
     """
     return [
         _turn_unit(
@@ -137,7 +140,7 @@ def component_units(
             turn.rewards.get(component, 0.0) - _cost(turn, spans, penalties),
         )
         for trajectory in played
-        for turn in trajectory.turns
+        for turn in (trajectory.sampled if siblings else trajectory.turns)
     ]
 
 

@@ -23,6 +23,9 @@ from turnwise.envs.base import (
     score_span,
 )
 from turnwise.envs.baselines import BaselineScore, score_baselines
+from turnwise.envs.board_games.connect_four import ConnectFour
+from turnwise.envs.board_games.game import BoardGameConfig
+from turnwise.envs.board_games.tic_tac_toe import TicTacToe
 from turnwise.envs.checks.check import EnvReport, check_env
 from turnwise.envs.checks.declarations import check_constructor, check_declarations
 from turnwise.envs.drawing.env import ArcDraw, ArcDrawConfig
@@ -33,6 +36,9 @@ from turnwise.envs.guard import GuardedEnv, guarded
 from turnwise.envs.gymnasium.env import GymnasiumConfig, GymnasiumEnv
 from turnwise.envs.gymnasium.registry import gymnasium_cure
 from turnwise.envs.measures import Measure, expected_measures, mean_measures
+from turnwise.envs.pettingzoo.config import PettingZooConfig
+from turnwise.envs.pettingzoo.env import PettingZooEnv
+from turnwise.envs.pettingzoo.registry import pettingzoo_cure
 from turnwise.envs.planning.blocksworld import Blocksworld, BlocksworldConfig
 from turnwise.envs.planning.plan_path import PlanPath, PlanPathConfig
 from turnwise.envs.planning.queens import Queens, QueensConfig
@@ -53,15 +59,18 @@ from turnwise.utils.user_code import is_import_name, load_object, names_in
 ENVS: dict[str, type[Env[Any]]] = {
     ArcDraw.name: ArcDraw,
     Blocksworld.name: Blocksworld,
+    ConnectFour.name: ConnectFour,
     FrozenLake.name: FrozenLake,
     FrozenLakePublished.name: FrozenLakePublished,
     GymnasiumEnv.name: GymnasiumEnv,
+    PettingZooEnv.name: PettingZooEnv,
     PlanPath.name: PlanPath,
     Queens.name: Queens,
     Relay.name: Relay,
     Rows.name: Rows,
     Sokoban.name: Sokoban,
     Sudoku.name: Sudoku,
+    TicTacToe.name: TicTacToe,
     Treasure.name: Treasure,
 }
 
@@ -89,7 +98,7 @@ def find_env(name: str, timeout: float = IMPORTING) -> type[Env[Any]]:
             raise unknown_name("env", name, ENVS, "file.py:Class for an env of your own")
         return ENVS[name]
     found = call_env(None, "__init__", timeout, load_object, name, _is_env)
-    cure = gymnasium_cure(found)
+    cure = gymnasium_cure(found) or pettingzoo_cure(found)
     if cure:
         raise ConfigError(cure)
     if isinstance(found, Env):  # an instance of the user's, made with its own options
@@ -130,8 +139,8 @@ def make_env(name: str, **options: Any) -> Env[Any]:
     """
     given: object = name
     if not isinstance(given, str):
-        cure = gymnasium_cure(given) or f"got {given!r:.80}: give an env's name, or 'file.py:Class'"
-        raise ConfigError(cure)
+        cure = gymnasium_cure(given) or pettingzoo_cure(given)
+        raise ConfigError(cure or f"got {given!r:.80}: give an env's name, or 'file.py:Class'")
     env = find_env(name)
     made = load_object(name) if is_import_name(name) else None
     if isinstance(made, Env):
@@ -170,6 +179,8 @@ __all__ = [
     "BatchRewards",
     "Blocksworld",
     "BlocksworldConfig",
+    "BoardGameConfig",
+    "ConnectFour",
     "Env",
     "EnvReport",
     "ErrorUnit",
@@ -184,6 +195,8 @@ __all__ = [
     "Level",
     "Measure",
     "Observation",
+    "PettingZooConfig",
+    "PettingZooEnv",
     "PlanPath",
     "PlanPathConfig",
     "Queens",
@@ -198,6 +211,7 @@ __all__ = [
     "Step",
     "Sudoku",
     "SudokuConfig",
+    "TicTacToe",
     "ToolCall",
     "ToolEnv",
     "ToolResult",

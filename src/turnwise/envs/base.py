@@ -68,9 +68,10 @@ class Observation:
 class Step(Generic[S]):
     """The outcome of one action. `rewards` are named components; absent means 0.
 
-    `terminated` says that the episode has come to its end, `truncated` that its time is up; the env
-    sets them, at most one of them to True. An episode that reaches `Env.max_turns` is truncated by
-    the rollout: an env does not count turns for it.
+    `rewards` are those of the seat that acted, `others` those of other seats, by seat. `terminated`
+    says that the episode has come to its end, `truncated` that its time is up; the env sets them,
+    at most one of them to True. An episode that reaches `Env.max_turns` is truncated by the
+    rollout: an env does not count turns for it.
 
     Example:
         >>> Step(state=3, rewards={"goal": 1.0}, terminated=True, truncated=False).rewards["goal"]
@@ -82,6 +83,7 @@ class Step(Generic[S]):
     terminated: bool
     truncated: bool
     info: Mapping[str, Any] = field(default_factory=dict)
+    others: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -190,6 +192,7 @@ class Env(ABC, Generic[S]):
     blocking: bool = False
     runs_programs: bool = False
     max_turns: int | None = None
+    opponents: tuple[str, ...] = ()
     config: Any = None
 
     def __init__(self, config: Any = None) -> None:
@@ -270,6 +273,10 @@ class Env(ABC, Generic[S]):
         With `scored_by = "return"` the weighted sum of the rewards is the score instead. The value
         of this method is then not used, and may be any finite number, such as 0.0.
         """
+
+    def seat_score(self, state: S, seat: str) -> float:
+        """Return the success of one seat, in [0, 1]: the score where others play against it."""
+        return self.score(state)
 
     def measures(self, state: S) -> Mapping[str, float]:
         """Return what else is measured of an episode that ended in `state`, by name.
@@ -375,21 +382,11 @@ class Env(ABC, Generic[S]):
         return False
 
 
+def scores_batches(env: Env[Any]) -> bool:
+    """Return whether an env finds rewards for a whole batch, by a `score_batch` of its own."""
+    return type(env.unwrapped).score_batch is not Env.score_batch
+
+
 def score_span(env: Env[Any]) -> float | None:
     """Return how far two scores can be apart: 1, or None where the score is a return."""
     return 1.0 if env.scored_by == "score" else None
-
-
-def check_turn(env: Env[S], state: S, seat: str, *, ended: bool) -> None:
-    """Refuse a step after the end, or of a seat whose turn it is not.
-
-    Raises:
-        EnvError: if the episode has ended, or another seat acts in `state`.
-    """
-    if ended:
-        raise EnvError(f"{env.name}: the episode is over, so it takes no step: reset a task")
-    if env.acting(state) != (seat,):
-        raise EnvError(
-            f"{env.name}: {seat!r} acts and it is the turn of {env.acting(state)[0]!r}: ask "
-            "acting(state) for the seat"
-        )

@@ -3,7 +3,8 @@
 Random draws are those of the evaluation stream, seeded as in the rollout. With one seed a baseline
 and a model therefore meet the same slips, and their scores on a task can be compared in pairs.
 Episodes end at the env's turn limit, as those of a model do. Where the env says
-`scored_by = "return"`, the score is the weighted sum of the rewards, as in the rollout.
+`scored_by = "return"`, the score is the weighted sum of the rewards, as in the rollout. Where seats
+compete, a baseline has one seat of each episode and an opponent the others, as a model does.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from turnwise.envs.base import Baseline, Env, score_span
 from turnwise.envs.measures import Measure, mean_measures
+from turnwise.envs.opponents import opposed, own_score
 from turnwise.envs.rows.baselines import reply_scores
 from turnwise.envs.rows.env import Rows
 from turnwise.envs.standard_errors import standard_error
@@ -67,6 +69,7 @@ def score_baselines(
     repeats: int = 1,
     names: Iterable[str] | None = None,
     weights: Mapping[str, float] | None = None,
+    opponents: Sequence[str] | None = None,
 ) -> dict[str, BaselineScore]:
     """Play baselines on tasks and return their scores by name.
 
@@ -81,6 +84,7 @@ def score_baselines(
         names: the names of the baselines; all of them by default.
         weights: the weights of reward components in the score where the env is scored by its
             return (`credit.rewards` of a recipe); None is 1 for each component.
+        opponents: the first of them plays against the baselines; None is `Env.opponents`.
 
     Raises:
         UnknownNameError: if the env has no baseline of a name.
@@ -103,7 +107,9 @@ def score_baselines(
         played = {name: [[_judged(each) for each in row] for row in judged[name]]
                   for name in chosen if name in judged}  # fmt: skip
     else:
-        play = {name: partial(_play, env, weights, name, known[name], seed) for name in chosen}
+        rival = next(iter(env.opponents if opponents is None else opponents), None)
+        match = {name: _Match(env, weights, seed, name, rival, known) for name in chosen}
+        play = {name: partial(_play, match[name]) for name in chosen}
         played = {
             name: [[play[name](task, i, r) for r in range(repeats)] for i, task in enumerate(tasks)]
             for name in chosen
@@ -135,30 +141,43 @@ def _score_of(
     )
 
 
-def _play(
-    env: Env[Any],
-    weights: Mapping[str, float],
-    name: str,
-    player: Baseline,
-    seed: int,
-    task: Task,
-    visit: int,
-    repeat: int,
-) -> _End:
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """The baseline `name` in an env, and the one that it plays against, if there is one."""
+
+    env: Env[Any]
+    weights: Mapping[str, float]
+    seed: int
+    name: str
+    rival: str | None
+    players: Mapping[str, Baseline]
+
+    def rivals(self, visit: int) -> dict[str, str]:
+        """Return the seats that the other one plays in a visit, with its name."""
+        return {} if self.rival is None else opposed(self.env.seats, visit, self.rival)
+
+
+def _play(match: _Match, task: Task, visit: int, repeat: int) -> _End:
     """Play one episode; seats move as `acting` says."""
+    env, seed = match.env, match.seed
     by_return, earned = env.scored_by == "return", 0.0
+    rivals = match.rivals(visit)
+    seats = dict.fromkeys(env.seats, match.name) | rivals
     try:
         state = env.reset(task)
-        choices = generator(seed, "baseline", name, visit, repeat)
+        choices = generator(seed, "baseline", match.name, visit, repeat)
         for number in range(env.turn_cap()):
             role = env.acting(state)[0]
             noise = world_generator(seed, "evaluation", repeat, visit, number, None)
-            step = env.step(state, role, player(state, choices), noise)
+            step = env.step(state, role, match.players[seats[role]](state, choices), noise)
             state = step.state
-            earned += mix_rewards(step.rewards, weights) if by_return else 0.0
+            if by_return:
+                paid = {role: step.rewards, **step.others}
+                own = (rewards for seat, rewards in paid.items() if seat not in rivals)
+                earned += sum(mix_rewards(rewards, match.weights) for rewards in own)
             if step.terminated or step.truncated:
                 break
-        score = earned if by_return else env.score(state)
+        score = earned if by_return else own_score(env, state, rivals)
         return _End(score=score, measures=env.measures(state))
     except StuckEnvError:
         raise

@@ -161,9 +161,18 @@ class GuardedEnv(Env[Any]):
             self._wrong("step", step, "a Step")
         if type(step.terminated) is not bool or type(step.truncated) is not bool:
             self._wrong("step", step, "a Step whose terminated and truncated are bool")
-        if not isinstance(step.rewards, Mapping):
-            self._wrong("step", step, "a Step whose rewards are a dict of name and float")
-        for name, value in step.rewards.items():
+        self._check_rewards(step.rewards)
+        for seat, rewards in step.others.items():
+            if seat not in self.seats:
+                self._wrong("step", step.others, f"others by seat, of {', '.join(self.seats)}")
+            self._check_rewards(rewards)
+        return step
+
+    def _check_rewards(self, rewards: Any) -> None:
+        """Raise unless the rewards of a seat are finite and declared."""
+        if not isinstance(rewards, Mapping):
+            self._wrong("step", rewards, "a Step whose rewards are a dict of name and float")
+        for name, value in rewards.items():
             if name not in self.components:
                 known = ", ".join(self.components) or "none"
                 what = f"rewards only of its declared components ({known})"
@@ -171,13 +180,18 @@ class GuardedEnv(Env[Any]):
             if not is_reward(value):
                 what = f"rewards that are finite floats, of at most {LARGEST_REWARD:g} in size"
                 self._wrong("step", {name: value}, what)
-        return step
 
     def score(self, state: Any) -> float:
         """Return the score, which must be in [0, 1] unless the return is the score."""
         value = self._call("score", self._env.score, state)
         expected = expected_score(value, self.scored_by)
         return self._wrong("score", value, expected) if expected else value
+
+    def seat_score(self, state: Any, seat: str) -> float:
+        """Return the score of a seat, which must be in [0, 1] unless the return is the score."""
+        value = self._call("seat_score", self._env.seat_score, state, seat)
+        expected = expected_score(value, self.scored_by)
+        return self._wrong("seat_score", value, expected) if expected else value
 
     def measures(self, state: Any) -> Mapping[str, float]:
         """Return the measures, which must be finite numbers under the same names each time."""

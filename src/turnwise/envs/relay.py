@@ -38,8 +38,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from turnwise.envs.base import Baseline, Env, Level, Observation, Step, check_turn
+from turnwise.envs.base import Baseline, Env, Level, Observation, Step
 from turnwise.envs.split import split_of
+from turnwise.envs.whose_turn import check_turn
 from turnwise.errors import DataError, IllegalActionError
 from turnwise.settings import Settings
 from turnwise.types import Split, Task

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnwise.agents import AgentConfig, prompt_for
+from turnwise.engines.model_calls import RendererLike
 from turnwise.envs import ActionProbabilities, Env
-from turnwise.rollout.agent import RendererLike, action_of
+from turnwise.rollout.agent import action_of
 
 Ids = tuple[int, ...]
 Path = tuple[Ids, NDArray[np.float64]]

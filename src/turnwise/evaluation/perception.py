@@ -12,10 +12,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from turnwise.agents import AgentConfig, Exchange, prompt_for
 from turnwise.engines import Request, SteppedEngine, run
+from turnwise.engines.model_calls import RendererLike
 from turnwise.envs import Env, Observation
 from turnwise.errors import EnvError, StuckEnvError
 from turnwise.parallel import ALONE, ProcessGroup, share_of_episodes
-from turnwise.rollout.agent import RendererLike, action_of
+from turnwise.rollout.agent import action_of
 from turnwise.rollout.random_play import random_conversation, random_game
 from turnwise.seeding import generator
 from turnwise.types import EpisodeId, Prompt, Task, TurnId

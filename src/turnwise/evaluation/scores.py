@@ -7,14 +7,15 @@ stream alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from turnwise.envs import BaselineScore, Measure, mean_measures, score_span, standard_error
+from turnwise.envs.opponents import opposed
 from turnwise.rollout.health import JUDGED, Health
 from turnwise.rollout.runner import Runner
-from turnwise.types import Episode, Task, TaskVisit
+from turnwise.types import Episode, Player, Task, TaskVisit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +57,13 @@ class Evaluation:
 
 
 def evaluate(
-    runner: Runner, tasks: Sequence[Task], *, greedy: bool, number: int = 0, samples: int = 1
+    runner: Runner,
+    tasks: Sequence[Task],
+    *,
+    greedy: bool,
+    number: int = 0,
+    samples: int = 1,
+    against: str | None = None,
 ) -> Evaluation:
     """Play every task and return the mean score.
 
@@ -66,12 +73,16 @@ def evaluate(
         greedy: the most probable tokens, or draws at the training temperature.
         number: tells evaluations of one run apart, so that two never share draws.
         samples: the episodes of each task. The first ones are the same however many there are.
+        against: the baseline that plays all seats but one; None is the runner's own opponent.
 
     Raises:
         EnvError: if the env broke every one of 8 or more episodes (`Health`).
         EngineError: if the engine did.
     """
     visits = [TaskVisit(iteration=number, visit=i, task=t) for i, t in enumerate(tasks)]
+    if against is not None:
+        player, seats = Player(name=against), runner.env.seats
+        visits = [replace(v, players=opposed(seats, v.visit, player)) for v in visits]
     episodes = runner.collect(visits, "evaluation", greedy=greedy, group_size=samples)
     problem = Health(JUDGED).problem(episodes, "the evaluation")
     if problem is not None:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from turnwise.agents import AgentConfig
 from turnwise.engines import Request, SteppedEngine, run
+from turnwise.engines.model_calls import RendererLike
 from turnwise.envs import Observation
 from turnwise.envs.tools.calls import calls_in
-from turnwise.rollout.agent import RendererLike, action_of
+from turnwise.rollout.agent import action_of
 from turnwise.seeding import generator
 from turnwise.types import Episode, EpisodeId, Sampling, Turn, TurnId
 
@@ -106,7 +107,7 @@ def _with_thought(episode: Episode, role: str) -> list[Turn]:
     return [
         turn
         for trajectory in episode.trajectories
-        if trajectory.role == role
+        if trajectory.role == role and not trajectory.player
         for turn in trajectory.turns
         if turn.action is not None and any(span.name == "think" for span in turn.spans)
     ]

@@ -25,7 +25,6 @@ class LossInputs:
     logprobs: Tensor
     proximal_logprobs: Tensor
     behaviour_logprobs: Tensor
-    ref_logprobs: Tensor | None
     entropy: Tensor
     advantages: Tensor
     rl_weight: Tensor
@@ -35,6 +34,7 @@ class LossInputs:
     metric_weight: Tensor
     sampled: Tensor
     turn: Tensor
+    ref_logprobs: Tensor | None = None
 
     def __post_init__(self) -> None:
         """Check the shapes; a broadcast would give a wrong loss without an error."""

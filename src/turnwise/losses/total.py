@@ -45,9 +45,10 @@ def total_loss(inputs: LossInputs, config: LossConfig) -> LossOutput:
             "batch with the reference policy, or set kl = 'none'"
         )
     term = LOSSES[config.kind].function(inputs, config)
-    rl = (inputs.rl_weight * _truncated(inputs, config) * term.loss).sum()
+    weight = inputs.rl_weight if config.tis_cap is None else _truncated(inputs, config.tis_cap)
+    rl = (weight * term.loss).sum()
     ce = parts.cross_entropy(inputs.logprobs, inputs.ce_weight)
-    kl = _kl(inputs, config)
+    kl = _kl(inputs, config) if config.has_kl_loss else ce.new_zeros(())
     bonus = config.entropy_weight * (inputs.entropy_weight * inputs.entropy).sum()
     loss = rl + ce + kl - bonus
     contributions = {"total": loss, "rl": rl, "ce": ce, "kl": kl, "entropy": -bonus}
@@ -74,20 +75,14 @@ def combine_metrics(batches: Sequence[Mapping[str, Tensor]]) -> dict[str, float]
     }
 
 
-def _truncated(inputs: LossInputs, config: LossConfig) -> Tensor:
-    """Return the importance weight proximal / behaviour of sampled tokens, 1 elsewhere."""
-    if config.tis_cap is None:
-        return torch.ones_like(inputs.logprobs)
-    weight = parts.truncated_weight(
-        inputs.proximal_logprobs, inputs.behaviour_logprobs, config.tis_cap
-    )
-    return torch.where(inputs.sampled, weight, torch.ones_like(weight))
+def _truncated(inputs: LossInputs, cap: float) -> Tensor:
+    """Return the policy gradient's weights times min(proximal / behaviour, `cap`), [tokens]."""
+    weight = parts.truncated_weight(inputs.proximal_logprobs, inputs.behaviour_logprobs, cap)
+    return inputs.rl_weight * torch.where(inputs.sampled, weight, torch.ones_like(weight))
 
 
 def _kl(inputs: LossInputs, config: LossConfig) -> Tensor:
-    """Return the weighted KL divergence from the reference, 0 if the loss has none."""
-    if not config.has_kl_loss:
-        return inputs.logprobs.new_zeros(())
+    """Return the weighted KL divergence from the reference."""
     assert inputs.ref_logprobs is not None and config.kl_weight is not None
     estimator = parts.k2 if config.kl == "loss_k2" else parts.k3
     distance = estimator(inputs.logprobs, inputs.ref_logprobs) * parts.importance(inputs.log_ratio)

@@ -188,8 +188,12 @@ class Policy:
         Frozen tensors are shared with it, so an adapter's reference costs an adapter's memory, and
         it is the weights at the start of RL, not the bare base.
         """
+        return self.frozen_copy(f"{self.name}-reference")
+
+    def frozen_copy(self, name: str) -> Policy:
+        """Return a copy of the policy as it is now, under another name, that is not trained."""
         twin = Policy(
-            name=f"{self.name}-reference",
+            name=name,
             model=fork(self.model),
             tokenizer=self.tokenizer,
             renderer=self.renderer,
@@ -203,6 +207,14 @@ class Policy:
         for parameter in twin.model.parameters():
             parameter.grad = None
         return twin
+
+    def copy_weights(self, source: Policy) -> None:
+        """Copy the weights that training changes in `source`, of which this is a frozen copy."""
+        own = dict(self.model.named_parameters())
+        with torch.no_grad():
+            for name, parameter in source.model.named_parameters():
+                if parameter.requires_grad:
+                    own[name].copy_(parameter)
 
     @contextmanager
     def dropout(self, enabled: bool) -> Iterator[None]:

@@ -15,6 +15,7 @@ from turnwise.errors import ConfigError, unknown_name
 from turnwise.formats import with_reply_components
 from turnwise.losses.clipped import ClippedConfig
 from turnwise.policies.schedule import AUTO
+from turnwise.recipe.topology_checks import check_topology
 from turnwise.sandbox import SandboxConfig
 from turnwise.trainers.config import GrpoConfig, HindsightConfig
 from turnwise.workflows import make_workflow
@@ -63,11 +64,13 @@ def check_recipe(recipe: Recipe) -> None:
             "mark the reward function with turnwise.sandbox.runs_programs"
         )
     check_components(recipe.credit, with_reply_components(env.components))
+    check_topology(recipe, env)
     _check_comparison(recipe)
     _check_parts(recipe, env)
     _check_loss(recipe)
     _check_schedules(recipe)
     _check_adapters(recipe)
+    _check_opponents(recipe, env)
     if isinstance(recipe.trainer, HindsightConfig):
         _check_hindsight(recipe, env)
     elif isinstance(recipe.trainer, GrpoConfig) and recipe.trainer.hindsight is not None:
@@ -112,6 +115,30 @@ def _check_hindsight(recipe: Recipe, env: Env[Any]) -> None:
 
 def _own_rates(recipe: Recipe) -> list[float | str | None]:
     return [policy.lr for policy in recipe.weights.values()]
+
+
+def _check_opponents(recipe: Recipe, env: Env[Any]) -> None:
+    """Refuse opponents without a seat, and what goes on without them."""
+    given = recipe.opponents
+    if given is None:
+        return
+    if len(env.seats) < 2:
+        raise ValueError(
+            f"[opponents] does not apply: env {env.name!r} has the one seat "
+            f"{next(iter(env.seats))!r}: leave it out"
+        )
+    given.check_names(env.baselines())
+    merging = [n for n, each in recipe.weights.items() if each.lora and each.lora.merge_warmup]
+    if given.kept is not None and merging:
+        raise ValueError(
+            f"policies.{merging[0]}.lora.merge_warmup = true changes the base, which versions of "
+            "the pool share: set it to false, or leave 'pool' out of opponents.shares"
+        )
+    if not given.trains_alone and recipe.curriculum.kind == "restarts":
+        raise ValueError(
+            "curriculum.kind = 'restarts' begins in states that the policy reached in all seats, "
+            "but opponents.shares lets others play: set curriculum.kind = 'uniform'"
+        )
 
 
 def _check_agents(recipe: Recipe, env: Env[Any]) -> None:

@@ -22,6 +22,7 @@ from turnwise.policies.presets import is_nano
 from turnwise.policies.schedule import AUTO
 from turnwise.recipe.fit import PHASES, Data, Fit, is_count, is_number, merge, nest, value_at
 from turnwise.trainers.table import TRAINERS
+from turnwise.workflows.topologies import TOPOLOGIES
 
 
 def _env(fit: Fit) -> None:
@@ -178,6 +179,14 @@ def _play(fit: Fit) -> None:
                 fit.drop(f"agents.{role}.invalid_reply = 'end'", limit)
 
 
+def _topology(fit: Fit) -> None:
+    """Leave out what belongs to another topology."""
+    if fit.switched("topology.kind", "independent"):
+        options = own_options([topology.config for topology in TOPOLOGIES.values()])
+        kind = fit.get("topology.kind") or "independent"
+        fit.drop(f"topology.kind = {kind!r}", *(f"topology.{option}" for option in options))
+
+
 def _models(fit: Fit) -> None:
     """Leave out the sizes of another model, and stages that need an adapter that is gone."""
     for name in fit.keys("policies"):
@@ -260,5 +269,6 @@ RULES: tuple[Callable[[Fit], None], ...] = (
     _warmups,
     _mix,
     _play,
+    _topology,
 )
 """The rules, in the order in which they are applied."""

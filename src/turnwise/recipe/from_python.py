@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from turnwise.envs import ENVS, Env
 from turnwise.envs.checks.declarations import check_names
 from turnwise.envs.gymnasium.registry import gymnasium_cure
+from turnwise.envs.pettingzoo.registry import pettingzoo_cure
 from turnwise.envs.rows.reward_functions import check_function, name_of
 from turnwise.envs.rows.table import Row, check_row, read_rows
 from turnwise.envs.rows.values import encode_row
@@ -57,7 +58,7 @@ def env_section(env: type[Env[Any]] | Env[Any] | str) -> Data:
             return env_section(kind)
         options = env.config.model_dump(mode="json", exclude_none=True)
         return {**env_section(kind), "options": options}
-    if cure := gymnasium_cure(env):
+    if cure := gymnasium_cure(env) or pettingzoo_cure(env):
         raise ConfigError(cure)
     if not (isinstance(env, type) and issubclass(env, Env)):
         raise ConfigError(

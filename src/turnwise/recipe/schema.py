@@ -22,13 +22,14 @@ from turnwise.curriculum import AnyCurriculum, UniformConfig
 from turnwise.engines.config import EngineConfig
 from turnwise.engines.remote_config import RemoteConfig
 from turnwise.engines.table import AnyEngineConfig
-from turnwise.envs import IMPORTING, find_env
+from turnwise.envs import Env
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.forest import ForestConfig
 from turnwise.losses.clipped import ClippedConfig
 from turnwise.losses.table import AnyLoss
 from turnwise.policies import OptimizerConfig, PolicyConfig
 from turnwise.recipe.checks import check_recipe
+from turnwise.recipe.file_paths import with_whole_paths
 from turnwise.recipe.none_values import env_config, named_none
 from turnwise.recipe.overrides import compose, parse_override, with_preset
 from turnwise.recipe.sections import CheckpointConfig, EnvChoice, EpisodeConfig, EvaluationConfig
@@ -37,9 +38,11 @@ from turnwise.runs import MetricsConfig
 from turnwise.sandbox import SandboxConfig
 from turnwise.settings import Settings, one_of, parse
 from turnwise.trainers.config import GrpoConfig, SftConfig, SftMixConfig
+from turnwise.trainers.opponents_config import OpponentsConfig
 from turnwise.trainers.table import AnyTrainer
 from turnwise.utils.user_code import is_import_name
 from turnwise.workflows import WorkflowConfig
+from turnwise.workflows.topologies import AnyTopology, IndependentConfig
 
 Stage = Literal["pretrain", "warmup", "trainer"]
 STAGES: tuple[Stage, ...] = ("pretrain", "warmup", "trainer")
@@ -74,6 +77,9 @@ class Recipe(Settings):
     """The world."""
     workflow: WorkflowConfig = WorkflowConfig()
     """The order in which agents act; a string is its `kind`."""
+    topology: AnyTopology = IndependentConfig()
+    """What is sampled of each task visit in training: whole episodes, or siblings of every turn; a
+    string is its `kind`. Evaluation always plays whole episodes."""
     agents: dict[str, AgentConfig] = Field(default_factory=lambda: {"player": AgentConfig()})
     """Role -> agent."""
     policies: dict[str, AnyPolicy]
@@ -90,6 +96,9 @@ class Recipe(Settings):
     """Supervised rows in every update of the policy-gradient loop; None is none."""
     curriculum: AnyCurriculum = UniformConfig()
     """Which task comes next."""
+    opponents: OpponentsConfig | None = None
+    """Who plays against the policy where seats compete. None is self-play, and scores against the
+    env's own opponents (`Env.opponents`)."""
     trainer: AnyTrainer = GrpoConfig()
     """The policy-gradient loop."""
     optimizer: OptimizerConfig = OptimizerConfig()
@@ -124,10 +133,10 @@ class Recipe(Settings):
             for role, agent in given.items()
         }
 
-    @field_validator("workflow", mode="before")
+    @field_validator("workflow", "topology", mode="before")
     @classmethod
-    def _name_workflow(cls, given: Any) -> Any:
-        """Read a string as the workflow's kind."""
+    def _name_kind(cls, given: Any) -> Any:
+        """Read a string as the kind."""
         return {"kind": given} if isinstance(given, str) else given
 
     @model_validator(mode="after")
@@ -166,6 +175,11 @@ class Recipe(Settings):
         phase = self.pretrain if stage == "pretrain" else self.warmup
         steps = self.trainer.iterations if stage == "trainer" else phase.steps if phase else 0
         return stage in self.stages and steps > 0
+
+    def scored_against(self, env: Env[Any]) -> tuple[str, ...]:
+        """Return the baselines that scores are taken against, the one of the score first."""
+        given = None if self.opponents is None else self.opponents.against
+        return env.opponents if given is None else given
 
     @property
     def rows_before_warmup(self) -> int:
@@ -343,7 +357,9 @@ def read_recipe(name_or_path: str) -> dict[str, Any]:
         data = tomllib.loads(text)
     except ValueError as error:  # TOML's, or an integer of too many digits
         raise ConfigError(f"recipe {name_or_path!r} is not valid TOML: {error}") from None
-    return _find_files(data, Path(name_or_path).parent) if name_or_path.endswith(".toml") else data
+    if not name_or_path.endswith(".toml"):
+        return data
+    return with_whole_paths(data, Path(name_or_path).parent)
 
 
 def _how_to_train(env: str) -> str:
@@ -353,39 +369,3 @@ def _how_to_train(env: str) -> str:
         f"{env!r} is not a recipe: to train an env, call turnwise.train('nano', env='{named}') in "
         f'Python, or write a recipe.toml with name = "{named}" under [env]'
     )
-
-
-def _find_files(data: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return a recipe whose files of data and of code are looked for beside it first."""
-    if folder.resolve() != Path.cwd():  # the names of a recipe in the working directory stay
-        code = {"env", "workflow"} & data.keys()
-        data = {**data, **{key: _find_code(data[key], folder) for key in code}}
-    env = data.get("env")
-    if not isinstance(env, dict) or not isinstance(env.get("name"), str):
-        return data  # parsing says what is wrong
-    timeout = env.get("timeout")
-    if not isinstance(timeout, int | float) or timeout <= 0:
-        timeout = IMPORTING  # a wrong one is refused when the recipe is parsed
-    names = find_env(env["name"], timeout).files
-    for section in ("options", "training", "warmup"):
-        options = env.get(section)
-        if not isinstance(options, dict):
-            continue
-        for name in names:
-            given = options.get(name)
-            if isinstance(given, str) and (folder / given).is_file():
-                options[name] = str((folder / given).resolve())
-    return data
-
-
-def _find_code(given: Any, folder: Path) -> Any:
-    """Return a value in which each "file.py:name" whose file is in `folder` has its whole path."""
-    if isinstance(given, Mapping):
-        return {key: _find_code(each, folder) for key, each in given.items()}
-    if isinstance(given, list):
-        return [_find_code(each, folder) for each in given]
-    if not isinstance(given, str) or not is_import_name(given):
-        return given
-    source, _, name = given.rpartition(":")
-    file = folder / source
-    return f"{file.resolve()}:{name}" if source.endswith(".py") and file.is_file() else given

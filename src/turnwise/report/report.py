@@ -14,6 +14,7 @@ from turnwise.report.findings import Facts, find_findings
 from turnwise.report.policies import policy_lines
 from turnwise.report.series import series
 from turnwise.runs import metric_names
+from turnwise.runs.against import rows_against, told_against
 from turnwise.runs.checkpoints import Checkpoints
 from turnwise.runs.files import write_atomically
 from turnwise.runs.folder import Run
@@ -48,6 +49,7 @@ def write_report(run: Run, *, command: str = "") -> str:
         _how(command),
         _results(records, scores),
         [f"![score, return, entropy and groups]({run.curve.name})"],
+        _opponents(scores),
         _measures(scores),
         _exact(scores),
         _thoughts(scores),
@@ -102,6 +104,22 @@ def _why_this_decoding(records: Sequence[Record], scores: RunScores) -> str:
         return ""
     lead = "led by more than its error" if scores.decoding == "sampled" else "did not lead clearly"
     return f" Validation chose the {scores.decoding} decoding: sampling {lead}."
+
+
+def _opponents(scores: RunScores | None) -> list[str]:
+    """Return the table of scores against each opponent."""
+    if scores is None or not scores.opponents:
+        return []
+    title, *rows = rows_against(scores.opponents)
+    return [
+        "## Opponents",
+        "",
+        f"{told_against(scores.opponents)} The policy plays each opponent as for its score:",
+        "",
+        f"| {' | '.join(title)} |",
+        f"|---|{'---:|' * (len(title) - 1)}",
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]
 
 
 def _measures(scores: RunScores | None) -> list[str]:

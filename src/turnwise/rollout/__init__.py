@@ -14,7 +14,7 @@ from turnwise.rollout.health import (
     commonest_break,
     failed_replies,
 )
-from turnwise.rollout.metrics import rollout_metrics
+from turnwise.rollout.metrics import rollout_metrics, sibling_metrics
 from turnwise.rollout.runner import Runner
 from turnwise.rollout.samples import samples_from_episodes, without_cut
 from turnwise.rollout.state_dependence import state_dependence
@@ -33,6 +33,7 @@ __all__ = [
     "prompt_lengths",
     "rollout_metrics",
     "samples_from_episodes",
+    "sibling_metrics",
     "state_dependence",
     "without_cut",
 ]

@@ -1,44 +1,37 @@
 """One seat of an episode: it observes, samples, parses, steps the env and records the turn.
 
-Provides `RolloutAgent` and `EpisodeAgents`. After an invalid reply the episode ends, or the agent
-is asked again (`AgentConfig.invalid_reply`). `EpisodeOver` never leaves `rollout.runner`.
+Provides `RolloutAgent`. A turn is a question, one reply or several siblings (`rollout.siblings`),
+and the branch with which the episode goes on. After an invalid reply the episode ends, or the agent
+is asked again (`AgentConfig.invalid_reply`). `EpisodeOver` never leaves `rollout`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections import deque
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
-import numpy as np
-
-from turnwise.agents import (
-    AgentConfig,
-    Exchange,
-    observation_text,
-    prompt_for,
-)
-from turnwise.credit.config import StateKeyRule
-from turnwise.engines.base import Engine, Request
-from turnwise.envs.base import Env, Observation, Step
-from turnwise.errors import EnvError, IllegalActionError
-from turnwise.formats import Reply, ReplyFormat, reply_rewards
-from turnwise.rollout.counter import EpisodeCounter
+from turnwise.agents import AgentConfig, Exchange, observation_text, prompt_for
+from turnwise.engines.base import Engine
+from turnwise.engines.model_calls import ModelCalls, RendererLike, Said, without_failures
+from turnwise.envs.base import Observation, Step
+from turnwise.errors import EnvError, IllegalActionError, StuckEnvError
+from turnwise.formats import Reply, reply_rewards
+from turnwise.rollout.branch import Branch, Question
+from turnwise.rollout.context import EpisodeContext
 from turnwise.rollout.env_step import step_env
-from turnwise.rollout.failures import GOES_ON, check_question, env_failure, no_seat
-from turnwise.seeding import world_generator
-from turnwise.types import (
-    EpisodeId,
-    Failure,
-    Message,
-    Prompt,
-    Sampling,
-    Span,
-    Stream,
-    Trajectory,
-    Turn,
-    TurnId,
+from turnwise.rollout.failures import (
+    GOES_ON,
+    NotRepeated,
+    OthersRewarded,
+    check_question,
+    env_failure,
 )
+from turnwise.rollout.turn_rule import Score, TurnRule
+from turnwise.types import Failure, Message, Prompt, Sampling, Turn, TurnId
 from turnwise.utils.hashes import short_hash
 
 _FULL = Failure(kind="context", message="the context is full: the reply was cut or never begun")
@@ -56,83 +49,56 @@ class EpisodeOver(Exception):
         self.failure = failure
 
 
-class RendererLike(Protocol):
-    """The part of a policy's renderer that a seat calls."""
-
-    def prompt_ids(self, prompt: Prompt) -> tuple[int, ...]:
-        """Return the ids of a prompt."""
-        ...
-
-    def continued_ids(
-        self, before: Prompt, ids: tuple[int, ...], reply: str, prompt: Prompt
-    ) -> tuple[int, ...] | None:
-        """Return the ids of a prompt that goes on from an earlier one, or None if it does not."""
-        ...
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return a completion's text."""
-        ...
-
-    def spans(self, completion_ids: tuple[int, ...], reply_format: ReplyFormat) -> tuple[Span, ...]:
-        """Return the named parts of a completion."""
-        ...
-
-    def calls(self, reply: str) -> str | None:
-        """Return the calls of tools in a reply as an action, None if it calls nothing."""
-        ...
-
-    def spoken(self, reply: str) -> str:
-        """Return a reply whose calls stand in an env's form as the model would say it."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Draws:
-    """Which random draws the env's steps take (docs/math.md 1)."""
-
-    seed: int
-    stream: Stream
-    common_noise: bool
-
-    def of_step(self, episode: EpisodeId, number: int) -> np.random.Generator:
-        """Return the generator of env step `number`, which the group shares if noise is common."""
-        member = None if self.common_noise else episode.member
-        return world_generator(
-            self.seed, self.stream, episode.iteration, episode.visit, number, member
-        )
-
-
+@dataclass(kw_only=True)
 class RolloutAgent:
-    """One seat in one episode under the `independent` topology.
+    """One seat in one episode.
 
     The random draws of the env depend on the number of the env step, not on the seat that takes it
-    or on the model calls before it. The step that reaches the cap on turns is truncated.
+    or on the model calls before it. The step that reaches the cap on turns is truncated. With
+    `falls_back` a random action stands in for a reply that is no action: an opponent never ends an
+    episode by it.
+
+    Attributes:
+        sampling: how its model is sampled.
+        turns: the seat's turns on the played path, `siblings` the others.
+        past: what it remembers.
+        rule: samples its turns; None samples one reply to each question.
     """
 
-    def __init__(
-        self,
-        *,
-        seat: str,
-        config: AgentConfig,
-        sampling: Sampling,
-        env: Env[Any],
-        engine: Engine,
-        renderer: RendererLike,
-        episode: EpisodeId,
-        draws: Draws,
-        counter: EpisodeCounter,
-        state_key: StateKeyRule = "env",
-    ) -> None:
-        self.turns: list[Turn] = []
-        self.past: list[Exchange] = []
-        self._state_key: StateKeyRule = state_key
-        self._seat, self._config, self._sampling = seat, config, sampling
-        self._env, self._engine, self._renderer = env, engine, renderer
-        self._episode, self._draws, self._counter = episode, draws, counter
-        self._said: tuple[Prompt, tuple[int, ...], str] | None = None  # prompt, ids, reply
-        self._calls = self._invalid = 0
+    seat: str
+    config: AgentConfig
+    sampling: Sampling
+    engine: Engine
+    renderer: RendererLike
+    context: EpisodeContext
+    falls_back: bool = False
+    turns: list[Turn] = field(default_factory=list[Turn])
+    siblings: list[Turn] = field(default_factory=list[Turn])
+    past: list[Exchange] = field(default_factory=list[Exchange])
+    rule: TurnRule | None = None
+    _said: Said | None = None
+    _calls: int = 0
+    _invalid: int = 0
+    _trial: str = ""
+    _draw: str = ""
+    _results: list[Step[Any] | str] = field(default_factory=list[Step[Any] | str])
+    _replayed: deque[Step[Any] | str] = field(default_factory=deque[Step[Any] | str])
+    _asked_again: bool = False
 
-    async def act(self, state: Any) -> Step[Any]:
+    @cached_property
+    def _model(self) -> ModelCalls:
+        return ModelCalls(
+            policy=self.config.policy,
+            reply_format=self.config.reply_format,
+            goes_on=self.config.history == "full",
+            engine=self.engine,
+            renderer=self.renderer,
+            stream=self.context.draws.stream,
+        )
+
+    async def act(
+        self, state: Any, *, temperature: float | None = None, max_tokens: int | None = None
+    ) -> Step[Any]:
         """Observe `state`, sample a reply, step the env with its action and record the turn.
 
         With `invalid_reply = "continue"` a reply that is no action is recorded too, and the agent
@@ -141,195 +107,270 @@ class RolloutAgent:
         Raises:
             EnvError: if the workflow goes on after the cap on turns.
         """
-        if self._counter.turns >= self._counter.limit(self._env):
-            raise EnvError(GOES_ON)
-        self._counter.begin_act(self._seat)
+        if self._replayed:
+            found = self._replayed.popleft()
+            if not isinstance(found, Step):
+                raise NotRepeated(self.seat)
+            return found
+        if not self._asked_again:
+            self.context.counter.begin_act(self.seat)
+        self._asked_again = False
+        sampling = self._sampling_with(temperature, max_tokens)
         step = None
         while step is None:
-            step = await self._turn(state)
+            if self.rule is None:
+                question = self.question(state, sampling)
+                self.take(question)
+                branch, others = await self.stepped(await self.reply(question)), ()
+            else:
+                branch, others = await self.rule.of_turn(self.seat, state, sampling)
+            step = self.go_on(branch, others)
+        if self.rule is not None:  # for trials; without them states are not kept
+            self._results.append(step)
         return step
 
-    async def _turn(self, state: Any) -> Step[Any] | None:
-        """Play one turn; return None if its reply is no action and the agent is asked again."""
-        observation = self._env.observe(state, self._seat)
-        prompt = prompt_for(self._config, self.past, observation)
-        prompt_ids = self._ids_of(prompt)
-        turn = await self._reply_to(prompt, prompt_ids)
-        self._said = (prompt, prompt_ids + turn.completion_ids, turn.text)
+    def question(self, state: Any, sampling: Sampling, ahead: int = 0) -> Question:
+        """Return what the agent is asked in `state`.
+
+        It is the agent's next turn, after `ahead` turns of others, which see the same state.
+
+        Raises:
+            EnvError: if the cap on turns has been reached.
+        """
+        counter = self.context.counter
+        if counter.turns + ahead >= counter.limit(self.context.env):
+            raise EnvError(GOES_ON)
+        observation = self.context.env.observe(state, self.seat)
+        prompt = prompt_for(self.config, self.past, observation)
+        return Question(
+            id=self._next_id(),
+            order=counter.calls + ahead,
+            number=counter.turns + ahead + 1,
+            step=counter.steps + ahead,
+            state=state,
+            observation=observation,
+            prompt=prompt,
+            prompt_ids=self._model.ids_of(prompt, self._said),
+            sampling=sampling,
+        )
+
+    def take(self, question: Question) -> None:
+        """Count a question as the agent's turn."""
+        self.context.counter.take_turn()
+        self._calls += 1
+
+    async def reply(self, question: Question, branch: int = 0) -> Branch:
+        """Sample a reply and read its action; the env is not stepped yet."""
+        identity = replace(question.id, branch=branch)
+        prompt, ids, observation = question.prompt, question.prompt_ids, question.observation
+        turn = await self._model.turn(identity, question.order, prompt, ids, question.sampling)
         action: str | Failure = _FULL
         if turn.completion_ids or turn.finish_reason != "context":
-            action = action_of(turn.text, observation, self._config, self._renderer)
+            action = action_of(turn.text, observation, self.config, self.renderer)
         reply = Reply(
             text=turn.text,
-            reply_format=self._config.reply_format,
+            reply_format=self.config.reply_format,
             description=observation.description,
             valid=isinstance(action, str),
         )
         turn = replace(
             turn,
             rewards=reply_rewards(reply),
-            state_key=self._key_of(state, observation),
+            state_key=self._key_of(question.state, observation),
             seen=short_hash(observation.text),
             forced=len(observation.legal_actions) == 1,
         )
-        number, step = self._counter.next_turn(), None
-        if isinstance(action, str):
-            try:
-                step = await self._step(state, action, number)
-            except IllegalActionError as refusal:
-                self._counter.refuse_step()
-                action = Failure(kind="illegal_action", message=str(refusal))
-            except Exception as cause:  # recorded, so that what led to it can be read; then on
-                self.turns.append(replace(turn, action=action, error=env_failure(cause)))
-                raise
-        if isinstance(action, Failure):
-            failure = _FULL if turn.finish_reason == "context" else action  # it led to the other
-            rewards = reply_rewards(replace(reply, valid=False))
-            self.turns.append(replace(turn, rewards=rewards, error=failure))
-            if self._ends(failure):
-                raise EpisodeOver(failure)
+        if isinstance(action, Failure) and self.falls_back:
+            rng = self.context.draws.of_fallback(identity)
+            action = self.context.env.random_action(question.state, self.seat, rng)
+        valid = action if isinstance(action, str) else None
+        found = Branch(question=question, turn=turn, reply=reply, action=valid)
+        return found if isinstance(action, str) else _refused(found, action)
+
+    async def stepped(self, branch: Branch, *, draw: str = "", state: Any = None) -> Branch:
+        """Step the env with a branch's action, from `state` in place of the one it was asked in.
+
+        `draw` names the draw of the step, where it is made more than once.
+        """
+        question, action = branch.question, branch.action
+        if action is None:
+            return branch
+        noise = self.context.draws.of_step(self.context.episode, question.step, draw or self._draw)
+        begins = question.state if state is None else state
+        try:
+            step = await step_env(self.context.env, begins, self.seat, action, noise)
+            if not isinstance(step, Step):
+                raise EnvError(_NO_STEP.format(self.context.env.name, type(step).__name__))
+        except IllegalActionError as refusal:
+            return _refused(branch, Failure(kind="illegal_action", message=str(refusal)))
+        except StuckEnvError:  # every further step would wait as long
+            raise
+        except Exception as cause:  # recorded, so that what led to it can be read; then on
+            turn = replace(branch.turn, action=action, error=env_failure(cause))
+            return replace(branch, turn=turn, cause=cause)
+        if step.others and (self.rule is not None or self._trial):
+            raise OthersRewarded(self.seat, step.others)
+        step = self.context.counter.cut(self.context.env, step, question.number)
+        rewards = {**reply_rewards(branch.reply), **step.rewards}
+        return replace(branch, turn=replace(branch.turn, action=action, rewards=rewards), step=step)
+
+    def go_on(self, branch: Branch, others: Sequence[Turn] = ()) -> Step[Any] | None:
+        """Record a branch as the agent's turn, beside its siblings; return its step.
+
+        None is for a reply that is no action, after which the agent is asked again.
+
+        Raises:
+            EpisodeOver: if such a reply ends the episode.
+            Exception: what the env raised in the branch's step.
+        """
+        turn, question = branch.turn, branch.question
+        self.turns.append(turn)
+        self.siblings += others
+        self._said = (question.prompt, question.prompt_ids + turn.completion_ids, turn.text)
+        if branch.cause is not None:
+            raise branch.cause
+        if turn.error is not None:
+            self.context.counter.refuse_step()
+            if self._ends(turn.error):
+                raise EpisodeOver(turn.error)
         else:
-            assert step is not None
             self._invalid = 0
-            self.turns.append(
-                replace(turn, action=action, rewards={**turn.rewards, **step.rewards})
-            )
-        seen = observation_text(self._config, observation)
-        messages, media = observation.messages, observation.media
+        self.context.rewards.played(self.seat)
+        if branch.step is not None and branch.step.others:
+            self.context.rewards.give(branch.step.others)
+        observation = question.observation
         self.past.append(
-            Exchange(observation=seen, reply=turn.text, messages=messages, media=media)
+            Exchange(
+                observation=observation_text(self.config, observation),
+                reply=turn.text,
+                messages=observation.messages,
+                media=observation.media,
+            )
         )
-        return step or self._cut(state, number)
+        return branch.step or self._cut(question.state, question.number)
 
     def _ends(self, failure: Failure) -> bool:
         """Count an invalid reply; return whether it ends the episode."""
         self._invalid += 1
-        config = self._config
+        config = self.config
         ends = config.invalid_reply == "end" or self._invalid == config.invalid_limit
         return ends or failure.kind == "context"
 
     def _cut(self, state: Any, number: int) -> Step[Any] | None:
         """Return the end of an episode whose last turn was an invalid reply; None before that."""
-        if not self._counter.is_cut(self._env, number):
+        if not self.context.counter.is_cut(self.context.env, number):
             return None
         return Step(state=state, rewards={}, terminated=False, truncated=True)
 
-    async def ask(self, messages: Sequence[Message]) -> str:
+    async def ask(
+        self,
+        messages: Sequence[Message],
+        *,
+        score: Score | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+    ) -> str:
         """Put one question to the policy, record the turn, step nothing.
 
+        Args:
+            messages: the question.
+            score: judges an answer; where turns have siblings, the one to go on with is chosen by
+                it. One answer is not judged.
+            temperature: in place of the agent's, where the policy is not greedy.
+            max_tokens: in place of the agent's.
+
         Raises:
-            EnvError: if the messages are none, or the workflow asks without end.
+            EnvError: if the messages are none, if the workflow asks without end, or if turns have
+                siblings and no score judges them.
         """
-        check_question(messages, self._counter.asked)
-        self._counter.asked += 1
+        if self._replayed:
+            found = self._replayed.popleft()
+            if not isinstance(found, str):
+                raise NotRepeated(self.seat)
+            return found
+        check_question(messages, self.context.counter.asked)
+        self.context.counter.asked += 1
         prompt = Prompt(messages=tuple(messages))
-        prompt_ids = self._renderer.prompt_ids(prompt)
-        turn = await self._reply_to(prompt, prompt_ids)
-        self.turns.append(replace(turn, phase="ask"))
+        sampling = self._sampling_with(temperature, max_tokens)
+        if self.rule is None:
+            (turn,), others = await self.answers(prompt, sampling, 1), ()
+        else:
+            turn, others = await self.rule.of_question(self.seat, prompt, sampling, score)
+        self.turns.append(turn)
+        self.siblings += others
+        self.context.rewards.played(self.seat)
+        if self.rule is not None:
+            self._results.append(turn.text)
         return turn.text
 
-    def _ids_of(self, prompt: Prompt) -> tuple[int, ...]:
-        """Return a prompt's ids, with the replies that it holds as they were sampled."""
-        if self._said is not None and self._config.history == "full":
-            before, ids, reply = self._said
-            continued = self._renderer.continued_ids(before, ids, reply, prompt)
-            if continued is not None:
-                return continued
-        return self._renderer.prompt_ids(prompt)
-
-    async def _reply_to(self, prompt: Prompt, prompt_ids: tuple[int, ...]) -> Turn:
-        """Sample a reply; return its turn, which has no action and no reward yet."""
-        identity = TurnId(
-            episode=self._episode, role=self._seat, turn=self._calls, round=self._counter.round
-        )
-        order = self._counter.next_call()
+    async def answers(self, prompt: Prompt, sampling: Sampling, count: int) -> list[Turn]:
+        """Return `count` answers to a question that steps nothing."""
+        identity, order = self._next_id(), self.context.counter.next_call()
         self._calls += 1
-        request = Request(
-            id=identity,
-            stream=self._draws.stream,
-            policy=self._config.policy,
-            prompt_ids=prompt_ids,
-            sampling=self._sampling,
-            media=prompt.media_key,
-            prompt=prompt,
-            goes_on=self._config.history == "full",
-        )
-        drawn = await self._engine.generate(request)
-        ids, served = drawn.token_ids, drawn.text
-        return Turn(
-            id=identity,
-            order=order,
-            policy=self._config.policy,
-            policy_version=drawn.policy_version,
-            prompt_ids=prompt_ids,
-            completion_ids=ids,
-            logprobs=drawn.logprobs,
-            sampling=self._sampling,
-            finish_reason=drawn.finish_reason,
-            text=self._renderer.decode(ids) if served is None else served,
-            spans=self._renderer.spans(ids, self._config.reply_format),
-            media=prompt.media_key,
-            prompt_text="" if served is None else prompt.transcript,
+        ids = self._model.ids_of(prompt)
+
+        async def one(branch: int) -> Turn:
+            own = replace(identity, branch=branch)
+            return replace(await self._model.turn(own, order, prompt, ids, sampling), phase="ask")
+
+        return await without_failures([one(branch) for branch in range(count)])
+
+    def _next_id(self) -> TurnId:
+        """Return the identity of the agent's next call."""
+        return TurnId(
+            episode=self.context.episode,
+            role=self.seat,
+            turn=self._calls,
+            round=self.context.counter.round,
+            trial=self._trial,
         )
 
-    async def _step(self, state: Any, action: str, number: int) -> Step[Any]:
-        """Step the env in turn `number` of the episode, counted from 1."""
-        noise = self._draws.of_step(self._episode, self._counter.next_step())
-        step = await step_env(self._env, state, self._seat, action, noise)
-        if not isinstance(step, Step):
-            raise EnvError(_NO_STEP.format(self._env.name, type(step).__name__))
-        if step.terminated or step.truncated or not self._counter.is_cut(self._env, number):
-            return step
-        return replace(step, truncated=True)
+    def _sampling_with(self, temperature: float | None, max_tokens: int | None) -> Sampling:
+        """Return the agent's sampling with what a workflow asks for; greedy stays greedy."""
+        own = self.sampling
+        if temperature is not None and not own.greedy:
+            own = replace(own, temperature=temperature)
+        return own if max_tokens is None else replace(own, max_tokens=max_tokens)
+
+    def forked(self, context: EpisodeContext, trial: str, draw: str) -> RolloutAgent:
+        """Return an agent that goes on from here by itself, in a trial.
+
+        What it has returned so far is returned again first, to a workflow that is called anew.
+        """
+        other = copy(self)
+        other.turns, other.siblings, other.past = [], [], list(self.past)
+        other._results, other._replayed = [], deque(self._results)
+        other.context, other._trial, other._draw, other.rule = context, trial, draw, None
+        return other
+
+    def goes_on_in_trial(self, branch: Branch) -> bool:
+        """Record a branch as the first turn of a trial; return whether anything follows it."""
+        step = self.go_on(branch)
+        if step is None:
+            self._asked_again = True
+        else:
+            self._replayed.append(step)
+        return step is None or not (step.terminated or step.truncated)
 
     def next_key(self, state: Any) -> str | None:
         """Return the key of a state in which the seat would go on; None if it has no turn."""
-        return self._key_of(state, self._env.observe(state, self._seat)) if self.turns else None
+        return (
+            self._key_of(state, self.context.env.observe(state, self.seat)) if self.turns else None
+        )
 
     def _key_of(self, state: Any, observation: Observation) -> str:
         """Return the key of a state, by which turns are compared."""
-        if self._state_key == "observation":
-            return observation_text(self._config, observation)
-        return self._env.state_key(state, self._seat)
+        if self.context.state_key == "observation":
+            return observation_text(self.config, observation)
+        return self.context.env.state_key(state, self.seat)
 
 
-class EpisodeAgents(Mapping[str, RolloutAgent]):
-    """The agents of one episode by seat, as a workflow is given them."""
-
-    def __init__(self, env: Env[Any], agents: Mapping[str, RolloutAgent]) -> None:
-        self._env, self._agents = env, agents
-
-    def __getitem__(self, seat: str) -> RolloutAgent:
-        if seat not in self._agents:
-            raise KeyError(no_seat(seat, self._agents))
-        return self._agents[seat]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._agents)
-
-    def __len__(self) -> int:
-        return len(self._agents)
-
-    def acting(self, state: Any) -> tuple[str, ...]:
-        """Return the seats whose turn it is in `state`, the next one to act first."""
-        return self._env.acting(state)
-
-    def remember(self, past: Mapping[str, Sequence[Exchange]]) -> None:
-        """Begin with exchanges from before the episode, by seat."""
-        for seat, exchanges in past.items():
-            self._agents[seat].past = list(exchanges)
-
-    def trajectories(self, next_keys: Mapping[str, str | None]) -> tuple[Trajectory, ...]:
-        """Return what every seat has done; `next_keys` are by seat (`Trajectory.next_key`)."""
-        return tuple(
-            Trajectory(
-                role=self._env.seats[seat],
-                seat=seat,
-                turns=tuple(agent.turns),
-                next_key=next_keys.get(seat),
-            )
-            for seat, agent in self._agents.items()
-        )
+def _refused(branch: Branch, failure: Failure) -> Branch:
+    """Return a branch whose reply is no action."""
+    turn = branch.turn
+    failed = _FULL if turn.finish_reason == "context" else failure  # it led to the other
+    rewards = reply_rewards(replace(branch.reply, valid=False))
+    return replace(branch, turn=replace(turn, rewards=rewards, error=failed), action=None)
 
 
 def action_of(

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from turnwise.agents import AgentConfig, demonstration, prompt_for
+from turnwise.engines.model_calls import RendererLike
 from turnwise.envs import Env, Observation, first_turn
 from turnwise.errors import ConfigError, EnvError, ModelError, StuckEnvError
-from turnwise.rollout.agent import RendererLike
 from turnwise.seeding import generator
 from turnwise.types import Task
 

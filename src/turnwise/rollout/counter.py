@@ -5,9 +5,15 @@ Provides `EpisodeCounter`, which the agents of an episode share.
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
 from typing import Any
 
-from turnwise.envs.base import Env
+from turnwise.envs.base import Env, Step
+
+
+class RoundOver(Exception):
+    """A new round would begin, and the trial ends with the present one."""
 
 
 class EpisodeCounter:
@@ -32,6 +38,13 @@ class EpisodeCounter:
         self._most_turns, self._before = most_turns, before
         self._acted: set[str] = set()
         self._cap: int | None = None
+        self._ends_with_round = False
+
+    def forked(self, *, ends_with_round: bool) -> EpisodeCounter:
+        """Return a counter that goes on from here by itself, perhaps to the end of the round."""
+        other = copy(self)
+        other._acted, other._ends_with_round = set(self._acted), ends_with_round
+        return other
 
     def limit(self, env: Env[Any]) -> int:
         """Return after how many turns the episode is cut: the env's cap, or `most_turns`."""
@@ -46,6 +59,16 @@ class EpisodeCounter:
         self.left = not self.capped
         return True
 
+    def room(self, env: Env[Any]) -> int:
+        """Return how many turns there may still be."""
+        return self.limit(env) - self.turns
+
+    def cut(self, env: Env[Any], step: Step[Any], turn: int) -> Step[Any]:
+        """Return the step of turn number `turn`, truncated if the episode is cut there."""
+        if step.terminated or step.truncated or not self.is_cut(env, turn):
+            return step
+        return replace(step, truncated=True)
+
     def _cap_of(self, env: Env[Any]) -> int:
         """Return the env's cap on turns, asked for once an episode."""
         if self._cap is None:
@@ -57,24 +80,26 @@ class EpisodeCounter:
         self.calls += 1
         return self.calls - 1
 
-    def next_turn(self) -> int:
-        """Return the number of the next turn, counted from 1."""
+    def take_turn(self) -> None:
+        """Count a turn: its call, and the env step that its action makes."""
+        self.calls += 1
         self.turns += 1
-        self.asked = 0
-        return self.turns
-
-    def next_step(self) -> int:
-        """Return the number of the next env step."""
         self.steps += 1
-        return self.steps - 1
+        self.asked = 0
 
     def refuse_step(self) -> None:
-        """Take back the number of an env step that the env refused: the next one has its noise."""
+        """Take back the number of an env step that was not made: the next one has its noise."""
         self.steps -= 1
 
     def begin_act(self, seat: str) -> None:
-        """Begin a new round if `seat` has acted in the present one."""
+        """Begin a new round if `seat` has acted in the present one.
+
+        Raises:
+            RoundOver: if the trial ends before that.
+        """
         if seat in self._acted:
+            if self._ends_with_round:
+                raise RoundOver
             self.round += 1
             self._acted.clear()
         self._acted.add(seat)

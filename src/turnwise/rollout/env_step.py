@@ -23,8 +23,14 @@ async def step_env(
     Raises:
         BrokenEnvError: as an env under guard does.
     """
-    if not env.blocking:
-        return env.step(state, role, action, noise)
+    if env.blocking:
+        return await _step_on_thread(env, state, role, action, noise)
+    return env.step(state, role, action, noise)
+
+
+async def _step_on_thread(
+    env: Env[Any], state: Any, role: str, action: str, noise: np.random.Generator
+) -> Step[Any]:
     if not isinstance(env, GuardedEnv):
         return await run_in_thread(env.step, state, role, action, noise)
     try:

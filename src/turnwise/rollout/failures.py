@@ -1,6 +1,6 @@
 """What is said of episodes that an env or a workflow broke, and checks of a workflow's calls.
 
-Provides `env_failure`, `check_question`, `no_seat` and `GOES_ON`.
+Provides `env_failure`, `check_question`, `no_seat`, `NotRepeated`, `OthersRewarded` and `GOES_ON`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,27 @@ GOES_ON = (
     "the workflow lets an agent act after the cap on turns has cut the episode: return the step "
     "whose `truncated` is true"
 )
+
+
+class NotRepeated(EnvError):
+    """A workflow that was called anew, and got the same results, made other calls than before."""
+
+    def __init__(self, seat: str) -> None:
+        super().__init__(
+            f"the workflow, called anew with the same results, calls {seat!r} otherwise than "
+            "before, so that no sibling can be played on: let it depend on nothing but what its "
+            "agents return, or use topology.kind = 'independent'"
+        )
+
+
+class OthersRewarded(EnvError):
+    """A step rewards other seats (`Step.others`) where turns have siblings."""
+
+    def __init__(self, seat: str, others: Iterable[str]) -> None:
+        super().__init__(
+            f"the step of {seat!r} rewards {', '.join(others)} (`Step.others`), and siblings are "
+            "judged by what their own seat and its team earn: set topology.kind = 'independent'"
+        )
 
 
 def no_seat(given: str, known: Iterable[str]) -> str:

@@ -113,7 +113,7 @@ def failed_replies(episodes: Sequence[Episode], role: str | None = None) -> Fail
         for episode in episodes
         if not episode.broken
         for trajectory in episode.trajectories
-        if role is None or trajectory.role == role
+        if not trajectory.player and (role is None or trajectory.role == role)
         for turn in trajectory.turns
     ]
     failed = [turn for turn in turns if turn.error is not None]
@@ -176,7 +176,7 @@ class ReplyWatch:
 
 def _last_failed(episode: Episode) -> bool:
     """Whether the last reply was no action, in an episode that goes on after such replies."""
-    last = max(episode.turns, key=lambda turn: turn.order, default=None)
+    last = max(episode.own_turns, key=lambda turn: turn.order, default=None)
     return last is not None and last.error is not None
 
 

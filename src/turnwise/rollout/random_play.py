@@ -15,6 +15,7 @@ import numpy as np
 
 from turnwise.agents import AgentConfig, Exchange, demonstration, observation_text
 from turnwise.envs import Baseline, Env, Observation, first_turn, random_walk
+from turnwise.envs.opponents import rewards_of
 from turnwise.errors import EnvError, IllegalActionError, StuckEnvError
 from turnwise.types import Task
 
@@ -140,7 +141,7 @@ def random_game(
         except IllegalActionError:
             break
         if rewards:
-            _add(rewards[-1], step.rewards)
+            _add(rewards[-1], rewards_of(env, step, seat, mine))
         ended = step.terminated or step.truncated
         if ended:
             break
@@ -176,7 +177,7 @@ def what_follows(
     try:
         for _ in range(MOST_TURNS):
             step = env.step(state, acts, action, rng)
-            _add(rewards, step.rewards)
+            _add(rewards, rewards_of(env, step, acts, seat))
             if step.terminated or step.truncated:
                 return Followed(rewards=rewards, observation=None)
             state, acts = step.state, env.acting(step.state)[0]

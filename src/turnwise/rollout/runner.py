@@ -8,40 +8,41 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from turnwise.agents import AgentConfig
 from turnwise.credit.config import StateKeyRule
 from turnwise.engines.loop import SteppedEngine, run
-from turnwise.envs.base import BatchRewards, Env, Step
-from turnwise.envs.user_calls import is_cancelled
+from turnwise.engines.model_calls import RendererLike
+from turnwise.envs.base import Baseline, BatchRewards, Env, Step, scores_batches
+from turnwise.envs.opponents import opposed, own_score
 from turnwise.errors import (
-    EndpointError,
-    EngineError,
     RewardError,
-    SandboxError,
-    SlowEnvError,
-    StuckEnvError,
     TurnwiseError,
 )
+from turnwise.formats import with_reply_components
 from turnwise.parallel import ALONE, ProcessGroup, share_of_episodes
-from turnwise.rollout.agent import (
-    Draws,
-    EpisodeAgents,
-    EpisodeCounter,
-    EpisodeOver,
-    RendererLike,
-    RolloutAgent,
-)
+from turnwise.rollout.agent import EpisodeOver, RolloutAgent
+from turnwise.rollout.baseline_agent import BaselineAgent
+from turnwise.rollout.batch_rewards import has_ended, with_batch_rewards
 from turnwise.rollout.beginning import Beginning, beginning_of
-from turnwise.rollout.user_workflow import call_workflow, workflow_failure
+from turnwise.rollout.context import EpisodeContext
+from turnwise.rollout.counter import EpisodeCounter
+from turnwise.rollout.draws import Draws
+from turnwise.rollout.episode_agents import EpisodeAgents, SeatAgent
+from turnwise.rollout.seat_rewards import SeatRewards
+from turnwise.rollout.siblings import Siblings
+from turnwise.rollout.trials import Trials
+from turnwise.rollout.user_workflow import call_workflow, failure_of, is_shipped
 from turnwise.tasks.openings import length_of
-from turnwise.types import Episode, EpisodeId, Failure, Stream, TaskVisit
+from turnwise.types import Episode, Failure, Player, Stream, TaskVisit
 from turnwise.utils.rewards import mix_rewards
 from turnwise.workflows.base import Workflow
+from turnwise.workflows.topologies import AnyTopology, SiblingsConfig
 
 NoiseRule = Literal["common", "independent"]
 RETRIES = 2
@@ -54,12 +55,13 @@ REPLIES = ("parse", "illegal_action")
 class Runner:
     """Plays episodes of one env with one workflow over one engine.
 
-    `weights` of reward components make the score of an env that is `scored_by = "return"`, 0 where
-    an episode was broken, as everywhere;
-    `iterations` is how many the run is to have, for judges whose rewards change with time. `group`
-    are the processes that share the episodes of a call; each returns all of them. An episode of
-    training is left after `most_turns` turns. `state_key` says what the key of a state is: the
-    env's (`Env.state_key`), or what the agent is shown.
+    Evaluation episodes are played against the baseline `opponent`, if there is one, by each seat in
+    turn. `weights` of reward components make the score of an env that is `scored_by = "return"`, 0
+    where an episode was broken, as everywhere; `iterations` is how many the run is to have, for
+    judges whose rewards change with time. `group` are the processes that share the episodes of a
+    call; each returns all of them. An episode of training is left after `most_turns` turns.
+    `state_key` says what the key of a state is: the env's (`Env.state_key`), or what the agent is
+    shown. `topology` says which turns of training have siblings; evaluation never has any.
     """
 
     def __init__(
@@ -77,7 +79,11 @@ class Runner:
         group: ProcessGroup = ALONE,
         most_turns: int | None = None,
         state_key: StateKeyRule = "env",
+        topology: AnyTopology | None = None,
+        opponent: str | None = None,
     ) -> None:
+        self._topology = topology
+        self.opponent = opponent
         self.env, self.engine, self.group = env, engine, group
         self._weights, self._iterations = weights or {}, iterations
         self._batch_metrics: dict[str, list[float]] = {}
@@ -102,6 +108,8 @@ class Runner:
             StuckEnvError: if an env under guard does not return again and again.
         """
         self._begun = {}
+        if stream == "evaluation" and self.opponent is not None:
+            visits = [visit if visit.players else self._opposed(visit) for visit in visits]
         identities = [(visit, member) for visit in visits for member in range(group_size)]
         group = self.group
 
@@ -109,15 +117,19 @@ class Runner:
             own = share_of_episodes(len(visits), group_size, group.rank, group.size)
             return await asyncio.gather(*(self.play(*identities[n], stream, greedy) for n in own))
 
-        async def everything() -> list[Episode]:
-            played = await share()
-            return self._with_rewards(played, await self._judged(played), stream)
+        if not group.is_alone:
+            played = self._put_together(group.together(lambda: self._measured(share())), group_size)
+        else:
+            played = run(share(), self.engine)
+        if scores_batches(self.env) or self.env.scored_by == "return":
+            found = group.from_first(lambda: run(self._judged(played), self.engine))
+            return self._with_rewards(played, found, stream)
+        return played
 
-        if group.is_alone:
-            return run(everything(), self.engine)
-        played = self._put_together(group.together(lambda: self._measured(share())), group_size)
-        found = group.from_first(lambda: run(self._judged(played), self.engine))
-        return self._with_rewards(played, found, stream)
+    def _opposed(self, visit: TaskVisit) -> TaskVisit:
+        """Return a visit in which the opponent plays all seats but one."""
+        player = Player(name=self.opponent or "")
+        return replace(visit, players=opposed(self.env.seats, visit.visit, player))
 
     def _measured(self, share: Coroutine[Any, Any, list[Episode]]) -> _Share:
         """Play this process's share; return it with what was measured of it."""
@@ -160,7 +172,7 @@ class Runner:
 
     async def _judged(self, episodes: list[Episode]) -> BatchRewards | None:
         """Return the rewards that are found for a whole batch (`Env.score_batch`)."""
-        ended = [episode for episode in episodes if _has_ended(episode)]
+        ended = [episode for episode in episodes if has_ended(episode)]
         if episodes and not ended:
             return None
         try:
@@ -177,7 +189,7 @@ class Runner:
         self, episodes: list[Episode], found: BatchRewards | None, stream: Stream
     ) -> list[Episode]:
         """Add the rewards that were found for a whole batch, and the scores."""
-        ended = [place for place, episode in enumerate(episodes) if _has_ended(episode)]
+        ended = [place for place, episode in enumerate(episodes) if has_ended(episode)]
         if found is not None:
             team = {name for name, level in self.env.components.items() if level == "team"}
             for number, place in enumerate(ended):
@@ -189,7 +201,7 @@ class Runner:
         return episodes
 
     def _return_of(self, episode: Episode) -> float:
-        return sum(mix_rewards(turn.rewards, self._weights) for turn in episode.turns)
+        return sum(mix_rewards(turn.rewards, self._weights) for turn in episode.own_turns)
 
     async def play(
         self, visit: TaskVisit, member: int, stream: Stream, greedy: bool = False
@@ -201,48 +213,48 @@ class Runner:
         """
         episode, retry = await self._attempt(visit, member, stream, greedy)
         for _ in range(RETRIES):
-            if not retry:
-                break
-            episode, retry = await self._attempt(visit, member, stream, greedy)
+            if retry:
+                episode, retry = await self._attempt(visit, member, stream, greedy)
         return episode
 
     async def _attempt(
         self, visit: TaskVisit, member: int, stream: Stream, greedy: bool
     ) -> tuple[Episode, bool]:
         """Play an episode once; return it, and whether another attempt may go better."""
-        identity, draws = visit.episode(member), self.draws(stream)
-        most_turns = self._most_turns if stream == "train" else None
-        counter = EpisodeCounter(most_turns, length_of(visit.opening))
-        agents = self._agents_of(identity, draws, counter, greedy)
+        training, draws = stream == "train", self.draws(stream)
+        most_turns = self._most_turns if training else None
+        context = EpisodeContext(
+            env=self.env,
+            episode=visit.episode(member),
+            draws=draws,
+            counter=EpisodeCounter(most_turns, length_of(visit.opening)),
+            rewards=SeatRewards(),
+            state_key=self._state_key,
+        )
+        agents = self._agents_of(context, greedy, visit.players)
         step: Step[Any] | None = None
         error: Failure | None = None
         score, retry = 0.0, False
         measures: Mapping[str, float] = {}
         next_keys: Mapping[str, str | None] = {}
+        trials: Trials | None = None
         try:
             begun = self._begin(visit, draws)
             agents.remember(begun.past)
-            step = await call_workflow(self._workflow, agents, begun.state, self.env)
-            if counter.left:
+            if training and isinstance(self._topology, SiblingsConfig):
+                trials = self._with_siblings(self._topology, agents, begun.state, draws)
+            step = await self._played(agents, begun.state)
+            if context.counter.left:
                 next_keys = {seat: agents[seat].next_key(step.state) for seat in agents}
             else:
-                score, measures = self.env.score(step.state), self.env.measures(step.state)
+                score = own_score(self.env, step.state, visit.players)
+                measures = self.env.measures(step.state)
         except EpisodeOver as over:
             error = over.failure
-        except (EngineError, SandboxError) as cause:
-            error = Failure(kind="engine", message=str(cause))
-            retry = not isinstance(cause, EndpointError)  # which has been tried again already
-        except StuckEnvError:  # every further episode would wait as long
-            raise
-        except asyncio.CancelledError as cause:
-            if is_cancelled():
-                raise
-            error = workflow_failure(cause, self.env)
-        except (Exception, SystemExit) as cause:  # the one boundary: what is raised is data
-            error = workflow_failure(cause, self.env)
-            retry = self.env.blocking and not isinstance(cause, SlowEnvError)
+        except (Exception, SystemExit, asyncio.CancelledError) as cause:  # what is raised is data
+            error, retry = failure_of(cause, self.env)
         episode = Episode(
-            id=identity,
+            id=context.episode,
             task=visit.task,
             trajectories=agents.trajectories(next_keys),
             terminated=step.terminated if step else error is not None and error.kind in REPLIES,
@@ -251,9 +263,11 @@ class Runner:
             measures=measures,
             error=error,
             opening=visit.opening,
+            resets=trials.resets if trials else 0,
+            trial_steps=trials.steps if trials else 0,
         )
-        if stream == "train" and not retry:
-            self._batch_metrics.setdefault(CAPPED, []).append(float(counter.capped))
+        if training and not retry:
+            self._batch_metrics.setdefault(CAPPED, []).append(float(context.counter.capped))
         return episode, retry
 
     def _begin(self, visit: TaskVisit, draws: Draws) -> Beginning:
@@ -266,30 +280,80 @@ class Runner:
             )
         return self._begun[visit.visit]
 
+    async def _played(self, agents: EpisodeAgents, state: Any) -> Step[Any]:
+        """Return the last step of an episode; users' workflows are called with checks."""
+        if is_shipped(self._workflow):
+            return await self._workflow(agents, state)
+        return await call_workflow(self._workflow, agents, state, self.env)
+
+    def _with_siblings(
+        self, config: SiblingsConfig, agents: EpisodeAgents, begins: Any, draws: Draws
+    ) -> Trials:
+        """Let the agents of an episode have siblings."""
+        levels = with_reply_components(self.env.components)
+        trials = Trials(
+            config=config,
+            agents=agents,
+            workflow=self._workflow,
+            env=self.env,
+            begins=begins,
+            draws=draws,
+            team={name for name, level in levels.items() if level == "team"},
+        )
+        rule = Siblings(config=config, weights=self._weights, trials=trials)
+        for seat in agents:
+            agents.with_policy(seat).rule = rule
+        return trials
+
     def draws(self, stream: Stream) -> Draws:
         """Return the noise of the env steps of a stream."""
         return Draws(seed=self._seed, stream=stream, common_noise=self._common)
 
     def _agents_of(
-        self, identity: EpisodeId, draws: Draws, counter: EpisodeCounter, greedy: bool
+        self, context: EpisodeContext, greedy: bool, players: Mapping[str, Player]
     ) -> EpisodeAgents:
         """Return the agents of one episode, one for each seat."""
-        agents: dict[str, RolloutAgent] = {}
+        agents: dict[str, SeatAgent] = {}
         for seat, role in self.env.seats.items():
             config = self._configs[role]
-            agents[seat] = RolloutAgent(
-                seat=seat,
-                config=config,
-                sampling=config.sampling(greedy=greedy),
-                env=self.env,
-                engine=self.engine,
-                renderer=self._renderers[config.policy],
-                episode=identity,
-                draws=draws,
-                counter=counter,
-                state_key=self._state_key,
-            )
-        return EpisodeAgents(self.env, agents)
+            if seat in players:
+                agents[seat] = self._opponent(seat, config, context, greedy, players[seat])
+            else:
+                agents[seat] = self._agent(seat, config, context, greedy)
+        return EpisodeAgents(context, agents, players)
+
+    def _agent(
+        self, seat: str, config: AgentConfig, context: EpisodeContext, greedy: bool
+    ) -> RolloutAgent:
+        """Return the agent of a seat."""
+        return RolloutAgent(
+            seat=seat,
+            config=config,
+            sampling=config.sampling(greedy=greedy),
+            engine=self.engine,
+            renderer=self._renderers[config.policy],
+            context=context,
+        )
+
+    def _opponent(
+        self,
+        seat: str,
+        config: AgentConfig,
+        context: EpisodeContext,
+        greedy: bool,
+        player: Player,
+    ) -> SeatAgent:
+        """Return the opponent of a seat: a policy, or a baseline of the env."""
+        if player.policy:
+            own = config.model_copy(update={"policy": player.policy})
+            return replace(self._agent(seat, own, context, greedy), falls_back=True)
+        baseline = self._baselines[player.name]
+        return BaselineAgent(name=player.name, seat=seat, baseline=baseline, context=context)
+
+    @cached_property
+    def _baselines(self) -> Mapping[str, Baseline]:
+        """The baselines of the env, which may play seats."""
+        return self.env.baselines()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -298,36 +362,6 @@ class _Share:
 
     episodes: list[Episode]
     measured: Mapping[str, list[float]]
-
-
-def _has_ended(episode: Episode) -> bool:
-    """Whether an episode came to its end without an error, and can be judged."""
-    return episode.error is None and not episode.left
-
-
-def with_batch_rewards(
-    episode: Episode, found: BatchRewards, number: int, team: Collection[str]
-) -> Episode:
-    """Return an episode with the rewards and notes that entry `number` holds for it.
-
-    Rewards are added to the last turn of every seat; the components in `team`, which all seats
-    share, are recorded once, on the episode's last turn.
-    """
-    rewards = found.rewards[number]
-    notes = found.notes[number] if found.notes else {}
-    if rewards is None:
-        nobody = Failure(kind="env", message="no reward function gave this completion a reward")
-        return replace(episode, error=nobody, notes=notes)
-    own = {name: value for name, value in rewards.items() if name not in team}
-    end = max((turn.order for turn in episode.turns), default=0)
-    trajectories = []
-    for trajectory in episode.trajectories:
-        turns = list(trajectory.turns)
-        if turns:
-            added = rewards if turns[-1].order == end else own
-            turns[-1] = replace(turns[-1], rewards={**turns[-1].rewards, **added})
-        trajectories.append(replace(trajectory, turns=tuple(turns)))
-    return replace(episode, trajectories=tuple(trajectories), notes=notes)
 
 
 def _line_of(cause: BaseException) -> str:

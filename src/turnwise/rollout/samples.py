@@ -81,7 +81,10 @@ class _Rules:
 
 
 def _rows(trajectory: Trajectory, advantages: Advantages, rules: _Rules) -> list[TrainingSample]:
-    """Cut one role's turns into rows; a turn whose prompt extends the row so far continues it."""
+    """Cut one role's turns into rows; a turn whose prompt extends the row so far continues it.
+
+    Each sibling beside the played path is a row of its own.
+    """
     rows: list[TrainingSample] = []
     open_turns: list[Turn] = []
     ids: tuple[int, ...] = ()
@@ -95,7 +98,8 @@ def _rows(trajectory: Trajectory, advantages: Advantages, rules: _Rules) -> list
         ids = turn.prompt_ids + turn.completion_ids
     if open_turns:
         rows.append(_row(open_turns, advantages, rules))
-    return rows
+    trained = [t for t in trajectory.siblings if t.id in advantages and t.completion_ids]
+    return rows + [_row([turn], advantages, rules) for turn in trained]
 
 
 def _goes_on(turn: Turn, before: Turn, ids: tuple[int, ...]) -> bool:
@@ -159,7 +163,7 @@ def _check_token_truth(
     drawn = {
         turn.id: turn.completion_ids
         for episode in episodes
-        for turn in episode.turns
+        for turn in episode.sampled
         if turn.id in advantages and turn.completion_ids
     }
     for row in rows:

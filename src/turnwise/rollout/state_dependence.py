@@ -42,6 +42,7 @@ def state_dependence(episodes: Sequence[Episode]) -> dict[str, float]:
         for number, episode in enumerate(episodes)
         if not episode.broken
         for trajectory in episode.trajectories
+        if not trajectory.player
         for turn in trajectory.turns
         if turn.state_key is not None and turn.action is not None and not turn.forced
     ]

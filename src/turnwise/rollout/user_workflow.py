@@ -1,13 +1,14 @@
 """Calls of a workflow that somebody else wrote: with a time limit, and a check of what it returns.
 
-Provides `call_workflow`, `workflow_failure` and `try_workflow`.
+Provides `call_workflow`, `is_shipped`, `failure_of`, `workflow_failure`, `try_workflow` and
+`RandomAgents`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,16 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.envs import Env, GuardedEnv, Step
 from turnwise.envs.timeout import Overrun, within
 from turnwise.envs.user_calls import is_cancelled, place_of
-from turnwise.errors import EnvError, IllegalActionError, StuckEnvError, TurnwiseError
+from turnwise.errors import (
+    EndpointError,
+    EngineError,
+    EnvError,
+    IllegalActionError,
+    SandboxError,
+    SlowEnvError,
+    StuckEnvError,
+    TurnwiseError,
+)
 from turnwise.rollout.env_step import step_env
 from turnwise.rollout.failures import GOES_ON, check_question, env_failure, no_seat
 from turnwise.types import Failure, Message, Task
@@ -92,7 +102,7 @@ def try_workflow(workflow: Workflow, env: Env[Any], task: Task, rng: np.random.G
         StuckEnvError: if its code does not await anything for too long.
         EngineError: if it waits for something that never comes.
     """
-    agents = _RandomAgents(env, rng)
+    agents = RandomAgents(env, rng)
 
     async def play() -> None:
         try:
@@ -120,6 +130,22 @@ def is_shipped(workflow: Workflow) -> bool:
     return any(workflow is own for own in WORKFLOWS.values())
 
 
+def failure_of(cause: BaseException, env: Env[Any]) -> tuple[Failure, bool]:
+    """Return the failure of an episode that raised `cause`, and whether it may go better again.
+
+    Raises:
+        StuckEnvError: that is the cause: every further episode would wait as long.
+        CancelledError: if the run itself is cancelled.
+    """
+    if isinstance(cause, EngineError | SandboxError):  # an endpoint has been tried again already
+        return Failure(kind="engine", message=str(cause)), not isinstance(cause, EndpointError)
+    cancelled = isinstance(cause, asyncio.CancelledError)
+    if isinstance(cause, StuckEnvError) or (cancelled and is_cancelled()):
+        raise cause
+    failure = workflow_failure(cause, env)
+    return failure, env.blocking and not cancelled and not isinstance(cause, SlowEnvError)
+
+
 def workflow_failure(cause: BaseException, env: Env[Any]) -> Failure:
     """Return the failure of an episode whose workflow raised `cause`, in one line with its place.
 
@@ -132,7 +158,7 @@ def workflow_failure(cause: BaseException, env: Env[Any]) -> Failure:
     return Failure(kind="env", message=f"the workflow raised {failure.message} ({place}): fix it")
 
 
-class _RandomAgents(Mapping[str, "_RandomAgent"]):
+class RandomAgents(Mapping[str, "_RandomAgent"]):
     """Agents that act at random and say nothing; `asked` is whether one was asked a question."""
 
     def __init__(self, env: Env[Any], rng: np.random.Generator) -> None:
@@ -169,10 +195,12 @@ class _RandomAgents(Mapping[str, "_RandomAgent"]):
 class _RandomAgent:
     """One seat that acts at random."""
 
-    def __init__(self, agents: _RandomAgents, seat: str) -> None:
+    def __init__(self, agents: RandomAgents, seat: str) -> None:
         self._agents, self._seat, self._asked = agents, seat, 0
 
-    async def act(self, state: Any) -> Step[Any]:
+    async def act(
+        self, state: Any, *, temperature: float | None = None, max_tokens: int | None = None
+    ) -> Step[Any]:
         """Take a random action; the env's cap on turns ends the episode."""
         env, rng = self._agents.env, self._agents.rng
         self._agents.turns += 1
@@ -184,11 +212,19 @@ class _RandomAgent:
         return Step(
             state=step.state,
             rewards=step.rewards,
+            others=step.others,
             terminated=step.terminated,
             truncated=step.truncated or ends,
         )
 
-    async def ask(self, messages: Sequence[Message]) -> str:
+    async def ask(
+        self,
+        messages: Sequence[Message],
+        *,
+        score: Callable[[str], float] | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+    ) -> str:
         """Say nothing."""
         check_question(messages, self._asked)
         self._asked += 1

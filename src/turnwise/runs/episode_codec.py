@@ -89,6 +89,9 @@ class EpisodeLines:
             line["notes"] = dict(episode.notes)
         if episode.opening:
             line["opening"] = opening_as_json(episode.opening)
+        for name in ("resets", "trial_steps"):
+            if count := getattr(episode, name):
+                line[name] = count
         line["trajectories"] = [self._trajectory(t) for t in episode.trajectories]
         self.lines.append(line)
 
@@ -112,6 +115,8 @@ class EpisodeLines:
         seat = {"role": trajectory.role, "seat": trajectory.seat, "turns": turns}
         if trajectory.next_key is not None:
             seat["next_key"] = trajectory.next_key
+        if trajectory.player:
+            seat["player"] = trajectory.player
         return seat | ({"siblings": siblings} if siblings else {})
 
     def _prompt(self, turn: Turn, before: tuple[int, Turn] | None) -> int:
@@ -143,6 +148,8 @@ class EpisodeLines:
         shown: Line = {"media": list(turn.media)} if turn.media else {}
         if turn.text_only:
             shown["text_only"] = True
+        if turn.trials:
+            shown["trials"] = [_numbers(trial) for trial in turn.trials]
         return {
             "id": {name: getattr(turn.id, name) for name in _ID},
             "order": turn.order,
@@ -228,6 +235,7 @@ class _Reader:
                     turns=tuple(self._turn(identity, turn) for turn in t["turns"]),
                     siblings=tuple(self._turn(identity, turn) for turn in t.get("siblings", ())),
                     next_key=t.get("next_key"),
+                    player=t.get("player", ""),
                 )
                 for t in line["trajectories"]
             ),
@@ -238,6 +246,8 @@ class _Reader:
             error=_failed(line["error"]),
             notes=line.get("notes", {}),
             opening=opening_from_json(line.get("opening", []), task.id),
+            resets=line.get("resets", 0),
+            trial_steps=line.get("trial_steps", 0),
         )
 
     def _turn(self, episode: EpisodeId, line: Line) -> Turn:
@@ -254,6 +264,10 @@ class _Reader:
             error=_failed(line["error"]),
             media=tuple(line.get("media", ())),
             prompt_text=self._prompts[line["prompt"]]["text"] if "text_only" in line else "",
+            trials=tuple(
+                {name: float(value) for name, value in trial.items()}
+                for trial in line.get("trials", ())
+            ),
             **{name: line[name] for name in _PLAIN},
         )
         self._rows.append(turn.prompt_ids + turn.completion_ids)

@@ -12,6 +12,7 @@ from pydantic import Field
 from turnwise.envs import ErrorUnit, Measure, standard_error
 from turnwise.errors import RunError
 from turnwise.runs import metric_names
+from turnwise.runs.against import lines_against
 from turnwise.runs.error_texts import error_text, measured, score_error_text
 from turnwise.runs.files import json_object, write_atomically
 from turnwise.settings import Settings, parse
@@ -149,6 +150,9 @@ them is a 95 % interval of the mean over episodes.
     """Role -> what answers did when thoughts were swapped between states
     (`evaluation.ThoughtSwap`): `pairs`, and the shares `followed`, `kept` and, as a control,
     `again`; roles that think nothing are left out."""
+    opponents: dict[str, dict[str, Measure]] = Field(default_factory=dict)
+    """Where seats compete: opponent -> seat of the policy -> mean score and its error, of the
+    policy as it plays for `score`. The first opponent is that of `score` and of the baselines."""
     bounded: bool = False
     """Whether every score is in [0, 1]; False where the score is a return."""
     broken: int = 0
@@ -170,7 +174,8 @@ them is a 95 % interval of the mean over episodes.
             for n, (score, error) in found.items()
         ]
         head = f"{self.env}: {self.described}, seed {self.seed}"
-        return "\n".join([head, *aligned(rows), self.meaning_of_errors])
+        versus = lines_against(self.opponents)
+        return "\n".join([head, *aligned(rows), *versus, self.meaning_of_errors])
 
     __repr__ = __str__
 
@@ -333,6 +338,8 @@ them is a 95 % interval of the mean over episodes.
         if self.score_best is not None:
             own["test/score_best"] = self.score_best
         own |= {f"test/{name}": found.mean for name, found in self.measures.items()}
+        for name, seats in self.opponents.items():
+            own |= {f"test/against/{name}/{seat}": found.mean for seat, found in seats.items()}
         return own | {f"test/baseline/{name}": value for name, value in self.baselines.items()}
 
 

@@ -87,7 +87,7 @@ def batches_of(
     """
     batches: dict[str, Batch] = {}
     for name, trained in session.trained.items():
-        own = credit.of({t.id for e in episodes for t in e.turns if t.policy == name})
+        own = credit.of({t.id for e in episodes for t in e.sampled if t.policy == name})
         shown = mix.rows(session, name, episodes, iteration) if (mix := trained.hindsight) else []
         if not own.has_signal and not shown:
             continue

@@ -220,6 +220,9 @@ class GrpoConfig(LoopConfig):
     hindsight: HindsightMixConfig | None = None
     """Supervised rows of the iteration's own episodes on the tasks that they solved
     (`Env.relabel`), beside the policy gradient; None is none."""
+    role_gradients: bool = False
+    """Whether the norm of each role's gradient is measured, where several roles train one policy:
+    `optim/grad_share/ROLE`. It takes one more forward and backward pass an iteration."""
 
     @model_validator(mode="after")
     def _check(self) -> GrpoConfig:

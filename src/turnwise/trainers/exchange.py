@@ -52,8 +52,6 @@ def sum_gradients(parameters: Sequence[torch.nn.Parameter], group: ProcessGroup)
 
     A parameter without a gradient in every process keeps none, so that no optimizer moves it.
     """
-    if group.is_alone:
-        return
     by_type: dict[torch.dtype, list[torch.nn.Parameter]] = {}
     for parameter in parameters:
         by_type.setdefault(parameter.dtype, []).append(parameter)

@@ -20,10 +20,12 @@ from functools import partial
 
 from turnwise.credit import Credit, assign_advantages, assign_below_worst, score_metrics
 from turnwise.credit.config import WHOLE
+from turnwise.credit.siblings import rank_correlation
 from turnwise.formats import with_reply_components
 from turnwise.rollout import (
     ReplyWatch,
     rollout_metrics,
+    sibling_metrics,
     state_dependence,
     without_cut,
 )
@@ -47,6 +49,7 @@ from turnwise.trainers.movement import update_within_band
 from turnwise.trainers.penalties import RewardKl, all_penalties
 from turnwise.trainers.plan import Plan
 from turnwise.trainers.progress import TIME_SHARE
+from turnwise.trainers.role_gradients import role_gradients
 from turnwise.trainers.session import Resumed, Session
 from turnwise.trainers.trained_policy import TrainedPolicy, by_policy
 from turnwise.trainers.update import Batch, check_weights, optimise
@@ -79,6 +82,7 @@ def train_grpo(session: Session, plan: Plan, resumed: Resumed | None) -> bool:
             credit = of_mixed_groups(credit)
         # dynamic sampling's metrics are of all that was played
         metrics = {**credit.metrics, **score_metrics(credit.groups, episodes), **metrics}
+        session.role_baselines.learn(credit.groups, plan.credit)
         steps = update_all(session, plan, episodes, credit, kl, iteration)
         metrics |= by_policy(steps, session.trained)
         metrics["time/update"] = time.perf_counter() - began - metrics["time/rollout"]
@@ -115,6 +119,7 @@ def play_iteration(
         played = refill(session, plan, iteration, played)
     episodes = compared(plan, played)
     metrics = rollout_metrics(played) | state_dependence(played)
+    metrics |= sibling_metrics(played) | rank_correlation(played, plan.credit.rewards)
     metrics |= session.runner.take_metrics() | session.take_sampling()
     session.note(session.runner.take_warning(metrics))
     if plan.trainer.dynamic_sampling:
@@ -136,7 +141,8 @@ def credit_of(
     team = [name for name, level in levels.items() if level == "team"]
     penalties = all_penalties(episodes, kl) if kl else None
     assign = assign_below_worst if plan.credit.invalid_below_worst else assign_advantages
-    return assign(episodes, plan.credit, penalties=penalties, team=team)
+    baselines = session.role_baselines.values()
+    return assign(episodes, plan.credit, penalties=penalties, team=team, baselines=baselines)
 
 
 def compared(plan: Plan, played: list[Episode]) -> list[Episode]:
@@ -197,18 +203,33 @@ def update_all(
     for trained in session.trained.values():
         trained.optimizer.least_done = share
     batches = batches_of(session, plan, episodes, credit, kl, iteration, share)
-    failed = {turn.id for each in episodes for turn in each.turns if turn.error is not None}
+    failed = {turn.id for each in episodes for turn in each.sampled if turn.error is not None}
+    shares = role_shares(session, plan, batches)
     metrics = {
         name: update(session, plan, session.trained[name], iteration, batch, failed)
         for name, batch in batches.items()
     }
     for name in metrics:
         trained = session.trained[name]
+        metrics[name] |= shares.get(name, {})
         if trained.hindsight is not None:
             metrics[name] |= trained.hindsight.metrics
         if trained.floor is not None:
             metrics[name] |= trained.floor.metrics_of(actions_of(episodes, name), max(done, share))
     return metrics
+
+
+def role_shares(
+    session: Session, plan: Plan, batches: Mapping[str, Batch]
+) -> dict[str, dict[str, float]]:
+    """Return each role's share of the gradient by policy, where they are measured."""
+    if not plan.trainer.role_gradients:
+        return {}
+    roles = session.runner.env.seats
+    return {
+        name: role_gradients(session.trained[name], batch, plan.loss, roles, session.group)
+        for name, batch in batches.items()
+    }
 
 
 def by_return(

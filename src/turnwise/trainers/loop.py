@@ -41,6 +41,8 @@ def play_groups(session: Session, plan: Plan, visits: Sequence[TaskVisit]) -> li
     Raises:
         EnvError: if an iteration's episodes were all broken by the env; they are recorded.
     """
+    if session.opponents is not None:
+        visits = session.opponents.assigned(visits)
     episodes = session.runner.collect(visits, "train", group_size=plan.trainer.group_size)
     if visits[0].visit == 0:  # refills are judged with the iteration that they belong to
         stop_if_broken(session, visits[0].iteration, episodes)
@@ -48,7 +50,9 @@ def play_groups(session: Session, plan: Plan, visits: Sequence[TaskVisit]) -> li
     session.count_engine()
     restarted = sum(bool(episode.opening) for episode in episodes)
     replayed = sum(length_of(visit.opening) for visit in visits)
-    played = sum(turn.action is not None for each in episodes for turn in each.turns)
+    played = sum(turn.action is not None for each in episodes for turn in each.sampled)
+    played += sum(episode.trial_steps for episode in episodes)
+    restarted += sum(episode.resets for episode in episodes)
     session.count(episodes=len(episodes), env_steps=played + replayed, state_resets=restarted)
     return episodes
 

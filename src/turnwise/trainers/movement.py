@@ -194,13 +194,13 @@ def _scored(trained: TrainedPolicy, batch: Batch, group: ProcessGroup) -> Batch:
     Below float32 they depend on which rows are scored together by more than a small update changes
     them.
     """
-    column = batch.columns["proximal"].copy()
+    column = batch.columns["proximal_logprobs"].copy()
     found = score_column(trained.policy.model, trained.scorer, batch.samples, group)
     begins = row_offsets(batch.samples)
     for sample, begin, place in zip(batch.samples, begins, batch.offsets, strict=True):
         size = len(sample.token_ids)
         column[place : place + size] = found[begin : begin + size]
-    return replace(batch, columns=batch.columns | {"proximal": column})
+    return replace(batch, columns=batch.columns | {"proximal_logprobs": column})
 
 
 def _why_it_stops(
@@ -332,7 +332,7 @@ def movement(
     for sample, begin, place in zip(batch.samples, begins, batch.offsets, strict=True):
         size = len(sample.token_ids)
         drawn, has_advantage = _tokens(batch, sample, place)
-        before = batch.columns["proximal"][place : place + size].astype(np.float64)
+        before = batch.columns["proximal_logprobs"][place : place + size].astype(np.float64)
         ratio = np.minimum(after[begin : begin + size] - before, LARGEST)
         added = np.expm1(ratio) - ratio
         out = [number for number, turn in enumerate(sample.turns) if turn in left_out]

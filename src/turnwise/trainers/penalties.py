@@ -42,14 +42,17 @@ class RewardKl:
     mean: float
 
     def proximal_of(self, samples: Sequence[TrainingSample]) -> FloatArray:
-        """Return `proximal` as a column of `samples`: the same rows, then those of the SFT mix.
+        """Return `proximal` as a column of `samples`: rows of the same turns, and supervised ones.
 
-        Rows of the SFT mix were not sampled, so their values are never used.
+        Values are used of sampled tokens alone; the others are 0.
         """
         assert self.proximal is not None, "ask only where it was computed"
-        assert [row.turns for row in samples[: len(self.rows)]] == [row.turns for row in self.rows]
-        total = sum(len(row.token_ids) for row in samples)
-        return np.pad(self.proximal, (0, total - len(self.proximal)))
+        known = _by_turn(self.rows, self.proximal)
+        column = np.zeros(sum(len(row.token_ids) for row in samples), dtype=self.proximal.dtype)
+        for row, offset in zip(samples, row_offsets(samples), strict=True):
+            for number, turn in enumerate(row.turns):
+                column[offset + np.flatnonzero(row.turn_index == number)] = known[turn]
+        return column
 
 
 def all_penalties(episodes: Sequence[Episode], found: Mapping[str, RewardKl]) -> Penalties:
@@ -59,7 +62,7 @@ def all_penalties(episodes: Sequence[Episode], found: Mapping[str, RewardKl]) ->
         episodes: what is compared.
         found: policy name -> the KL of its turns.
     """
-    nothing = {turn.id: {"": 0.0} for episode in episodes for turn in episode.turns}
+    nothing = {turn.id: {"": 0.0} for episode in episodes for turn in episode.sampled}
     return nothing | {
         turn: paid for each in found.values() for turn, paid in each.penalties.items()
     }
@@ -86,7 +89,7 @@ def reward_kl(
         weight: `loss.kl_weight`.
         group: the processes that share the rows.
     """
-    kept = (turn for episode in episodes if not episode.broken for turn in episode.turns)
+    kept = (turn for episode in episodes if not episode.broken for turn in episode.sampled)
     turns = {turn.id: turn for turn in kept if turn.policy == name}
     rows = samples_from_episodes(episodes, {identity: {"": 0.0} for identity in turns})
     own = None if policy is None else score_column(policy, scorer, rows, group)

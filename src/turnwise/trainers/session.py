@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
 from turnwise.agents import AgentConfig
+from turnwise.credit import RoleBaselines
 from turnwise.curriculum import Curriculum
 from turnwise.engines.loop import SteppedEngine
 from turnwise.envs.base import Env
@@ -30,6 +31,7 @@ from turnwise.runs.checkpoints import Checkpoint, optimizer_file, policy_folder
 from turnwise.runs.metric_names import MEMORY, TRAIN
 from turnwise.tasks import GeneratedTasks
 from turnwise.tasks.openings import replayed
+from turnwise.trainers.opponents import Opponents
 from turnwise.trainers.progress import WARNING, Progress
 from turnwise.trainers.trained_policy import TrainedPolicy
 
@@ -50,10 +52,12 @@ class Session:
         runner: plays training episodes.
         eval_runner: plays evaluation episodes over the same engine.
         warmup_as_training: whether the warm-up's env has the options of the training env.
+        opponents: who plays the other seats in training; None is self-play.
         validation: the tasks that `eval_runner` plays.
         validation_states: unseen tasks of the training env.
         group: the processes of the run, each with a session of its own. Process 0 writes.
         totals: tokens, environment and optimizer steps of the whole run (docs/math.md 5).
+        role_baselines: the running means of the roles' returns, where the scheme has any.
     """
 
     seed: int
@@ -68,6 +72,7 @@ class Session:
     warmup_as_training: bool
     warmup_tasks: GeneratedTasks
     curriculum: Curriculum
+    opponents: Opponents | None
     validation: GeneratedTasks
     validation_states: GeneratedTasks
     metrics: MetricsLog
@@ -80,6 +85,7 @@ class Session:
     totals: dict[str, float] = field(default_factory=dict)
     sampling: dict[str, float] = field(default_factory=dict)
     health: Health = field(default_factory=Health)
+    role_baselines: RoleBaselines = field(default_factory=RoleBaselines)
 
     def beginning(self, rng: np.random.Generator) -> Any:
         """Return a state in which a random game of the warm-up begins, where the curriculum says.
@@ -169,6 +175,8 @@ class Session:
             (folder / ENGINE).write_bytes(save(every))  # whose errors say why
             if learned := self.curriculum.state():
                 (folder / CURRICULUM).write_text(json.dumps(learned), encoding="utf-8")
+            if self.opponents is not None:
+                self.opponents.save(folder)
 
         meta = {
             "totals": self.totals,
@@ -176,6 +184,7 @@ class Session:
             "policy_versions": {name: each.policy.version for name, each in self.trained.items()},
             "action_floors": {n: e.floor.state() for n, e in self.trained.items() if e.floor},
             "hindsight": {n: e.hindsight.state() for n, e in self.trained.items() if e.hindsight},
+            "role_baselines": self.role_baselines.state(),
             **(extra or {}),
         }
         self.checkpoints.save(phase, step, write, meta, score=score)
@@ -245,9 +254,12 @@ def resume(session: Session, *, based_on: str = "") -> Resumed | None:
     kept = checkpoint.path / ENGINE
     if kept.is_file():  # checkpoints of versions without drafts have none
         restore_engine(session, load(kept.read_bytes()))
+    session.role_baselines.restore(checkpoint.meta.get("role_baselines", {}))
     learned = checkpoint.path / CURRICULUM
     if learned.is_file():
         session.curriculum.restore(json.loads(learned.read_text(encoding="utf-8")))
+    if session.opponents is not None:
+        session.opponents.restore(checkpoint.path)
     return Resumed(
         phase=checkpoint.phase,
         step=checkpoint.step,

@@ -28,7 +28,12 @@ from turnwise.types import FloatArray, IntArray, TrainingSample, TurnId
 
 Column = NDArray[np.floating[Any]]
 """A value for each token of all rows, float32 or float64, [tokens of all rows]."""
-SAMPLE_STREAMS = ("advantages", "logprobs")
+SAMPLE_STREAMS = {
+    "advantages": "advantages",
+    "behaviour_logprobs": "logprobs",
+    "sampled": "sampled_mask",
+}
+"""Columns that are streams of the samples; all columns are named as `LossInputs` names them."""
 WEIGHT_STREAMS = ("rl", "ce", "ref_kl", "entropy", "metric")
 LOW_PRECISION_K3, LOW_PRECISION_P999 = 1e-3, 0.5
 """Mean k3 of sampler and trainer below float32, and the 99.9th percentile of their difference in
@@ -58,10 +63,10 @@ class Batch:
         """Return some rows: weights keep their denominators, metrics become means over the part."""
         lengths = [len(self.samples[row].token_ids) for row in rows]
         offsets = self.offsets[list(rows)]
-        metric = self.columns["metric"]
+        metric = self.columns["metric_weight"]
         spans = zip(offsets, lengths, strict=True)
         total = sum(metric[o : o + n].sum(dtype=np.float64) for o, n in spans)
-        columns = self.columns | {"metric": metric / np.float32(total or 1.0)}
+        columns = self.columns | {"metric_weight": metric / np.float32(total or 1.0)}
         return replace(self.rows(rows), columns=columns)
 
     def rows(self, rows: Sequence[int]) -> Batch:
@@ -102,14 +107,15 @@ def make_batch(
     """
     weights = token_weights(samples, loss, counted=counted)
     columns: dict[str, Column] = {
-        name: _joined([getattr(s, name) for s in samples]) for name in SAMPLE_STREAMS
+        name: _joined([getattr(sample, stream) for sample in samples])
+        for name, stream in SAMPLE_STREAMS.items()
     }
     for name in WEIGHT_STREAMS:
-        columns[name] = _joined([getattr(row, name) for row in weights]) * np.float32(scale)
-    columns["sampled"] = _joined([sample.sampled_mask for sample in samples])
-    columns["proximal"] = columns["logprobs"] if proximal is None else proximal
+        found = _joined([getattr(row, name) for row in weights])
+        columns[f"{name}_weight"] = found * np.float32(scale)
+    columns["proximal_logprobs"] = columns["behaviour_logprobs"] if proximal is None else proximal
     if reference is not None:
-        columns["reference"] = reference
+        columns["ref_logprobs"] = reference
     return Batch(
         samples=samples,
         columns=columns,
@@ -185,8 +191,9 @@ def optimise(
     part = batch.part(range(len(batch.samples)) if rows is None else rows)
     own = part if group.is_alone else part.rows(rows_of_process(part.samples, group))
     optimizer.zero()
-    share = _add_gradients(policy, scorer, own, loss)
-    sum_gradients(policy.trainable_parameters(), group)
+    share = add_gradients(policy, scorer, own, loss)
+    if not group.is_alone:
+        sum_gradients(policy.trainable_parameters(), group)
     try:
         stepped = optimizer.step()
     except NonFiniteGradientError as error:
@@ -196,7 +203,7 @@ def optimise(
     return joined_metrics(shares) | stepped | _gap_metrics(drawn)
 
 
-def _add_gradients(policy: Policy, scorer: Scorer, batch: Batch, loss: LossConfig) -> Share:
+def add_gradients(policy: Policy, scorer: Scorer, batch: Batch, loss: LossConfig) -> Share:
     """Add the gradient of the rows of a batch, and return what was measured of them."""
     micro_batches = scorer.batches(batch.samples) if batch.samples else []
     use: EntropyUse = "trained" if loss.entropy_weight else "measured"
@@ -256,22 +263,10 @@ def _inputs(
     at: dict[str, Tensor], batch: MicroBatch, logprobs: Tensor, entropy: Tensor
 ) -> LossInputs:
     device = logprobs.device
-    at = {name: value.to(device) for name, value in at.items()}
-    return LossInputs(
-        logprobs=logprobs,
-        proximal_logprobs=at["proximal"],
-        behaviour_logprobs=at["logprobs"],
-        ref_logprobs=at.get("reference"),
-        entropy=entropy,
-        advantages=at["advantages"],
-        rl_weight=at["rl"],
-        ce_weight=at["ce"],
-        ref_kl_weight=at["ref_kl"],
-        entropy_weight=at["entropy"],
-        metric_weight=at["metric"],
-        sampled=at["sampled"] != 0,
-        turn=batch.turn.to(device),
-    )
+    columns: dict[str, Any] = {name: value.to(device) for name, value in at.items()}
+    columns["sampled"] = columns["sampled"] != 0
+    turn = batch.turn.to(device)
+    return LossInputs(logprobs=logprobs, entropy=entropy, turn=turn, **columns)
 
 
 def _drawn_ratio(inputs: LossInputs) -> Tensor:

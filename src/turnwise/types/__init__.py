@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from turnwise.types.ids import EpisodeId as EpisodeId
 from turnwise.types.ids import Moves as Moves
 from turnwise.types.ids import Opening as Opening
+from turnwise.types.ids import Player as Player
 from turnwise.types.ids import Task as Task
 from turnwise.types.ids import TaskVisit as TaskVisit
 from turnwise.types.ids import TurnId as TurnId
@@ -138,6 +139,10 @@ class Turn:
     """The hashes of what the prompt showed beside its tokens."""
     prompt_text: str = ""
     """The text of the prompt where it has no ids: that of a policy at a server."""
+    trials: tuple[Mapping[str, float], ...] = ()
+    """The reward components that the seat earned in each trial of the turn, by which the turn is
+    compared with its siblings; empty where it has none. A trial is the turn's own step, and what
+    was played after it to judge it (docs/math.md 2)."""
 
     @property
     def text_only(self) -> bool:
@@ -152,7 +157,8 @@ class Trajectory:
     `role` is the agent's role and `seat` its seat; both are equal where a role has one seat.
     `siblings` are branches of turns that were not chosen. `next_key` is the key of the state in
     which the seat would have gone on, where the trainer left the episode before its end
-    (`trainer.max_turns`).
+    (`trainer.max_turns`). `player` is the name of the opponent that played the seat, empty for the
+    agent's policy: its turns are neither trained nor measured.
 
     Example:
         >>> Trajectory(role="ant", seat="ant-3", turns=()).seat
@@ -164,6 +170,12 @@ class Trajectory:
     turns: tuple[Turn, ...]
     siblings: tuple[Turn, ...] = ()
     next_key: str | None = None
+    player: str = ""
+
+    @property
+    def sampled(self) -> tuple[Turn, ...]:
+        """The turns and the siblings."""
+        return self.turns + self.siblings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -176,7 +188,9 @@ class Episode:
     env measured in the final state (`Env.measures`); empty where there was none. `notes` are
     JSON-able remarks of those who found the rewards, for people who read the episode. `opening`
     leads from the task's first state to the one in which the episode begins. An episode that the
-    trainer left before its end has no measures, and the score 0 or its return so far.
+    trainer left before its end has no measures, and the score 0 or its return so far. `resets`
+    counts how often its env went back to an earlier state to try a sibling, and `trial_steps` the
+    env steps of trials beyond those of recorded turns.
 
     Example:
         >>> task = Task(id="t", env="e", seed=0, data={})
@@ -196,6 +210,8 @@ class Episode:
     error: Failure | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
     opening: Opening = ()
+    resets: int = 0
+    trial_steps: int = 0
 
     @property
     def broken(self) -> bool:
@@ -209,8 +225,24 @@ class Episode:
 
     @property
     def turns(self) -> tuple[Turn, ...]:
-        """Every turn of every seat, seat by seat."""
+        """Every turn of every seat on the played path, seat by seat."""
         return tuple(turn for trajectory in self.trajectories for turn in trajectory.turns)
+
+    @property
+    def sampled(self) -> tuple[Turn, ...]:
+        """Every turn of every seat, and the siblings with which the episode did not go on."""
+        return tuple(turn for trajectory in self.trajectories for turn in trajectory.sampled)
+
+    @property
+    def own_turns(self) -> tuple[Turn, ...]:
+        """The turns of all seats but those that opponents played."""
+        own = (trajectory for trajectory in self.trajectories if not trajectory.player)
+        return tuple(turn for trajectory in own for turn in trajectory.turns)
+
+    @property
+    def opponent(self) -> str:
+        """The name of the opponent that played in it; empty where there was none."""
+        return next((each.player for each in self.trajectories if each.player), "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -282,14 +314,11 @@ class TrainingSample:
         """
         index = np.asarray(turn_index, dtype=np.int64)
         sampled = np.asarray(streams.pop("sampled_mask", index >= 0), dtype=bool)
+        zero = np.zeros(len(index))
+        given = dict.fromkeys(STREAMS[3:], zero) | {"rl_weight": sampled, "temperature": zero + 1}
         values: dict[str, Any] = {
-            name: np.zeros(len(index), dtype=np.float32) for name in STREAMS[3:]
+            name: np.asarray(value, dtype=np.float32) for name, value in (given | streams).items()
         }
-        values |= {
-            "rl_weight": sampled.astype(np.float32),
-            "temperature": np.ones(len(index), dtype=np.float32),
-        }
-        values |= {name: np.asarray(value, dtype=np.float32) for name, value in streams.items()}
         return cls(
             policy=policy,
             policy_version=policy_version,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -84,10 +84,26 @@ empty where it begins in the first one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Player:
+    """Who plays a seat in place of its agent's policy: a baseline of the env, or frozen weights.
+
+    `policy` is the engine's name of the frozen weights; empty for the baseline called `name`.
+
+    Example:
+        >>> Player(name="minimax-1").policy
+        ''
+    """
+
+    name: str
+    policy: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TaskVisit:
     """One occurrence of a task in one iteration. Two visits of one task are two groups.
 
-    Its episodes begin in the state that `opening` leads to.
+    Its episodes begin in the state that `opening` leads to. `players` are opponents, by seat; the
+    agents' policies play the other seats.
 
     Example:
         >>> task = Task(id="t", env="e", seed=0, data={})
@@ -99,6 +115,7 @@ class TaskVisit:
     visit: int
     task: Task
     opening: Opening = ()
+    players: Mapping[str, Player] = field(default_factory=dict)
 
     def episode(self, member: int) -> EpisodeId:
         """Return the identity of one episode of this visit."""
@@ -114,7 +131,8 @@ class TurnId:
     `role` is the seat that is called: the role itself, or one of its seats such as `ant-3`.
     `turn` counts the seat's calls. `round` counts the episode's rounds: a new one begins when a
     seat acts that has acted in the present one. `branch` numbers siblings of one turn; it is 0
-    where a turn has no siblings.
+    where a turn has no siblings. `trial` names the trial in which the call is made, "" for calls of
+    the played path and their siblings.
 
     Example:
         >>> episode = EpisodeId(iteration=1, visit=0, task="t", member=2)
@@ -127,7 +145,9 @@ class TurnId:
     turn: int
     round: int = 0
     branch: int = 0
+    trial: str = ""
 
     def __str__(self) -> str:
         """Return the slash-separated form used in logs; `round` follows from the rest."""
-        return f"{self.episode}/{self.role}/{self.turn}/{self.branch}"
+        where = f"{self.episode}/{self.role}/{self.turn}/{self.branch}"
+        return f"{where}/{self.trial}" if self.trial else where

@@ -1,6 +1,7 @@
 """Workflows: which agent acts when, as plain async Python over `act` and `ask`."""
 
 from turnwise.workflows.base import Agent, Agents, Workflow
+from turnwise.workflows.state_machine import StateMachine, StateMachineConfig
 from turnwise.workflows.table import WORKFLOWS, WorkflowConfig, make_workflow
 from turnwise.workflows.turns import turns
 
@@ -8,6 +9,8 @@ __all__ = [
     "WORKFLOWS",
     "Agent",
     "Agents",
+    "StateMachine",
+    "StateMachineConfig",
     "Workflow",
     "WorkflowConfig",
     "make_workflow",

@@ -17,12 +17,28 @@ from turnwise.types import Message
 class Agent(Protocol):
     """One seat of an episode, as a workflow sees it."""
 
-    async def act(self, state: Any) -> Step[Any]:
-        """Let the agent observe `state` and reply; return the step that its action leads to."""
+    async def act(
+        self, state: Any, *, temperature: float | None = None, max_tokens: int | None = None
+    ) -> Step[Any]:
+        """Let the agent observe `state` and reply; return the step that its action leads to.
+
+        Where turns have siblings, it is the step of the one that goes on. `temperature` and
+        `max_tokens` replace the agent's own.
+        """
         ...
 
-    async def ask(self, messages: Sequence[Message]) -> str:
-        """Ask the agent's policy one question and return its reply. No env step is made."""
+    async def ask(
+        self,
+        messages: Sequence[Message],
+        *,
+        score: Callable[[str], float] | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+    ) -> str:
+        """Ask the agent's policy one question and return its reply. No env step is made.
+
+        Where turns have siblings, `score` judges several replies, and one of them is returned.
+        """
         ...
 
 

@@ -17,9 +17,10 @@ from turnwise.errors import ConfigError, unknown_name
 from turnwise.settings import Settings, parse
 from turnwise.utils.user_code import is_import_name, load_object
 from turnwise.workflows.base import Workflow
+from turnwise.workflows.state_machine import StateMachine
 from turnwise.workflows.turns import turns
 
-WORKFLOWS: dict[str, Any] = {"turns": turns}
+WORKFLOWS: dict[str, Any] = {"turns": turns, "state-machine": StateMachine}
 """Name -> an async function of the agents and the first state, or a class. A class has
 `config_class`, is made with an instance of it, and is called as the function is."""
 

@@ -9,11 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from turnwise.credit.config import CreditConfig
+from turnwise.credit.schemes.at_grpo import AT_GRPO
 from turnwise.credit.schemes.base import Comparison, Scheme, batch_key, state_key, visit_key
+from turnwise.credit.schemes.counterfactual import COUNTERFACTUAL
 from turnwise.credit.schemes.gae import GAE
 from turnwise.credit.schemes.gigpo import GIGPO
 from turnwise.credit.schemes.grpo import DR_GRPO, GRPO
+from turnwise.credit.schemes.leave_one_role_out import LEAVE_ONE_ROLE_OUT
 from turnwise.credit.schemes.maxrl import MAXRL
+from turnwise.credit.schemes.rae import RAE
 from turnwise.credit.schemes.reinforce import REINFORCE, REINFORCE_PLUS
 from turnwise.credit.schemes.rloo import RLOO
 from turnwise.settings import make_one_of, one_of
@@ -27,6 +31,10 @@ SCHEMES: dict[str, Scheme] = {
     "maxrl": MAXRL,
     "gigpo": GIGPO,
     "gae": GAE,
+    "rae": RAE,
+    "at_grpo": AT_GRPO,
+    "leave_one_role_out": LEAVE_ONE_ROLE_OUT,
+    "counterfactual": COUNTERFACTUAL,
 }
 DEFAULT = "grpo"
 _CONFIGS = {name: scheme.config for name, scheme in SCHEMES.items()}

@@ -46,6 +46,17 @@ def state_key(unit: Unit) -> GroupKey:
     return GroupKey(role=unit.role, visit=unit.episode.visit_id, state=unit.state)
 
 
+def question_key(unit: Unit) -> GroupKey:
+    """Group a seat's answers to one question in one round of one visit of one task."""
+    return GroupKey(
+        role=unit.role,
+        seat=unit.id.role,
+        visit=unit.episode.visit_id,
+        round=unit.id.round,
+        observation=unit.observation,
+    )
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
     """A comparison: units, the key that groups them, and the estimator.
@@ -66,12 +77,21 @@ class Scheme:
     `compare` is the comparison whose groups are logged and filtered. `add` is a second one, whose
     advantages times `CreditConfig.weight_of_second` are added turn by turn; None is none.
     `by_turn` replaces the advantages of both: those of a turn depend on the turns after it.
+    `topologies` are those that sample what it compares; `needs_cross_tables` says that its groups
+    are those of a cross table alone.
     """
 
     config: type[CreditConfig]
     compare: Comparison
     add: Comparison | None = None
     by_turn: TurnFunction | None = None
+    topologies: tuple[str, ...] = ("independent",)
+    needs_cross_tables: bool = False
+
+    @property
+    def by_sibling(self) -> bool:
+        """Whether siblings are compared, and not episodes."""
+        return "independent" not in self.topologies
 
     @property
     def by_visit(self) -> bool:

@@ -31,6 +31,15 @@ class GrpoCreditConfig(VisitCreditConfig):
     the batch, so that differences between groups count (Lite PPO, arXiv:2508.08221; REINFORCE++,
     arXiv:2501.03262); `batch_advantages`, of all advantages of the batch, which are centred by
     group first (ScaleRL, arXiv:2510.13786; REINFORCE++ with baseline); or `none`."""
+    statistics: Literal["role", "all"] = "role"
+    """Whose returns the mean and the standard deviation are of: those of one role, and the mean of
+    one seat (Dr. MAS, arXiv:2602.08847); or those of `all` roles together, whose gradients grow
+    where roles earn differently."""
+
+    @property
+    def pools_roles(self) -> bool:
+        """Whether means and standard deviations are over all roles together."""
+        return self.statistics == "all"
 
     @property
     def divides_by(self) -> Std:

@@ -240,7 +240,8 @@ class Calls:
         self._unchanged("step", deep, state)
         again = self.step(state, role, action, place)
         flags = (step.terminated, step.truncated)
-        same = dict(again.rewards) == dict(step.rewards) and self.view(again.state) == after
+        same = dict(again.rewards) == dict(step.rewards) and again.others == step.others
+        same = same and self.view(again.state) == after
         if not same or flags != (again.terminated, again.truncated):
             cure = "keep nothing in the env and draw only from the generator that step is handed"
             fail(
@@ -271,15 +272,26 @@ class Calls:
                 fail(env, what, "return a bool; write bool(...) around numpy's", "step")
         if step.state is None:
             fail(env, "step returns no state", "return Step(state=...) with the next state", "step")
-        self._check_rewards(step)
+        self._check_rewards(step.rewards)
+        self._check_others(step.others, role)
         if not isinstance(step.info, Mapping):
             fail(env, f"info = {step.info!r:.80}", "give a dict, or leave it out", "step")
         for name, value in (("rewards", step.rewards), ("info", step.info), ("state", step.state)):
             self._keep("step", name, value)
         return step
 
-    def _check_rewards(self, step: Step[Any]) -> None:
-        env, rewards = self.env, step.rewards
+    def _check_others(self, others: Any, role: str) -> None:
+        """Raise unless `others` holds rewards of seats that did not act."""
+        seats = [seat for seat in self.env.seats if seat != role]
+        if not isinstance(others, Mapping) or not set(others) <= set(seats):
+            known = ", ".join(seats) or "none, as there is one seat"
+            cure = f"give a dict of another seat and its rewards; the seats are {known}"
+            fail(self.env, f"others = {others!r:.80} in a step of {role!r}", cure, "step")
+        for rewards in others.values():
+            self._check_rewards(rewards)
+
+    def _check_rewards(self, rewards: Any) -> None:
+        env = self.env
         names = list(env.components)
         if not isinstance(rewards, Mapping):
             example = f"{{{names[0]!r}: 1.0}}" if names else "{}"

@@ -9,8 +9,9 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, NoReturn, get_args
 
-from turnwise.envs.base import Branching, Env, Level, RewardTiming, ScoredBy
+from turnwise.envs.base import Branching, Env, Level, RewardTiming, ScoredBy, scores_batches
 from turnwise.envs.gymnasium.registry import gymnasium_cure
+from turnwise.envs.pettingzoo.registry import pettingzoo_cure
 from turnwise.envs.unicode import UNICODE, is_unicode
 from turnwise.envs.user_calls import call_env, short
 from turnwise.errors import EnvError
@@ -22,6 +23,7 @@ METHODS: Mapping[str, tuple[str, ...]] = {
     "observe": ("state", "role"),
     "step": ("state", "role", "action", "noise"),
     "score": ("state",),
+    "seat_score": ("state", "seat"),
     "measures": ("state",),
     "generate": ("rng",),
     "canonical": ("data",),
@@ -48,6 +50,7 @@ ATTRIBUTES = (
     "blocking",
     "runs_programs",
     "max_turns",
+    "opponents",
     "config",
     "single_task",
     "seats",
@@ -89,9 +92,9 @@ def place_of_method(kind: type[Any], name: str) -> str:
 
 def check_is_env(env: Any) -> None:
     """Raise unless `env` is an instance of a class derived from `Env`."""
-    gymnasium = gymnasium_cure(env)
-    if gymnasium:
-        raise EnvError(gymnasium)
+    foreign = gymnasium_cure(env) or pettingzoo_cure(env)
+    if foreign:
+        raise EnvError(foreign)
     if isinstance(env, type) and issubclass(env, Env):
         missing = sorted(env.__abstractmethods__)
         if missing:
@@ -270,8 +273,11 @@ def check_returned(env: Env[Any], vocabulary: Any, single_task: Any, baselines: 
         if not isinstance(name, str) or not callable(player):
             cure = "give a function from (state, rng) to an action"
             fail(env, f"baseline {name!r} is {player!r:.80}", cure, "baselines")
-    scores_batches = type(env).score_batch is not Env.score_batch  # needs a model's replies
-    if "random" not in baselines and not scores_batches:
+    strangers = [name for name in env.opponents if name not in baselines]
+    if strangers:
+        cure = f"name baselines of the env: {', '.join(baselines) or 'none'}"
+        fail(env, f"opponents = {env.opponents!r:.80}", cure)
+    if "random" not in baselines and not scores_batches(env):  # which needs a model's replies
         known = ", ".join(baselines) or "none"
         fail(
             env,

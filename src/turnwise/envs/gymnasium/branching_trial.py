@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from turnwise.envs.equality import equal_values
 from turnwise.envs.gymnasium.contents import NotCopiedError
 from turnwise.envs.gymnasium.copies import Copies, layers_of
 from turnwise.envs.gymnasium.outside_state import hidden_state
@@ -85,7 +86,7 @@ def _measured(maker: Maker, draw: Draw, way: Way | None, limit: int) -> type[Wor
     alone = {seed: _played_alone(maker, draw, seed, limit, watch) for seed in seeds}
     for seed in reversed(seeds):
         again = _played_alone(maker, draw, seed, limit, watch)
-        if not _equal([again.first, again.shown], [alone[seed].first, alone[seed].shown]):
+        if not equal_values([again.first, again.shown], [alone[seed].first, alone[seed].shown]):
             raise ConfigError(
                 "two plays of this env with equal seed and noise differ: let it draw only from "
                 f"self.np_random, and set up all of an episode in reset{watch.told()}"
@@ -188,14 +189,14 @@ def _round(
         """Step the episode of `seed` from its state `number`; None if the outcome differs."""
         action = _action(draw, seed, number)
         done = world.step(memories[seed][number], action, 1, generator(seed, "probe", number))
-        return done.memory if _equal(_shown(done), alone[seed].shown[number]) else None
+        return done.memory if equal_values(_shown(done), alone[seed].shown[number]) else None
 
     going = list(seeds)
     while going:
         seed = going[int(order.integers(len(going)))]
         if seed not in memories:
             begun = world.reset(Origin(seed=seed))
-            if not _equal(begun.observation, alone[seed].first):
+            if not equal_values(begun.observation, alone[seed].first):
                 return False
             memories[seed] = [begun.memory]
             continue
@@ -265,17 +266,3 @@ def _of_process() -> dict[str, bytes]:
     if torch is not None:
         found["the generator of torch"] = torch.get_rng_state().numpy().tobytes()
     return found
-
-
-def _equal(left: Any, right: Any) -> bool:
-    """Whether nested observations are equal; arrays by content, NaN equal to itself."""
-    if isinstance(left, Mapping):
-        return (
-            isinstance(right, Mapping)
-            and left.keys() == right.keys()
-            and all(_equal(left[k], right[k]) for k in left)
-        )
-    if isinstance(left, list | tuple):
-        same = isinstance(right, list | tuple) and len(left) == len(right)
-        return same and all(map(_equal, left, right))
-    return bool(np.array_equal(left, right, equal_nan=np.asarray(left).dtype.kind == "f"))

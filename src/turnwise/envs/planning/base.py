@@ -36,7 +36,7 @@ from typing import Any, ClassVar, Generic
 
 import numpy as np
 
-from turnwise.envs.base import Baseline, Env, Level, Observation, Step, check_turn
+from turnwise.envs.base import Baseline, Env, Level, Observation, Step
 from turnwise.envs.planning.library import (
     APPLY,
     LEGAL,
@@ -49,6 +49,7 @@ from turnwise.envs.planning.library import (
 from turnwise.envs.planning.programs import run_tool
 from turnwise.envs.planning.puzzle import P, Puzzle
 from turnwise.envs.planning.state import PlanningConfig, PlanState, potential
+from turnwise.envs.whose_turn import check_turn
 from turnwise.errors import ConfigError, DataError, IllegalActionError
 from turnwise.types import Task
 

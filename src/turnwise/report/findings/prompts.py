@@ -83,7 +83,7 @@ def _more_history(facts: Facts, role: str) -> str:
             sum(len(turn.prompt_ids) / (1 + kept) + len(turn.completion_ids) for turn in one.turns)
             for episode in facts.episodes
             for one in episode.trajectories
-            if one.role == role
+            if one.role == role and not one.player
         ),
         default=0.0,
     )
@@ -140,7 +140,7 @@ def _turns(facts: Facts, role: str) -> Iterator[Shown]:
     counted = {name for name, weight in weights.items() if weight} - set(REPLY_COMPONENTS)
     for game, episode in enumerate(facts.episodes):
         for trajectory in () if episode.broken else episode.trajectories:
-            if trajectory.role == role:
+            if trajectory.role == role and not trajectory.player:
                 yield from _shown(episode, trajectory, game, counted)
 
 

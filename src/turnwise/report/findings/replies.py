@@ -137,8 +137,8 @@ def _cutting_costs(facts: Facts) -> bool:
     for episode in facts.episodes:
         if episode.broken:
             continue
-        paid = sum(mix_rewards(turn.rewards, weights) for turn in episode.turns)
-        for turn in episode.turns:
+        paid = sum(mix_rewards(turn.rewards, weights) for turn in episode.own_turns)
+        for turn in episode.own_turns:
             earned = paid if weights else episode.score
             length = float(len(turn.completion_ids))
             found[turn.finish_reason == "length"].append((length, earned))
@@ -182,7 +182,7 @@ def _cut(facts: Facts) -> tuple[float, str]:
         for episode in facts.episodes
         for trajectory in episode.trajectories
         for turn in trajectory.turns
-        if turn.error is not None
+        if turn.error is not None and not trajectory.player
     ]
     ((role, _),) = Counter(r for r, was_cut in failed if was_cut).most_common(1) or [
         (facts.roles[0], 0)

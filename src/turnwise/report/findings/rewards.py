@@ -89,7 +89,7 @@ def _covariance(episodes: Sequence[Episode], component: str) -> float:
     groups: dict[object, list[tuple[float, float]]] = {}
     for episode in episodes:
         if not episode.broken:
-            paid = sum(turn.rewards.get(component, 0.0) for turn in episode.turns)
+            paid = sum(turn.rewards.get(component, 0.0) for turn in episode.own_turns)
             groups.setdefault(episode.id.visit_id, []).append((paid, episode.score))
     found = 0.0
     for pairs in groups.values():

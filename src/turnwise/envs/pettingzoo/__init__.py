@@ -1,0 +1,1 @@
+"""The `pettingzoo` env: any PettingZoo env with a text for its observations."""
