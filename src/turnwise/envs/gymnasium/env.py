@@ -56,10 +56,11 @@ from turnwise.envs.gymnasium.spaces import (
 )
 from turnwise.envs.gymnasium.tables import MOST_CELLS, Table, table_of
 from turnwise.envs.gymnasium.worlds import Origin, Outcome, World
+from turnwise.envs.rendered import rendered
 from turnwise.errors import ConfigError, DataError, EnvError, unknown_name
 from turnwise.seeding import generator
 from turnwise.types import Task
-from turnwise.utils.user_code import MISTAKES, is_function, is_import_name, load_object
+from turnwise.utils.user_code import is_function, is_import_name, load_object
 
 PLAIN = "plain"
 FEW_STARTS = 10
@@ -193,18 +194,7 @@ class GymnasiumEnv(Env[GymState]):
         return state.total
 
     def _show(self, observation: Any) -> tuple[str, str]:
-        name = self.config.renderer
-        try:
-            shown = self._renderer(observation)
-        except MISTAKES as cause:
-            raise EnvError(f"renderer = {name!r} raised {cause!r} for {observation!r}") from cause
-        pair = (shown, "") if isinstance(shown, str) else shown
-        texts = isinstance(pair, tuple) and len(pair) == 2
-        if not texts or not all(isinstance(part, str) for part in pair) or not pair[0].strip():
-            raise EnvError(
-                f"renderer = {name!r} returned {shown!r}: return text, or (text, description)"
-            )
-        return pair
+        return rendered(self._renderer, self.config.renderer, observation)
 
     def generate(self, rng: np.random.Generator) -> dict[str, Any]:
         """Draw a task: `seed` for gymnasium's reset, and further keys by the options.

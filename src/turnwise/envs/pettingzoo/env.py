@@ -46,6 +46,7 @@ from turnwise.envs.pettingzoo.known import KNOWN, RENDERERS, KnownEnv, Renderer
 from turnwise.envs.pettingzoo.live import Round
 from turnwise.envs.pettingzoo.registry import is_parallel, maker
 from turnwise.envs.pettingzoo.worlds import World, open_world
+from turnwise.envs.rendered import rendered
 from turnwise.errors import (
     ConfigError,
     DataError,
@@ -55,7 +56,7 @@ from turnwise.errors import (
 )
 from turnwise.seeding import generator
 from turnwise.types import Task
-from turnwise.utils.user_code import MISTAKES, is_function, is_import_name, load_object
+from turnwise.utils.user_code import is_function, is_import_name, load_object
 
 PLAIN = "plain"
 MASK = "action_mask"
@@ -248,18 +249,7 @@ class PettingZooEnv(Env[ZooState]):
     def _show(self, agent: str, state: ZooState) -> tuple[str, str]:
         if agent not in state.seen:
             return "not in the game", ""
-        name, seen = self.config.renderer, state.seen[agent]
-        try:
-            shown = self._renderers[agent](seen)
-        except MISTAKES as cause:
-            raise EnvError(f"renderer = {name!r} raised {cause!r} for {seen!r:.200}") from cause
-        pair = (shown, "") if isinstance(shown, str) else shown
-        texts = isinstance(pair, tuple) and len(pair) == 2
-        if not texts or not all(isinstance(part, str) for part in pair) or not pair[0].strip():
-            raise EnvError(
-                f"renderer = {name!r} returned {shown!r:.200}: return text, or (text, description)"
-            )
-        return pair
+        return rendered(self._renderers[agent], self.config.renderer, state.seen[agent])
 
     def observe(self, state: ZooState, role: str) -> Observation:
         """Return the renderer's text of what an agent sees, or saw last, and its legal actions."""
