@@ -89,7 +89,7 @@ ARMS: dict[str, Arm] = {
     "hindsight": Arm("hindsight"),
     "hybrid": Arm("hybrid"),
     "sample": Arm("sample"),
-    "hindsight-grpo": Arm("grpo", first=("hindsight", 512)),
+    "hindsight-grpo": Arm("grpo", first=("hindsight", 256)),
     # fewer new programs between updates
     "hindsight-4": Arm("hindsight", ("trainer.tasks_per_iteration=1", "trainer.group_size=4")),
     "hybrid-8": Arm("hybrid", FEW),
