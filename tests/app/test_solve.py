@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 from pathlib import Path
@@ -356,6 +357,11 @@ def test_the_command_prints_json_or_a_picture(base, tmp_path):
         "test_exact",
     }  # fmt: skip
     assert (tmp_path / "run" / "drawing.png").read_bytes().startswith(b"\x89PNG")
+    report = (tmp_path / "run" / "report.md").read_text(encoding="utf-8")
+    assert "![drawing](drawing.png)" in report
+    command = next(line for line in report.splitlines() if line.startswith("turnwise solve"))
+    again = CliRunner().invoke(app, [*shlex.split(command)[1:], "--json"])
+    assert json.loads(again.stdout) == found
     shown = CliRunner().invoke(app, [*map(str, words)])
     assert "12-squares by sample: not solved" in " ".join(shown.stdout.split())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -72,9 +73,21 @@ def solve(
         show(found)
     picture = found.run / "drawing.png"
     with one_sentence():  # what was found is printed before, as the folder may be read-only
+        from turnwise.report import write_report
+        from turnwise.runs import Run
+
         draw_png(picture, found)
+        write_report(Run(found.run), command=_command(found, budget, sets or []))
     if not as_json:
         say(f"run: {found.run}; picture: {picture}")
+
+
+def _command(found: Solved, budget: int, sets: Sequence[str]) -> str:
+    """Return the command that prints the result of a run again."""
+    options = f"--method {found.method} --budget {budget} --seed {found.seed} --run"
+    given = [arg for each in sets for arg in ("--set", each)]
+    task, rest = shlex.quote(found.task), shlex.join([str(found.run), *given])
+    return f"turnwise solve {task} {options} {rest}"
 
 
 def plain(found: Solved) -> dict[str, Any]:

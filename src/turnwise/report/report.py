@@ -7,6 +7,7 @@ folder only, so it can be written again at any time. Every score has its error a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from turnwise.report.adapters import adapter_lines
 from turnwise.report.curve import draw_curve
@@ -49,6 +50,7 @@ def write_report(run: Run, *, command: str = "") -> str:
         _how(command),
         _results(records, scores),
         [f"![score, return, entropy and groups]({run.curve.name})"],
+        _pictures(run),
         _opponents(scores),
         _measures(scores),
         _exact(scores),
@@ -104,6 +106,13 @@ def _why_this_decoding(records: Sequence[Record], scores: RunScores) -> str:
         return ""
     lead = "led by more than its error" if scores.decoding == "sampled" else "did not lead clearly"
     return f" Validation chose the {scores.decoding} decoding: sampling {lead}."
+
+
+def _pictures(run: Run) -> list[str]:
+    """Return the pictures that commands wrote into the run folder, apart from the curve."""
+    found = (each for each in run.path.iterdir() if each.suffix in (".gif", ".png"))
+    names = sorted(each.name for each in found if each.name != run.curve.name)
+    return [f"![{Path(name).stem}]({name})" for name in names]
 
 
 def _opponents(scores: RunScores | None) -> list[str]:
