@@ -1,0 +1,309 @@
+"""Train teams on planning puzzles by several methods, and compare what they score and cost.
+
+    python benchmarks/teams.py FILE --envs sokoban --rows team-grpo at-grpo --seeds 0 1 2
+    python benchmarks/teams.py FILE                     # the tables; --plot PNG draws the curves
+
+A job is a row of `ROWS`, an env and a seed: `turnwise train` with some settings, from a warm-up
+that the rows of one kind of policies and one seed share. Jobs whose command FILE holds are not
+trained again, and a run that was interrupted goes on. Each line of FILE holds the commands, the
+commit, `eval.json`, the totals of the run, and as `curve` the sampled tokens, the env steps and the
+validation score. A row with `plays` is trained by others: it exchanges policies for the test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from math import nan, sqrt
+from pathlib import Path
+from statistics import mean, stdev
+from threading import Lock
+from typing import Any, NamedTuple
+
+STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571}
+"""97.5th percentile of Student's t by number of seeds."""
+RECIPES = {env: f"{env}-two-policy" for env in ("sokoban", "plan-path", "sudoku")}
+POLICIES = {
+    "single": ("main",),
+    "shared": ("main",),
+    "lora": ("tool", "planner"),
+    "models": ("tool", "planner"),
+}
+"""A kind of policies, which is a preset of each recipe -> the policies that it has."""
+SPINE = (
+    *("topology.kind=spine", "topology.siblings=8", "topology.score=turn_end"),
+    *("trainer.group_size=1", "credit.scheme=at_grpo"),
+)
+VINE = (
+    *("topology.kind=vine", "topology.siblings=8", "trainer.group_size=1"),
+    *("credit.scheme=counterfactual", "trainer.tasks_per_iteration=6"),
+)
+GRPO = ("credit.scheme=grpo",)
+OUTCOME = ('credit.rewards={"solved" = 1.0, "invalid" = -0.1}',)
+LOCK = Lock()
+
+
+class Row(NamedTuple):
+    """A kind of policies, settings, and policies of other rows that play in the test.
+
+    `plays` maps a role to the row and the policy that plays it; the first row is then the run.
+    """
+
+    kind: str
+    settings: tuple[str, ...] = ()
+    plays: tuple[tuple[str, str, str], ...] = ()
+
+
+ROWS: dict[str, Row] = {
+    # equal feedback and budget for one role
+    "single-grpo": Row("single", GRPO),
+    "single-turns": Row("single"),
+    "single-spine": Row("single", SPINE),
+    # a team; `turns` has the recipe's credit, a return for each turn
+    "team-grpo": Row("shared", GRPO),
+    "team-turns": Row("shared"),
+    "at-grpo": Row("shared", SPINE),
+    "at-grpo-lora": Row("lora", SPINE),
+    "at-grpo-models": Row("models", SPINE),
+    "team-grpo-models": Row("models", GRPO),
+    "team-turns-models": Row("models"),
+    # other credit; team-grpo has statistics for each role
+    "pooled-statistics": Row("shared", (*GRPO, "credit.statistics=all")),
+    "rae": Row("shared", ("credit.scheme=rae",)),
+    "counterfactual": Row("shared", VINE),
+    # the solved puzzle is the only reward; siblings need a return, so the spine is a vine
+    "single-outcome": Row("single", (*GRPO, *OUTCOME)),
+    "team-outcome": Row("shared", (*GRPO, *OUTCOME)),
+    "single-vine-outcome": Row("single", (*VINE, *OUTCOME)),
+    "vine-outcome": Row("shared", (*VINE, *OUTCOME)),
+    # roles trained alone, the other one as warmed up, and combined; roles swapped
+    "tool-alone": Row("models", (*SPINE, "policies.planner.trainable=false")),
+    "planner-alone": Row("models", (*SPINE, "policies.tool.trainable=false")),
+    "combined": Row(
+        "models",
+        plays=(("tool", "tool-alone", "tool"), ("planner", "planner-alone", "planner")),
+    ),
+    "swapped": Row(
+        "models",
+        plays=(("tool", "at-grpo-models", "planner"), ("planner", "at-grpo-models", "tool")),
+    ),
+}
+
+
+class Job(NamedTuple):
+    """A row to be trained on an env with a seed, and its settings."""
+
+    row: str
+    env: str
+    seed: int
+    settings: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of its run folder."""
+        return f"{self.env}-{self.row}-{self.seed}"
+
+
+def turnwise(words: Sequence[str], log: Path, *, told: bool = False) -> str:
+    """Run a command; return its output if it is to be told, else it is in `log`."""
+    with log.open("a") as file:
+        done = subprocess.run(
+            [sys.executable, "-m", "turnwise", *words],
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if told else file,
+            stderr=file,
+            text=True,
+            check=True,
+        )
+    return done.stdout or ""
+
+
+def trained(words: Sequence[str], run: Path) -> None:
+    """Train in a run folder, or go on."""
+    if (run / "eval.json").is_file():
+        return
+    going = (run / "recipe.toml").is_file()
+    asked = ["resume", str(run)] if going else [*words, "--run", str(run)]
+    turnwise(asked, run.with_name(f"{run.name}.log"))
+
+
+def words_of(env: str, settings: Sequence[str]) -> list[str]:
+    """Return the command that trains a recipe with settings."""
+    return ["train", RECIPES[env], *(word for one in settings for word in ("--set", one))]
+
+
+def warm_up(env: str, kind: str, seed: int, runs: Path) -> tuple[list[str], list[str]]:
+    """Return the settings of the warm-up, and those of a run that begins with its weights."""
+    run = runs / f"{env}-warm-{kind}-{seed}"
+    given = [f"preset={kind}", f"seed={seed}"]
+    asked = [*given, "trainer.iterations=0"]
+    trained(words_of(env, asked), run)
+    if kind == "lora":  # the base is what both adapters begin with
+        (base,) = (run / "models").iterdir()
+        weights = dict.fromkeys(POLICIES[kind], base)
+    else:
+        weights = {name: run / "start" / name for name in POLICIES[kind]}
+    begun = [f"policies.{name}.model={path}" for name, path in weights.items()]
+    begun.append("pretrain=none" if kind == "lora" else "warmup.steps=0")
+    return asked, [*given, *begun]
+
+
+def measured(run: Path) -> dict[str, Any]:
+    """Return the scores of a run, its totals and its curve."""
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    last = records[-1]
+    curve = [
+        (int(r["total/sampled_tokens"]), int(r["total/env_steps"]), round(r["validation/score"], 4))
+        for r in records
+        if "validation/score" in r
+    ]
+    totals = {k.removeprefix("total/"): v for k, v in last.items() if k.startswith("total/")}
+    totals["seconds"] = last["time/total"]
+    scores = json.loads((run / "eval.json").read_text())
+    return {"scores": scores, "totals": totals, "curve": curve}
+
+
+def train(job: Job, runs: Path, commit: str) -> dict[str, Any]:
+    """Train a job, or go on; return what is kept."""
+    row = ROWS[job.row]
+    kept = {"row": job.row, "env": job.env, "seed": job.seed, "settings": list(job.settings)}
+    kept |= {"commit": commit}
+    if row.plays:
+        folders = {other: runs / f"{job.env}-{other}-{job.seed}" for _, other, _ in row.plays}
+        words = ["eval", str(folders[row.plays[0][1]]), "--json"]
+        for role, other, policy in row.plays:
+            words += ["--policy", f"{role}={folders[other]}:{policy}"]
+        scores = json.loads(turnwise(words, runs / f"{job.name}.log", told=True))
+        return kept | {"command": " ".join(["turnwise", *words]), "scores": scores}
+    warm, begun = warm_up(job.env, row.kind, job.seed, runs)
+    settings = [*begun, *row.settings, *job.settings]
+    trained(words_of(job.env, settings), runs / job.name)
+    commands = [" ".join(["turnwise", *words_of(job.env, each)]) for each in (warm, settings)]
+    return kept | {"command": " && ".join(commands)} | measured(runs / job.name)
+
+
+def kept_rows(file: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file; what a kill cut off is left out."""
+    rows: list[dict[str, Any]] = []
+    for line in file.read_text().splitlines() if file.is_file() else ():
+        with suppress(json.JSONDecodeError):
+            rows.append(json.loads(line))
+    return rows
+
+
+def told(values: Sequence[float]) -> str:
+    """Return a mean, with the 95 % interval over seeds where there are several."""
+    if len(values) < 2:
+        return f"{mean(values):.3f}"
+    half = STUDENT.get(len(values), nan) * stdev(values) / sqrt(len(values))
+    return f"{mean(values):.3f} ± {half:.3f}"
+
+
+def gap(scores: dict[str, Any], decoding: str) -> float:
+    """Return the share of the gap between the warm-up and the solver that is closed."""
+    low, high = scores["baselines"].get("warmup", 0.0), scores["baselines"]["optimal"]
+    return (scores[f"score_{decoding}"] - low) / (high - low)
+
+
+COSTS = ("sampled_tokens", "prefilled_tokens", "trained_tokens", "env_steps", "state_resets")
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return the scores and costs of each env and row, means over seeds with 95 % intervals."""
+    heads = ("env", "row", "seeds", "greedy", "sampled", "gap closed", *COSTS, "seconds")
+    lines = ["| " + " | ".join(heads) + " |", "|---" * 2 + "|---:" * (len(heads) - 2) + "|"]
+    groups: dict[tuple[str, str, tuple[str, ...]], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["env"], row["row"], tuple(row["settings"])), []).append(row)
+    for (env, name, settings), group in groups.items():
+        scores = [row["scores"] for row in group]
+        columns = [[each[f"score_{how}"] for each in scores] for how in ("greedy", "sampled")]
+        columns.append([gap(each, each["decoding"]) for each in scores])
+        cells = [env, " ".join([name, *settings]), str(len(group)), *map(told, columns)]
+        for cost in (*COSTS, "seconds"):
+            spent = [row["totals"][cost] for row in group if cost in row.get("totals", {})]
+            cells.append(f"{mean(spent):,.0f}" if spent else "")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def plot(rows: list[dict[str, Any]], path: Path) -> None:
+    """Draw the validation score of each run by sampled tokens."""
+    from matplotlib.figure import Figure
+
+    envs = list(dict.fromkeys(row["env"] for row in rows if row.get("curve")))
+    names = list(dict.fromkeys(row["row"] for row in rows if row.get("curve")))
+    figure = Figure(figsize=(4.2 * len(envs) + 1.6, 3.8), dpi=130, layout="constrained")
+    for place, env in enumerate(envs):
+        axes = figure.add_subplot(1, len(envs), place + 1, title=env)
+        axes.set_xlabel("sampled tokens")
+        for number, name in enumerate(names):
+            axes.plot([], [], color=f"C{number % 10}", label=name)
+            for row in rows:
+                if (row["env"], row["row"]) == (env, name):
+                    across, _, up = zip(*row["curve"], strict=True)
+                    axes.plot(across, up, color=f"C{number % 10}", linewidth=1)
+    figure.axes[0].set_ylabel("validation score")
+    figure.axes[-1].legend(fontsize=7)
+    figure.savefig(path)
+
+
+def main() -> None:
+    """Train what is left, and print the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--envs", nargs="+", default=list(RECIPES), choices=RECIPES)
+    parser.add_argument("--rows", nargs="+", default=[], choices=ROWS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--set", action="append", default=[], help="a setting of all rows")
+    parser.add_argument("--runs", type=Path, default=Path("runs/teams"))
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--plot", type=Path, metavar="PNG")
+    args = parser.parse_args()
+    for folder in (args.runs, args.file.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    rows = kept_rows(args.file)
+    known = {(row["row"], row["env"], row["seed"], tuple(row["settings"])) for row in rows}
+    asked = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    commit = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    jobs = [
+        Job(row, env, seed, tuple(args.set))
+        for env in args.envs
+        for row in args.rows
+        for seed in args.seeds
+    ]
+    failed: list[str] = []
+
+    def one_seed(seed: int) -> None:  # rows of one seed share warm-ups, so one follows the other
+        for job in (each for each in jobs if each.seed == seed and each not in known):
+            try:
+                row = train(job, args.runs, commit)
+            except subprocess.CalledProcessError:
+                failed.append(job.name)
+                print(job.name, "failed: read", args.runs / f"{job.name}.log", flush=True)
+                continue
+            with LOCK:
+                rows.append(row)
+                with args.file.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+            print(job.name, f"{row['scores']['score']:.3f}", flush=True)
+
+    with ThreadPoolExecutor(args.workers) as pool:
+        list(pool.map(one_seed, args.seeds))
+    if rows:
+        print(table(rows))
+    if args.plot and rows:
+        plot(rows, args.plot)
+    if failed:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
