@@ -10,8 +10,7 @@ import pytest
 
 from turnwise.envs import check_env, make_env
 from turnwise.envs.planning import library, plan_path_rules
-from turnwise.envs.planning.base import PLANNER, TOOL
-from turnwise.envs.planning.state import DEAD, potential
+from turnwise.envs.planning.state import DEAD, PLANNER, TOOL, potential
 from turnwise.errors import ConfigError, DataError, EnvError, IllegalActionError
 from turnwise.recipe.schema import load_recipe
 from turnwise.seeding import generator
@@ -90,8 +89,64 @@ def test_a_call_without_an_answer_fails_and_the_episode_goes_on(call):
     env = made(size=4, moves_per_call=4)
     told, paid, step = play(env, begun(env), call)
     assert paid == [{"call_useful": 0.0, "call_failed": 1.0}]
-    assert (told.call, told.result) == ("failed", "no result")
+    assert told.calls == (("failed", "no result"),)
     assert not (step.terminated or step.truncated)
+
+
+def team_of(tools, planners, **options):
+    return make_env("plan-path", tools=tools, planners=planners, **options)
+
+
+def test_several_tools_call_and_several_planners_propose_before_the_judge_moves():
+    env = team_of(2, 2, size=3)
+    assert list(env.seats) == ["tool-1", "tool-2", "planner-1", "planner-2", "judge"]
+    assert env.roles == (TOOL, PLANNER, "judge")
+    assert env.max_turns == 5 * env.config.rounds
+    state = begun(env)
+    seen = {}
+    for action in ("legal", "apply RIGHT", "RIGHT", "DOWN DOWN", "RIGHT DOWN"):
+        (seat,) = env.acting(state)
+        seen[seat] = env.observe(state, seat).text.split("\n ")
+        state = play(env, state, action)[0]
+    calls = ["call legal", seen["tool-2"][-2], "call apply RIGHT", seen["planner-1"][-2]]
+    assert seen["tool-1"][-1:] == seen["tool-2"][-1:] == ["your call"]
+    assert seen["tool-2"][-3:-1] == calls[:2]
+    assert seen["planner-1"][-5:] == [*calls, "your plan"]
+    assert seen["planner-2"][-6:] == [*calls, "plan RIGHT", "your plan"]
+    assert seen["judge"][-7:] == [*calls, "plan RIGHT", "plan DOWN DOWN", "your move"]
+    assert (state.left, state.turn, state.calls, state.plans) == (env.config.rounds - 1, 0, (), ())
+    assert state.moves > 0
+
+
+def test_each_seat_answers_for_its_own_proposals():
+    env = team_of(2, 2, size=3)
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        state = env.reset(Task(id="t", env=env.name, seed=0, data=env.generate(rng)))
+        sums = dict.fromkeys(env.seats, 0.0)
+        while not state.ended:
+            (seat,) = env.acting(state)
+            state, paid, _ = play(env, state, env.random_action(state, seat, rng))
+            sums[seat] += paid[0].get("call_useful", 0.0)
+        *proposing, judge = env.seats
+        assert [sums[seat] for seat in proposing] == pytest.approx(state.proposed)
+        assert sums[judge] == 0
+
+
+def test_a_forbidden_proposal_is_told_and_changes_nothing():
+    env = team_of(1, 2, size=3)
+    state = play(env, begun(env), "legal")[0]
+    after, paid, _ = play(env, state, "UP")
+    assert (after.position, after.plans, paid[0]["illegal"]) == (state.position, ("UP",), 1.0)
+    with pytest.raises(IllegalActionError, match="no list of moves"):
+        env.step(state, "planner-1", "jump", RNG)
+
+
+@pytest.mark.parametrize("roles", ["two", "one"])
+@pytest.mark.parametrize("runner", ["call", "sandbox"])
+def test_ensembles_keep_the_contract(roles, runner):
+    env = team_of(2, 2, size=3, roles=roles, runner=runner)
+    assert check_env(env).longest == env.max_turns
 
 
 def test_calls_are_answered():
@@ -103,7 +158,7 @@ def test_calls_are_answered():
         "apply UP": "ran 0 r0c0 distance 4",
     }
     for call, answer in answers.items():
-        assert play(env, begun(env), call)[0].result == answer
+        assert play(env, begun(env), call)[0].calls[0][1] == answer
 
 
 def test_results_are_bounded():
@@ -211,7 +266,7 @@ def test_rewards_telescope_in_random_play(env):
         costs = env.puzzle.team_cost(state.position), env.puzzle.role_cost(state.position)
         now = [potential(cost, start) for cost, start in zip(costs, first.costs, strict=True)]
         assert (sums["progress"], sums["move_useful"]) == pytest.approx(now)
-        assert sums["call_useful"] == pytest.approx(state.proposed)
+        assert sums["call_useful"] == pytest.approx(state.proposed[0])
         assert sums["solved"] == env.score(state)
         assert all(DEAD <= value <= 1 for value in now)
 
@@ -294,7 +349,7 @@ def test_no_query_returns_a_plan():
             rng = generator(0, "query", number)
             state = env.reset(Task(id="t", env=name, seed=0, data=env.generate(rng)))
             call = env.random_action(state, TOOL, rng)
-            result = env.step(state, TOOL, call, rng).state.result.split()
+            result = env.step(state, TOOL, call, rng).state.calls[0][1].split()
             plan = env.puzzle.solve(state.position)
             moves = [word for word in result if word in BACK]
             if not call.startswith("legal"):

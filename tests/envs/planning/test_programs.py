@@ -34,21 +34,21 @@ def test_programs_have_the_functions_and_answer_as_calls_do():
     for code, call in calls.items():
         state, paid = told(f"print({code})")
         task = Task(id="t", env=env.name, seed=0, data=DATA)
-        assert state.result == env.step(env.reset(task), "tool", call, RNG).state.result
-        assert (state.call, paid["call_failed"]) == ("program", 0.0)
+        assert state.calls[0][1] == env.step(env.reset(task), "tool", call, RNG).state.calls[0][1]
+        assert (state.calls[0][0], paid["call_failed"]) == ("program", 0.0)
 
 
 def test_the_last_line_that_is_printed_is_the_proposal():
     state, paid = told("print(apply('RIGHT'))\nprint('DOWN DOWN')")
-    assert state.result == "ran 1 r0c1 distance 3\n DOWN DOWN"
-    assert paid["call_useful"] == state.proposed == 0.5
+    assert state.calls[0][1] == "ran 1 r0c1 distance 3\n DOWN DOWN"
+    assert paid["call_useful"] == state.proposed[0] == 0.5
     assert told("print('DOWN DOWN')\nprint('so far')")[1]["call_useful"] == 0.0
     assert told("print('DOWN ' * 5)")[1]["call_useful"] == 0.0  # more than moves_per_call
 
 
 def test_a_position_may_be_used():
     state, _ = told("print(position.at, position.goal, position._replace(at=3).at)")
-    assert state.result == "0 10 3"
+    assert state.calls[0][1] == "0 10 3"
 
 
 @pytest.mark.parametrize(
@@ -58,14 +58,16 @@ def test_a_position_may_be_used():
 )  # fmt: skip
 def test_a_program_that_fails_is_a_failed_call(program):
     state, paid = told(program)
-    assert (state.call, paid) == ("failed", {"call_useful": 0.0, "call_failed": 1.0})
+    assert (state.calls[0][0], paid) == ("failed", {"call_useful": 0.0, "call_failed": 1.0})
 
 
 def test_what_is_printed_is_plain_and_bounded():
     state, _ = told("print('\\x1b[31m<\\u2603>' + 'x' * 1000)")
-    assert state.result.startswith("[31m<>xxx") and len(state.result) <= library.MOST_SHOWN
+    assert (
+        state.calls[0][1].startswith("[31m<>xxx") and len(state.calls[0][1]) <= library.MOST_SHOWN
+    )
     flood, paid = told("while True: print('x' * 1000)")
-    assert paid["call_failed"] == 1.0 and len(flood.result) <= library.MOST_SHOWN
+    assert paid["call_failed"] == 1.0 and len(flood.calls[0][1]) <= library.MOST_SHOWN
 
 
 def test_sokoban_has_its_queries():

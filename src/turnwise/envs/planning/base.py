@@ -4,17 +4,20 @@ Provides `PlanningEnv`, which makes an env of a `Puzzle`.
 
 Task: a position of a puzzle, to be solved. An episode has at most `rounds` rounds.
 What each role sees: both see the position. In each round the seat `tool` acts first; the seat
-    `planner` then also sees the call and its result. With `roles = "two"` each seat is a role of
-    its own name; with `roles = "one"` both are seats of the role `player`.
+    `planner` then also sees the call and its result. With `tools = n` the seats `tool-1` to
+    `tool-n` call one after another. With `planners = n` the seats `planner-1` to `planner-n`
+    propose moves, and the seat `judge` sees all calls and proposals and moves. With `roles =
+    "two"` each kind of seat is a role; with `roles = "one"` all are seats of the role `player`.
 Actions: the tool calls one function of the library, as in `apply UP UP RIGHT` (`library.py`), or
     with `runner = "sandbox"` writes a program that may call them. The planner answers with one
-    move, or with 1 to `moves_per_turn` moves. A forbidden move is not made, and ends the list.
+    move, or with 1 to `moves_per_turn` moves, and so does the judge. A forbidden move is not made,
+    and ends the list.
 Rewards:
     `solved` (team): 1 for the move that solves the puzzle.
-    `progress` (team): the change of the team's potential by the planner's moves. A potential is 0
-        at the start, 1 when solved, and -1 where nothing can be solved any more.
-    `move_useful` (agent): the change of the roles' potential by the planner's moves.
-    `call_useful` (agent): the potential of where the moves that the tool proposed lead, minus that
+    `progress` (team): the change of the team's potential by the moves that are made. A potential
+        is 0 at the start, 1 when solved, and -1 where nothing can be solved any more.
+    `move_useful` (agent): the change of the roles' potential by the moves that are made.
+    `call_useful` (agent): the potential of where the moves that a seat proposed lead, minus that
         of its last proposal (of the start before the first). A call that proposes no moves
         proposes to stay.
     `call_failed` (process): 1 for a call that has no answer.
@@ -29,7 +32,7 @@ Baselines: random; always-MOVE, a constant call and move; first-legal, which alw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Any, ClassVar, Generic
@@ -46,14 +49,21 @@ from turnwise.envs.planning.library import (
     run_moves,
     split_moves,
 )
+from turnwise.envs.planning.players import Calls, moves_ahead, players_of
 from turnwise.envs.planning.programs import run_tool
 from turnwise.envs.planning.puzzle import P, Puzzle
-from turnwise.envs.planning.state import PlanningConfig, PlanState, potential
+from turnwise.envs.planning.state import (
+    PLANNER,
+    TOOL,
+    PlanningConfig,
+    PlanState,
+    Seating,
+    potential,
+)
 from turnwise.envs.whose_turn import check_turn
 from turnwise.errors import ConfigError, DataError, IllegalActionError
 from turnwise.types import Task
 
-TOOL, PLANNER = "tool", "planner"
 MOST_DRAWS = 5000
 """The most tasks drawn for one that every reflex fails."""
 
@@ -73,18 +83,25 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
     def __init__(self, config: PlanningConfig, puzzle: Puzzle[P]) -> None:
         self.config: PlanningConfig = config
         self.puzzle = puzzle
-        self.roles = ("player",) if config.roles == "one" else (TOOL, PLANNER)
-        self.max_turns = 2 * config.rounds
+        self.seating = Seating.of(config)
+        kinds = tuple(dict.fromkeys(map(self.seating.kind, self.seating.order)))
+        self.roles = ("player",) if config.roles == "one" else kinds
+        self.max_turns = len(self.seating.order) * config.rounds
         self.blocking = self.runs_programs = config.runner == "sandbox"
 
     @property
     def seats(self) -> Mapping[str, str]:
-        """The seats `tool` and `planner` and their roles."""
-        return {seat: self.roles[0] if len(self.roles) == 1 else seat for seat in (TOOL, PLANNER)}
+        """The seats in the order of their turns, and their roles."""
+        one = self.config.roles == "one"
+        return {seat: "player" if one else self.seating.kind(seat) for seat in self.seating.order}
 
     def acting(self, state: PlanState[P]) -> tuple[str, ...]:
-        """Return the tool before the call of a round, the planner after it."""
-        return (TOOL,) if state.call is None else (PLANNER,)
+        """Return the seat whose turn it is in the round."""
+        return (self.seating.order[state.turn],)
+
+    def calls_next(self, state: PlanState[P]) -> bool:
+        """Whether a tool acts in `state`."""
+        return state.turn < len(self.seating.tools)
 
     def generate(self, rng: np.random.Generator) -> dict[str, Any]:
         """Draw a task that the solver solves within the rounds.
@@ -118,7 +135,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         """Return whether a reflex solves a position within the rounds."""
         most = rounds * self.config.moves_per_turn
         for reflex in self.puzzle.reflexes().values():
-            moves = self._ahead(reflex, first, "", most)
+            moves = moves_ahead(self.puzzle.rules, reflex, first, most)
             if self.puzzle.rules.solved(run_moves(self.puzzle.rules, first, moves)[0]):
                 return True
         return False
@@ -138,15 +155,24 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         if not isinstance(rounds, int) or not 1 <= rounds <= most:
             raise DataError(f"task {task.id!r} has rounds = {rounds!r}: give 1 to {most}")
         costs = (self.puzzle.team_cost(first), self.puzzle.role_cost(first))
-        return PlanState(position=first, left=rounds, costs=costs)
+        proposed = (0.0,) * (len(self.seating.order) - 1)
+        return PlanState(position=first, left=rounds, costs=costs, proposed=proposed)
 
     def observe(self, state: PlanState[P], role: str) -> Observation:
-        """Return the position; for the planner also the call and its result."""
-        lines = list(self.puzzle.lines(state.position))
-        one = role == PLANNER and self.config.moves_per_turn == 1
-        if role == PLANNER:
-            lines += ["no call"] if state.call is None else [f"call {state.call}", state.result]
-        lines.append("your call" if role == TOOL else "your move")
+        """Return the position, and the calls and proposals that are made before the seat acts."""
+        seats, lines = self.seating, list(self.puzzle.lines(state.position))
+        calls = state.calls
+        if role in seats.tools:
+            calls = calls[: seats.tools.index(role)]
+        elif not calls:
+            lines.append("no call")
+        lines += [line for call, result in calls for line in (f"call {call}", result)]
+        if role not in seats.tools:
+            most = seats.planners.index(role) if role in seats.planners else len(state.plans)
+            lines += [f"plan {plan}" for plan in state.plans[:most]]
+        one = role not in seats.tools and self.config.moves_per_turn == 1
+        asked = {TOOL: "call", PLANNER: "plan" if seats.planners else "move"}
+        lines.append(f"your {asked.get(seats.kind(role), 'move')}")
         return Observation(
             text="\n ".join(lines),
             legal_actions=tuple(self.puzzle.rules.moves(state.position)) if one else (),
@@ -156,23 +182,26 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
     def state_key(self, state: PlanState[P], role: str) -> str:
         """Return the text, the rounds left, and what later rewards are measured against."""
         text, (team, own) = self.observe(state, role).text, state.costs
-        proposed = f" proposed {state.proposed:.6f}" if role == TOOL else ""
+        place = self.seating.order.index(role)
+        proposed = f" proposed {state.proposed[place]:.6f}" if role != self.seating.mover else ""
         return f"{text}\n left {state.left} costs {team:g} {own:g}{proposed}"
 
     def step(
         self, state: PlanState[P], role: str, action: str, noise: np.random.Generator
     ) -> Step[PlanState[P]]:
-        """Return the state after a call or a list of moves; nothing is random.
+        """Return the state after a call, a proposal or a list of moves; nothing is random.
 
         Raises:
-            IllegalActionError: if the planner's answer is no list of moves.
+            IllegalActionError: if the answer of a planner or of the judge is no list of moves.
             EnvError: if the episode is over, or it is not this seat's turn.
             SandboxError: if the sandbox itself fails.
         """
         check_turn(self, state, role, ended=state.ended)
-        if role == TOOL:
+        if role in self.seating.tools:
             run = self._program if self.config.runner == "sandbox" else self._call
             return self._called(state, *run(state.position, action))
+        if role in self.seating.planners:
+            return self._planned(state, action)
         return self._moved(state, action)
 
     def _call(self, position: P, action: str) -> tuple[str, str, Sequence[str], bool]:
@@ -201,26 +230,56 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
     def _called(
         self, state: PlanState[P], call: str, result: str, moves: Sequence[str], ran: bool
     ) -> Step[PlanState[P]]:
-        end = run_moves(self.puzzle.rules, state.position, moves)[0]
-        proposed = potential(self.puzzle.role_cost(end), state.costs[1])
-        rewards = {"call_useful": proposed - state.proposed, "call_failed": float(not ran)}
-        after = replace(state, begun=state.begun + 1, call=call, result=result, proposed=proposed)
+        useful, proposed, _ = self._proposed(state, moves)
+        begun = state.begun + (not state.calls)
+        calls = (*state.calls, (call, result))
+        after = replace(state, begun=begun, calls=calls, proposed=proposed)
+        rewards = {"call_useful": useful, "call_failed": float(not ran)}
         return Step(state=after, rewards=rewards, terminated=False, truncated=False)
+
+    def _planned(self, state: PlanState[P], action: str) -> Step[PlanState[P]]:
+        moves = self._moves_of(state, action)
+        useful, proposed, possible = self._proposed(state, moves)
+        after = replace(state, plans=(*state.plans, " ".join(moves)), proposed=proposed)
+        rewards = {"call_useful": useful, "illegal": float(not possible)}
+        return Step(state=after, rewards=rewards, terminated=False, truncated=False)
+
+    def _proposed(
+        self, state: PlanState[P], moves: Sequence[str]
+    ) -> tuple[float, tuple[float, ...], bool]:
+        """Return what a proposal of the acting seat is worth, and whether it can be made.
+
+        In between are the potentials of all seats' last proposals.
+        """
+        rules, place = self.puzzle.rules, state.turn
+        end, count = run_moves(rules, state.position, moves)
+        value = potential(self.puzzle.role_cost(end), state.costs[1])
+        known = state.proposed
+        proposed = (*known[:place], value, *known[place + 1 :])
+        return value - known[place], proposed, count == len(moves) or rules.solved(end)
+
+    def _moves_of(self, state: PlanState[P], action: str) -> Sequence[str]:
+        """Return the moves of a planner's or a judge's answer.
+
+        Raises:
+            IllegalActionError: if it is no list of moves.
+        """
+        words = action.split() if len(action) <= MOST_READ else []
+        try:
+            return split_moves(self.puzzle.rules, state.position, words, self.config.moves_per_turn)
+        except CallError as error:
+            raise IllegalActionError(f"{action[:40]!r} is no list of moves: {error}") from None
 
     def _moved(self, state: PlanState[P], action: str) -> Step[PlanState[P]]:
         rules, before = self.puzzle.rules, state.position
-        try:
-            words = action.split() if len(action) <= MOST_READ else []
-            moves = split_moves(rules, before, words, self.config.moves_per_turn)
-        except CallError as error:
-            raise IllegalActionError(f"{action[:40]!r} is no list of moves: {error}") from None
+        moves = self._moves_of(state, action)
         position, count = run_moves(rules, before, moves)
         after = replace(
             state,
             position=position,
             left=state.left - 1,
-            call=None,
-            result="",
+            calls=(),
+            plans=(),
             last=moves[count - 1] if count else state.last,
             moves=state.moves + count,
             solved=rules.solved(position),
@@ -250,11 +309,11 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         return {"rounds": float(state.begun), "moves": float(state.moves)}
 
     def random_action(self, state: PlanState[P], role: str, rng: np.random.Generator) -> str:
-        """Return a random call or program of the tool, or a random list of moves of the planner.
+        """Return a random call or program of a tool, or a random list of moves of another seat.
 
         Functions, lengths of lists, and moves are uniform.
         """
-        if role == PLANNER:
+        if role not in self.seating.tools:
             return self._random_moves(state.position, self.config.moves_per_turn, rng)
         names = (LEGAL, APPLY, *self.puzzle.rules.QUERIES)
         name, words = names[rng.integers(len(names))], ""
@@ -275,66 +334,17 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
 
     def baselines(self) -> Mapping[str, Baseline]:
         """Return the baselines of the module docstring."""
-        found = dict(super().baselines())
-        for move in self.puzzle.constants:
-            found[f"always-{'-'.join(move.lower().split())}"] = self._player(_always(move))
-        for name, reflex in self.puzzle.reflexes().items():
-            found[name] = self._player(
-                lambda state, most, reflex=reflex: self._ahead(
-                    reflex, state.position, state.last, most
-                )
-            )
-        return found | {"first-legal": self._first_legal, "optimal": self._player(self._solution)}
-
-    def _first_legal(self, state: PlanState[P], rng: np.random.Generator) -> str:
-        if state.call is None:
-            return LEGAL if self.config.runner == "call" else f"print({LEGAL}())"
-        known: Sequence[str] = self.puzzle.rules.moves(state.position)
-        legal = (
-            move for move in known if self.puzzle.rules.apply(state.position, move) is not None
-        )
-        return next(legal, known[0])
-
-    def _player(self, choose: Callable[[PlanState[P], int], Sequence[str]]) -> Baseline:
-        """Return a player whose tool proposes, and whose planner plays, the chosen moves."""
-
-        def play(state: PlanState[P], rng: np.random.Generator) -> str:
-            if state.call is not None:
-                return " ".join(choose(state, self.config.moves_per_turn))
-            moves = " ".join(choose(state, self.config.moves_per_call))
-            return f"{APPLY} {moves}" if self.config.runner == "call" else f"print({moves!r})"
-
-        return play
-
-    def _ahead(
-        self, reflex: Callable[[P, str], str], position: P, last: str, most: int
-    ) -> list[str]:
-        """Return the next moves of a reflex, at least one, until one is forbidden or solves."""
-        rules, moves = self.puzzle.rules, list[str]()
-        while len(moves) < most:
-            last = reflex(position, last)
-            moves.append(last)
-            after = rules.apply(position, last)
-            if after is None or rules.solved(after):
-                break
-            position = after
-        return moves
-
-    def _solution(self, state: PlanState[P], most: int) -> Sequence[str]:
-        """Return the next moves of a solution; the first possible move where none is known."""
-        found = self.puzzle.solve(state.position)
-        return found[:most] if found else self.puzzle.rules.moves(state.position)[:1]
+        calls = Calls(program=self.config.runner == "sandbox", most=self.config.moves_per_call)
+        own = players_of(self.puzzle, calls, self.config.moves_per_turn, self.calls_next)
+        return {**super().baselines(), **own}
 
     def vocabulary(self) -> tuple[str, ...]:
         """Return the words of the puzzle and of calls and results."""
-        own = "apply legal call failed program no result ran your move none"
+        own = "apply legal call failed program no result ran your move none plan"
         return (*own.split(), *self.puzzle.rules.QUERIES, *self.puzzle.vocabulary())
 
     def render(self, state: PlanState[P]) -> str:
-        """Return a picture of the position, with the call and its result."""
-        said = [] if state.call is None else [f"call {state.call}: {state.result}"]
+        """Return a picture of the position, with the calls, their results, and the proposals."""
+        said = [f"call {call}: {result}" for call, result in state.calls]
+        said += [f"plan {plan}" for plan in state.plans]
         return "\n".join([self.puzzle.render(state.position), *said])
-
-
-def _always(move: str) -> Callable[[Any, int], list[str]]:
-    return lambda state, most: [move] * most

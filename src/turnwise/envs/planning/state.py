@@ -1,6 +1,6 @@
-"""The options, states and potentials of planning envs.
+"""The options, seats, states and potentials of planning envs.
 
-Provides `PlanningConfig`, `PlanState` and `potential`.
+Provides `PlanningConfig`, `Seating`, `PlanState` and `potential`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pydantic import Field
 from turnwise.envs.planning.puzzle import P
 from turnwise.settings import Settings
 
+TOOL, PLANNER, JUDGE = "tool", "planner", "judge"
 DEAD = -1.0
 """The potential of a dead position, and the least potential; the start has 0, a solved one 1."""
 
@@ -22,13 +23,18 @@ class PlanningConfig(Settings):
     """Options of every planning env."""
 
     roles: Literal["two", "one"] = "two"
-    """The roles: `two` has the roles `tool` and `planner`; `one` has the role `player`, which has
-    the seats `tool` and `planner`."""
+    """The roles: `two` has the roles `tool` and `planner`, and `judge` with several planners; `one`
+    has the role `player`, which has all seats."""
+    tools: int = Field(default=1, ge=1, le=8)
+    """The number of tools, each of which makes a call in every round and sees the calls before."""
+    planners: int = Field(default=1, ge=1, le=8)
+    """The number of planners. One planner moves. Several propose moves, each seeing the proposals
+    before, and a judge moves."""
     runner: Literal["call", "sandbox"] = "call"
     """What the tool writes: `call` takes one call of a function, `sandbox` a Python program, which
     runs in the sandbox."""
     rounds: int = Field(default=4, ge=1, le=200)
-    """The most rounds of an episode, each a turn of the tool and a turn of the planner."""
+    """The most rounds of an episode, each a turn of every seat."""
     round_limit: float | None = Field(default=None, ge=1, le=100)
     """The rounds of an episode as a multiple of those that the solver needs, rounded up, and at
     most `rounds`; None gives every episode `rounds`."""
@@ -40,25 +46,72 @@ class PlanningConfig(Settings):
     """Whether there are only tasks that every reflex fails within the rounds."""
 
 
+@dataclass(frozen=True)
+class Seating:
+    """Who sits at a puzzle, in the order of a round.
+
+    `tools` call, `planners` propose moves and are none where one planner moves, and `mover` moves.
+
+    Example:
+        >>> Seating.of(PlanningConfig(tools=2, planners=2))
+        Seating(tools=('tool-1', 'tool-2'), planners=('planner-1', 'planner-2'), mover='judge')
+    """
+
+    tools: tuple[str, ...]
+    planners: tuple[str, ...]
+    mover: str
+
+    @classmethod
+    def of(cls, config: PlanningConfig) -> Seating:
+        """Return the seats that options ask for."""
+        tools = _numbered(TOOL, config.tools)
+        if config.planners == 1:
+            return cls(tools, (), PLANNER)
+        return cls(tools, _numbered(PLANNER, config.planners), JUDGE)
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """All seats, in the order of their turns."""
+        return (*self.tools, *self.planners, self.mover)
+
+    def kind(self, seat: str) -> str:
+        """Return the role of a seat where each kind of seat is a role."""
+        if seat in self.tools:
+            return TOOL
+        return PLANNER if seat in self.planners else self.mover
+
+
+def _numbered(name: str, count: int) -> tuple[str, ...]:
+    if count == 1:
+        return (name,)
+    return tuple(f"{name}-{number}" for number in range(1, count + 1))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanState(Generic[P]):
     """A position in an episode.
 
-    `costs` are those of the start, of the team and of a role. `proposed` is the potential of the
-    last proposal. `call` and `result` are of this round; `call` is None before it. `last` is the
-    last move made. `left` counts the rounds that have not ended, `begun` those that have begun.
+    `costs` are those of the start, of the team and of a role. `calls` are the calls of this round
+    with their results, and `plans` the proposals of its planners. `proposed` are the potentials of
+    where each seat's last proposal led, in the order of seats. `last` is the last move made. `left`
+    counts the rounds that have not ended, `begun` those that have begun.
     """
 
     position: P
     left: int
     costs: tuple[float, float]
+    proposed: tuple[float, ...]
     begun: int = 0
-    proposed: float = 0.0
-    call: str | None = None
-    result: str = ""
+    calls: tuple[tuple[str, str], ...] = ()
+    plans: tuple[str, ...] = ()
     last: str = ""
     moves: int = 0
     solved: bool = False
+
+    @property
+    def turn(self) -> int:
+        """The number of turns of this round that are over."""
+        return len(self.calls) + len(self.plans)
 
     @property
     def ended(self) -> bool:

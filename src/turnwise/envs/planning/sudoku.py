@@ -233,7 +233,7 @@ class Sudoku(PlanningEnv[Position]):
         self, finders: Sequence[Finder], state: PlanState[Position], rng: np.random.Generator
     ) -> str:
         """Return fills that the first finder with one gives, or guesses where none has one."""
-        if state.call is None:
+        if self.calls_next(state):
             return "consistent" if self.config.runner == "call" else "print(consistent())"
         position, moves = state.position, list[str]()
         while len(moves) < self.config.moves_per_turn:
