@@ -33,16 +33,54 @@ def worth(env, state, player=None):
     return sum(worth(env, state, player) for state in after) / len(actions)
 
 
-@pytest.mark.parametrize(("size", "legs"), [(2, 1), (3, 1), (4, 1), (2, 2)])
-@pytest.mark.parametrize("name", ["random", "silent", "optimal"])
-def test_baselines_are_worth_what_is_said(size, legs, name):
-    env = Relay(RelayConfig(size=size, legs=legs))
+@pytest.mark.parametrize(
+    ("size", "legs", "exchange"),
+    [(2, 1, False), (3, 1, False), (4, 1, False), (2, 2, False), (2, 1, True), (3, 1, True)],
+)
+@pytest.mark.parametrize("name", ["random", "silent", "one-way", "optimal"])
+def test_baselines_are_worth_what_is_said(size, legs, exchange, name):
+    env = Relay(RelayConfig(size=size, legs=legs, exchange=exchange))
+    if name == "one-way" and not exchange:
+        assert name not in env.baselines()
+        return
     cells = list(product(range(size), repeat=2))
     player = None if name == "random" else env.baselines()[name]
     problems = [env.reset(task_of(*cells)) for cells in product(cells, repeat=legs)]
     found = sum(worth(env, state, player) for state in problems) / len(problems)
-    said = {"random": Fraction(1, size**2), "silent": Fraction(1, size), "optimal": 1}
-    assert found == said[name]
+    diggers = 2 if exchange else 1
+    said = {"random": Fraction(1, size ** (2 * diggers)), "silent": Fraction(1, size**diggers)}
+    assert found == (said | {"one-way": Fraction(1, size), "optimal": 1})[name]
+
+
+def test_where_both_signal_neither_sees_where_the_other_digs():
+    env = Relay(RelayConfig(size=4, exchange=True))
+    state, seen = env.reset(task_of((2, 1))), []
+    for action in ("fep", "dov", "r2 c1", "r2 c1"):
+        (seat,) = env.acting(state)
+        seen.append((seat, env.observe(state, seat).description))
+        step = env.step(state, seat, action, RNG)
+        state = step.state
+    assert seen == [
+        ("scout", "row r2"),
+        ("digger", "column c1 signal fep"),
+        ("scout", "row r2 signal dov told fep"),
+        ("digger", "column c1 signal fep told dov"),
+    ]
+    assert (step.rewards["found"], step.terminated, env.score(state)) == (1.0, True, 1.0)
+    assert env.render(state) == "leg 1: treasure r2 c1, signal fep, dov, dig r2 c1, r2 c1"
+    with pytest.raises(IllegalActionError, match="is none of bim, dov, fep, gul"):
+        env.step(env.reset(task_of((2, 1))), "scout", "r2 c1", RNG)
+    assert check_env(env).longest == env.max_turns == 4
+
+
+def test_one_who_misses_loses_the_treasure_for_both():
+    env = Relay(RelayConfig(size=4, exchange=True))
+    for digs in (("r2 c1", "r0 c1"), ("r2 c0", "r2 c1")):
+        state = env.reset(task_of((2, 1)))
+        for action in ("fep", "dov", *digs):
+            step = env.step(state, env.acting(state)[0], action, RNG)
+            state = step.state
+        assert (step.rewards["found"], env.score(state)) == (0.0, 0.0)
 
 
 def test_the_random_baseline_plays_uniformly():

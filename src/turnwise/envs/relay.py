@@ -7,13 +7,16 @@ What each role sees: the seat `scout` sees the leg and the row. The seat `digger
     its own name; with `roles = "one"` both are seats of the role `player`.
 Actions: the scout signals one of `size` words without a meaning: the team has to agree on one.
     The digger digs in one of the cells, which are named as in `r2 c1`. In each leg the scout acts
-    first.
-Rewards: `found` (team), 1 for a dig at the treasure.
+    first. With `exchange = true` the digger signals its column, too, then both dig, the scout
+    first, and neither sees where the other digs.
+Rewards: `found` (team), 1 for a leg in which everyone who digs does so at the treasure.
 End: the last dig terminates the episode. The score is the share of treasures found.
-Baselines: random, silent (the scout always signals the same word, and the digger digs in the right
-    column), optimal (word number i stands for row i).
+Baselines: random, silent (signals are always the same word, and everyone digs in the half that
+    it sees), optimal (word number i stands for row or column i). With `exchange = true` also
+    one-way (the scout signals as in optimal, the digger is silent).
 Exact scores: random 1 / size**2, silent 1 / size, optimal 1. Without a signal no team scores more
-    than 1 / size.
+    than 1 / size. With `exchange = true`: random 1 / size**4, silent 1 / size**2, one-way 1 / size,
+    optimal 1. Then a role that plays optimally beside a silent one scores no more than 1 / size.
 
 Example:
     >>> env = Relay(RelayConfig(size=4))
@@ -58,6 +61,8 @@ class RelayConfig(Settings):
     """The number of rows, of columns and of signal words."""
     legs: int = Field(default=1, ge=1, le=50)
     """The number of treasures, which are looked for one after the other."""
+    exchange: bool = False
+    """Whether both seats signal, and both have to dig at the treasure."""
     roles: Literal["two", "one"] = "two"
     """The roles: `two` has the roles `scout` and `digger`; `one` has the role `player`, which has
     the seats `scout` and `digger`."""
@@ -65,26 +70,25 @@ class RelayConfig(Settings):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RelayState:
-    """The cells of the treasures, and the signals and digs so far, one of each for a leg."""
+    """The cells of the treasures, and what was signalled and dug in each leg so far.
+
+    `legs` holds the signals and digs of the legs that are over, and `now` those of the current one,
+    each in the order of turns.
+    """
 
     treasures: tuple[tuple[int, int], ...]
-    signals: tuple[str, ...] = ()
-    digs: tuple[str, ...] = ()
+    legs: tuple[tuple[str, ...], ...] = ()
+    now: tuple[str, ...] = ()
 
     @property
     def leg(self) -> int:
         """The number of the current leg, from 0."""
-        return len(self.digs)
+        return len(self.legs)
 
     @property
     def ended(self) -> bool:
         """Whether all legs have been played."""
         return self.leg == len(self.treasures)
-
-    @property
-    def signal(self) -> str | None:
-        """The word that was signalled in the current leg; None before it."""
-        return self.signals[self.leg] if len(self.signals) > self.leg else None
 
 
 class Relay(Env[RelayState]):
@@ -104,7 +108,9 @@ class Relay(Env[RelayState]):
         super().__init__(config or RelayConfig())
         if self.config.roles == "one":
             self.roles = ("player",)
-        self.max_turns = 2 * self.config.legs
+        self._turns = (SCOUT, DIGGER) * (2 if self.config.exchange else 1)
+        self._signalled = len(self._turns) // 2
+        self.max_turns = len(self._turns) * self.config.legs
         self._signals = SIGNALS[: self.config.size]
         numbers = range(self.config.size)
         self._cells = tuple((row, column) for row in numbers for column in numbers)
@@ -117,8 +123,8 @@ class Relay(Env[RelayState]):
         return {SCOUT: SCOUT, DIGGER: DIGGER}
 
     def acting(self, state: RelayState) -> tuple[str, ...]:
-        """Return the scout before the signal of a leg, the digger after it."""
-        return (SCOUT,) if state.signal is None else (DIGGER,)
+        """Return the seat whose turn it is in the leg."""
+        return (self._turns[len(state.now)],)
 
     def generate(self, rng: np.random.Generator) -> dict[str, Any]:
         """Draw a cell for the treasure of each leg."""
@@ -148,25 +154,42 @@ class Relay(Env[RelayState]):
         return RelayState(treasures=treasures)
 
     def observe(self, state: RelayState, role: str) -> Observation:
-        """Return the half of the current cell that a seat sees; the digger sees the signal too."""
-        legal = self._signals if role == SCOUT else tuple(map(_name, self._cells))
+        """Return the half of the current cell that a seat sees, and the signals that it knows.
+
+        `signal` is the other seat's word, and `told` is the seat's own.
+        """
+        legal = self._legal(len(state.now) if role in self.acting(state) else self._first(role))
         if state.ended:
             return Observation(text="all legs have been played", legal_actions=legal)
         row, column = state.treasures[state.leg]
-        half = f"row r{row}"
-        if role == DIGGER:
-            half = f"column c{column} signal {state.signal or 'none'}"
+        half = f"row r{row}" if role == SCOUT else f"column c{column}"
+        signals = dict(zip(self._turns, state.now[: self._signalled], strict=False))
+        other = signals.get(_other(role))
+        shown = half
+        if role == DIGGER or other is not None:
+            shown += f" signal {other or 'none'}"
+        if self.config.exchange and role in signals:
+            shown += f" told {signals[role]}"
         return Observation(
-            text=f"leg {state.leg + 1} of {len(state.treasures)}\n{half}",
+            text=f"leg {state.leg + 1} of {len(state.treasures)}\n{shown}",
             legal_actions=legal,
-            description=half,
+            description=shown,
         )
 
+    def _first(self, role: str) -> int:
+        """Return the number of a seat's first turn in a leg."""
+        return self._turns.index(role)
+
+    def _legal(self, turn: int) -> tuple[str, ...]:
+        """Return the actions of a turn of a leg."""
+        return self._signals if turn < self._signalled else tuple(map(_name, self._cells))
+
     def state_key(self, state: RelayState, role: str) -> str:
-        """Return the leg, its treasure and its signal."""
+        """Return the leg, its treasure, and what was signalled and dug."""
         if state.ended:
             return "end"
-        return f"leg {state.leg} {_name(state.treasures[state.leg])} {state.signal or 'none'}"
+        cell = _name(state.treasures[state.leg])
+        return f"leg {state.leg} {cell} {' '.join(state.now) or 'none'}"
 
     def step(
         self, state: RelayState, role: str, action: str, noise: np.random.Generator
@@ -174,57 +197,75 @@ class Relay(Env[RelayState]):
         """Return the state after a signal or a dig; nothing is random.
 
         Raises:
-            IllegalActionError: if `action` is no signal of the scout, or no cell of the digger.
+            IllegalActionError: if `action` is no signal where the seat signals, or no cell.
             EnvError: if the episode is over, or it is not this seat's turn.
         """
         check_turn(self, state, role, ended=state.ended)
-        legal = self.observe(state, role).legal_actions
+        legal = self._legal(len(state.now))
         if action not in legal:
             raise IllegalActionError(f"{action[:40]!r} is none of {', '.join(legal)}")
-        if role == SCOUT:
-            after = replace(state, signals=(*state.signals, action))
+        now = (*state.now, action)
+        if len(now) < len(self._turns):
+            after = replace(state, now=now)
             return Step(state=after, rewards={}, terminated=False, truncated=False)
-        found = action == _name(state.treasures[state.leg])
-        after = replace(state, digs=(*state.digs, action))
+        found = self._found(now, state.treasures[state.leg])
+        after = replace(state, legs=(*state.legs, now), now=())
         return Step(
             state=after, rewards={"found": float(found)}, terminated=after.ended, truncated=False
         )
 
+    def _found(self, leg: tuple[str, ...], cell: tuple[int, int]) -> bool:
+        """Return whether everyone dug at the treasure of a leg that is over."""
+        return set(leg[self._signalled :]) == {_name(cell)}
+
     def score(self, state: RelayState) -> float:
         """Return the share of treasures found."""
-        digs = zip(state.digs, state.treasures, strict=False)  # legs to come have no dig
-        return sum(dig == _name(cell) for dig, cell in digs) / len(state.treasures)
+        legs = zip(state.legs, state.treasures, strict=False)  # those to come are not found
+        return sum(self._found(leg, cell) for leg, cell in legs) / len(state.treasures)
 
     def baselines(self) -> Mapping[str, Baseline]:
         """Return the baselines of the module docstring."""
-        return {**super().baselines(), "silent": self._silent, "optimal": self._optimal}
+        speaking = {"silent": (), "one-way": (SCOUT,), "optimal": (SCOUT, DIGGER)}
+        found = {name: self._player(frozenset(seats)) for name, seats in speaking.items()}
+        if not self.config.exchange:
+            del found["one-way"]
+        return {**super().baselines(), **found}
 
-    def _silent(self, state: RelayState, rng: np.random.Generator) -> str:
-        if state.signal is None:
-            return self._signals[0]
-        return _name((0, state.treasures[state.leg][1]))
+    def _player(self, speaking: frozenset[str]) -> Baseline:
+        """Return a team in which some seats signal their half, and the others one word."""
 
-    def _optimal(self, state: RelayState, rng: np.random.Generator) -> str:
-        row, column = state.treasures[state.leg]
-        if state.signal is None:
-            return self._signals[row]
-        return _name((self._signals.index(state.signal), column))
+        def play(state: RelayState, rng: np.random.Generator) -> str:
+            (seat,) = self.acting(state)
+            known = seat == DIGGER  # the part of the cell that the seat sees
+            cell = state.treasures[state.leg]
+            if len(state.now) < self._signalled:
+                return self._signals[cell[known] if seat in speaking else 0]
+            other = self._signals.index(state.now[self._turns.index(_other(seat))])
+            return _name((other, cell[1]) if known else (cell[0], other))
+
+        return play
 
     def vocabulary(self) -> tuple[str, ...]:
         """Return the signals and the names of rows and columns."""
         numbers = range(self.config.size)
         names = (f"{letter}{number}" for letter in "rc" for number in numbers)
-        return (*self._signals, *names)
+        told = ("told",) if self.config.exchange else ()
+        return (*self._signals, *names, *told)
 
     def render(self, state: RelayState) -> str:
         """Return what was signalled and dug in each leg, beside the treasure."""
         lines = []
-        for number, cell in enumerate(state.treasures):
-            signal = state.signals[number] if number < len(state.signals) else "none"
-            dig = state.digs[number] if number < len(state.digs) else "none"
-            lines.append(f"leg {number + 1}: treasure {_name(cell)}, signal {signal}, dig {dig}")
+        played = [*state.legs, state.now, *[()] * len(state.treasures)]
+        for number, (cell, leg) in enumerate(zip(state.treasures, played, strict=False)):
+            said = ", ".join(leg[: self._signalled]) or "none"
+            dug = ", ".join(leg[self._signalled :]) or "none"
+            lines.append(f"leg {number + 1}: treasure {_name(cell)}, signal {said}, dig {dug}")
         return "\n".join(lines)
 
 
 def _name(cell: tuple[int, int]) -> str:
     return f"r{cell[0]} c{cell[1]}"
+
+
+def _other(seat: str) -> str:
+    return DIGGER if seat == SCOUT else SCOUT
