@@ -163,7 +163,7 @@ class Relay(Env[RelayState]):
             return Observation(text="all legs have been played", legal_actions=legal)
         row, column = state.treasures[state.leg]
         half = f"row r{row}" if role == SCOUT else f"column c{column}"
-        signals = dict(zip(self._turns, state.now[: self._signalled], strict=False))
+        signals: dict[str, str] = dict(zip(self._turns, state.now[: self._signalled], strict=False))
         other = signals.get(_other(role))
         shown = half
         if role == DIGGER or other is not None:
