@@ -505,7 +505,7 @@ def test_a_replayed_env_has_a_new_env_for_every_episode():
     own = env._world.make
     env._world.make = lambda: made.append(own()) or made[-1]
     states = [env.reset(task(seed)) for seed in (0, 1, 0)]
-    assert len(made) == 3 == len({id(state.memory.handle.env) for state in states})
+    assert len(made) == 3 == len({id(state.memory.live.env) for state in states})
     check_env(env, tasks=2)
 
 

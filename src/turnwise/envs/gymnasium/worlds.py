@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-import weakref
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -21,8 +19,8 @@ from turnwise.envs.gymnasium.contents import ATOMS, NotCopiedError
 from turnwise.envs.gymnasium.copies import Copies, Saved, layers_of
 from turnwise.envs.gymnasium.outside_state import Outside
 from turnwise.envs.gymnasium.registry import Live
+from turnwise.envs.replays import Replays
 from turnwise.errors import EnvError
-from turnwise.utils.user_code import MISTAKES
 
 Way = Literal["copy", "replay"]
 
@@ -182,86 +180,39 @@ def _check(outside: Outside) -> None:
         raise EnvError(outside_error(names))
 
 
-@dataclass(eq=False)
-class _Handle:
-    """A live env in an episode, `at` decisions after its reset."""
-
-    env: Live
-    at: int
-
-
-@dataclass(frozen=True, eq=False)
-class _Past:
-    """The way back to a state: the origin, or the action and generator state after `before`."""
-
-    origin: Origin
-    handle: _Handle
-    at: int
-    before: _Past | None = None
-    action: Any = None
-    count: int = 0
-    chance: tuple[type, Mapping[str, Any]] | None = None
-
-
 class ReplayWorld:
-    """A live env per episode; a step from an earlier state replays the episode from its seed.
-
-    A step from an episode's newest state costs one step; from any other state, all steps before it
-    too. Every episode has a new env, so state that an env keeps over resets may remain undetected.
-    """
+    """A live env for each episode; a step from an earlier state replays the episode (`Replays`)."""
 
     branching: Way = "replay"
 
     def __init__(self, make: Callable[[], Live]) -> None:
         self.make = make
         self._outside = outside_of(make())
+        self._replays: Replays[Live, Origin, tuple[Any, int], Outcome] = Replays(
+            make, self._begin, self._go
+        )
 
     def reset(self, origin: Origin) -> Outcome:
         """Return the first state of an episode."""
-        handle = self._handle()
-        self._outside.before()
-        observation = begin(handle.env, origin)
-        _check(self._outside)
-        return Outcome(observation=observation, memory=_Past(origin, handle, 0))
+        begun, past = self._replays.reset(origin)
+        return replace(begun, memory=past)
 
-    def step(self, memory: _Past, action: Any, count: int, noise: np.random.Generator) -> Outcome:
+    def step(self, memory: Any, action: Any, count: int, noise: np.random.Generator) -> Outcome:
         """Return the result of up to `count` times `action`; `memory` is not changed."""
-        handle = memory.handle if memory.handle.at == memory.at else self._again(memory)
-        chance = (type(noise.bit_generator), noise.bit_generator.state)
-        handle.at += 1
-        self._outside.before()
-        done = go(handle.env, action, count, noise)
-        _check(self._outside)
-        past = _Past(memory.origin, handle, handle.at, memory, action, done.steps, chance)
+        done, past = self._replays.step(memory, (action, count), noise)
         return replace(done, memory=past)
 
-    def _again(self, memory: _Past) -> _Handle:
-        handle = self._handle()
-        begin(handle.env, memory.origin)
-        steps, past = [], memory
-        while past.before is not None:
-            steps.append(past)
-            past = past.before
-        for past in reversed(steps):
-            assert past.chance is not None
-            kind, state = past.chance
-            bits = kind()
-            bits.state = state
-            go(handle.env, past.action, past.count, np.random.Generator(bits))
-        handle.at = memory.at
-        return handle
+    def _begin(self, env: Live, origin: Origin) -> Outcome:
+        self._outside.before()
+        observation = begin(env, origin)
+        _check(self._outside)
+        return Outcome(observation=observation, memory=None)
 
-    def _handle(self) -> _Handle:
-        """Return a new env, which is closed when no state refers to it."""
-        env = self.make()
-        handle = _Handle(env, 0)
-        weakref.finalize(handle, _close, env).atexit = False
-        return handle
-
-
-def _close(env: Live) -> None:
-    with suppress(*MISTAKES):  # the env is unused, so its error is of no interest
-        env.close()
+    def _go(self, env: Live, action: tuple[Any, int], noise: np.random.Generator) -> Outcome:
+        self._outside.before()
+        done = go(env, *action, noise)
+        _check(self._outside)
+        return done
 
 
 World = CopyWorld | ReplayWorld

@@ -7,10 +7,8 @@ must equal the same episodes played alone.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ from turnwise.envs.equality import equal_values
 from turnwise.envs.pettingzoo.config import Way
 from turnwise.envs.pettingzoo.live import Round, begin, copied, go
 from turnwise.envs.pettingzoo.registry import Maker
+from turnwise.envs.replays import LiveEnv, Replays, close_env, open_env
 from turnwise.errors import ConfigError, EnvError
 from turnwise.seeding import generator
 from turnwise.utils.user_code import MISTAKES
@@ -51,66 +50,23 @@ class CopyWorld:
         return replace(go(env, actions, noise), memory=env)
 
 
-@dataclass(eq=False)
-class _Handle:
-    """A live env in an episode, `at` rounds after its reset."""
-
-    env: Any
-    at: int
-
-
-@dataclass(frozen=True, eq=False)
-class _Past:
-    """The way back to a state: the seed, or the actions and the generator's state after `before`.
-
-    The generator is that of the round: its kind and its state when the round began.
-    """
-
-    seed: int
-    handle: _Handle
-    at: int
-    before: _Past | None = None
-    actions: Mapping[str, Any] | None = None
-    chance: tuple[type, Mapping[str, Any]] | None = None
-
-
 class ReplayWorld:
     """A live env for each episode; a step from an earlier state replays the episode."""
 
     branching: Way = "replay"
 
     def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
+        self._replays: Replays[Any, int, Mapping[str, Any], Round] = Replays(make, begin, go)
 
     def reset(self, seed: int) -> Round:
         """Return the first state of an episode."""
-        handle = _handle(self._make)
-        return replace(begin(handle.env, seed), memory=_Past(seed, handle, 0))
+        begun, past = self._replays.reset(seed)
+        return replace(begun, memory=past)
 
-    def step(self, memory: _Past, actions: Mapping[str, Any], noise: np.random.Generator) -> Round:
+    def step(self, memory: Any, actions: Mapping[str, Any], noise: np.random.Generator) -> Round:
         """Return what the actions of a round lead to; `memory` is not changed."""
-        handle = memory.handle if memory.handle.at == memory.at else self._again(memory)
-        chance = (type(noise.bit_generator), noise.bit_generator.state)
-        handle.at += 1
-        done = go(handle.env, actions, noise)
-        past = _Past(memory.seed, handle, handle.at, memory, dict(actions), chance)
+        done, past = self._replays.step(memory, dict(actions), noise)
         return replace(done, memory=past)
-
-    def _again(self, memory: _Past) -> _Handle:
-        """Return another live env in the state of `memory`."""
-        handle = _handle(self._make)
-        begin(handle.env, memory.seed)
-        rounds, past = list[_Past](), memory
-        while past.before is not None:
-            rounds.append(past)
-            past = past.before
-        for past in reversed(rounds):
-            assert past.chance is not None and past.actions is not None
-            bits = past.chance[0]()
-            bits.state = past.chance[1]
-            go(handle.env, past.actions, np.random.Generator(bits))
-        handle.at = memory.at
-        return handle
 
 
 class NoneWorld:
@@ -123,43 +79,33 @@ class NoneWorld:
 
     def reset(self, seed: int) -> Round:
         """Return the first state of an episode."""
-        handle = _handle(self._make)
-        return replace(begin(handle.env, seed), memory=(handle, 0))
+        live = open_env(self._make)
+        return replace(begin(live.env, seed), memory=(live, 0))
 
     def step(
-        self, memory: tuple[_Handle, int], actions: Mapping[str, Any], noise: np.random.Generator
+        self,
+        memory: tuple[LiveEnv[Any], int],
+        actions: Mapping[str, Any],
+        noise: np.random.Generator,
     ) -> Round:
         """Return what the actions of a round lead to.
 
         Raises:
             EnvError: if the state is not the newest one of its episode.
         """
-        handle, at = memory
-        if handle.at != at:
+        live, at = memory
+        if live.at != at:
             raise EnvError(
-                f"{type(handle.env.unwrapped).__name__}: branching = 'none', so that only the "
+                f"{type(live.env.unwrapped).__name__}: branching = 'none', so that only the "
                 "newest state of an episode can be stepped: let reset(seed) decide all that "
                 "follows, so that episodes can be replayed"
             )
-        handle.at += 1
-        done = go(handle.env, actions, noise)
-        return replace(done, memory=(handle, handle.at))
+        live.at += 1
+        done = go(live.env, actions, noise)
+        return replace(done, memory=(live, live.at))
 
 
 World = CopyWorld | ReplayWorld | NoneWorld
-
-
-def _handle(make: Callable[[], Any]) -> _Handle:
-    """Return a new env, which is closed when no state refers to it."""
-    env = make()
-    handle = _Handle(env, 0)
-    weakref.finalize(handle, _close, env).atexit = False
-    return handle
-
-
-def _close(env: Any) -> None:
-    with suppress(*MISTAKES):  # the env is unused, so its error is of no interest
-        env.close()
 
 
 def open_world(maker: Maker, draw: Draw, way: Way | None) -> World:
@@ -211,7 +157,7 @@ def _played_alone(maker: Maker, draw: Draw, seed: int) -> list[Round]:
     rounds = [begin(env, seed)]
     while rounds[-1].acting and len(rounds) <= ROUNDS:
         rounds.append(go(env, _actions(draw, seed, rounds), _noise(seed, len(rounds))))
-    _close(env)
+    close_env(env)
     return rounds
 
 
