@@ -18,6 +18,7 @@ from turnwise.envs.planning.sokoban_levels import (
     level_of,
     rows_of,
 )
+from turnwise.envs.planning.sokoban_rules import MOVES
 from turnwise.envs.planning.sokoban_solver import greedy_move, greedy_solves, solve
 from turnwise.envs.planning.squares import symmetries
 from turnwise.envs.random_play import random_walk
@@ -262,3 +263,35 @@ def test_what_is_no_level_is_refused(data, cure):
     env = make_env("sokoban")
     with pytest.raises(DataError, match=cure):
         env.reset(Task(id="t", env=env.name, seed=0, data=data))
+
+
+def test_the_cost_in_moves_is_that_of_the_solver_and_tells_dead_levels():
+    rng = generator(3, "cost")
+    env = make_env("sokoban", cost="moves", walls=0.2).unwrapped
+    dead = 0
+    for _ in range(60):
+        position = env.puzzle.first(env.generate(rng))
+        for _ in range(24):
+            found = solve(position)
+            cost = env.puzzle.role_cost(position)
+            assert cost == (inf if found is None else len(found))
+            dead += cost == inf and not rules.deadlock(position)
+            move = MOVES[rng.integers(4)]
+            position = rules.apply(position, move) or position
+            if rules.solved(position):
+                break
+    assert dead > 0  # more than the simple test of deadlocks knows
+
+
+def test_a_step_of_the_solver_is_worth_the_same_everywhere():
+    env = make_env("sokoban", cost="moves", moves_per_turn=1, rounds=20).unwrapped
+    rng = generator(4, "steps")
+    for _ in range(5):
+        state = env.reset(Task(id="t", env="sokoban", seed=0, data=env.generate(rng)))
+        optimal, start = env.baselines()["optimal"], env.puzzle.role_cost(state.position)
+        while not state.ended:
+            (seat,) = env.acting(state)
+            step = env.step(state, seat, optimal(state, rng), rng)
+            state = step.state
+            if seat == "planner":
+                assert step.rewards["move_useful"] == pytest.approx(1 / start)

@@ -9,7 +9,8 @@ Functions: `legal`; `apply MOVES` says where they lead; `distance CELL` is the n
     cell without walls; `deadlock MOVES` says whether the position after them is known to be
     unsolvable.
 Costs: of the team the boxes off the goals; of a role the fewest pushes that bring each box, if it
-    were alone, to a goal of its own, infinite in a known deadlock.
+    were alone, to a goal of its own, infinite in a known deadlock, or with `cost = "moves"` the
+    moves of a shortest solution, infinite where there is none.
 Baselines: random; always-up, -down, -left, -right; greedy-pusher, which walks to the nearest of the
     pushes after which the role's cost is least; optimal, a solution of the fewest moves.
 
@@ -41,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import inf
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -80,6 +81,9 @@ class SokobanConfig(PlanningConfig):
     """The number of pulls that make a level."""
     least_pushes: int = Field(default=2, ge=1)
     """The least number of pushes that bring each box, if it were alone, to a goal of its own."""
+    cost: Literal["pushes", "moves"] = "pushes"
+    """What the roles' potential measures: `pushes` are those that each box needs if it were alone,
+    which boxes in each other's way make too few; `moves` are those of a shortest solution."""
 
 
 class SokobanPuzzle(Puzzle[Position]):
@@ -103,7 +107,7 @@ class SokobanPuzzle(Puzzle[Position]):
         config = self.config
         for _ in range(DRAWS):
             found = draw_level(rng, config.size, config.boxes, config.walls, config.pulls)
-            if found is None or not config.least_pushes <= self.role_cost(found) < inf:
+            if found is None or not config.least_pushes <= pushes_of(found) < inf:
                 continue
             if config.hard and greedy_solves(found, most_moves):  # before the solver: it is faster
                 continue
@@ -147,10 +151,11 @@ class SokobanPuzzle(Puzzle[Position]):
         return float(sum(box not in position.goals for box in position.boxes))
 
     def role_cost(self, position: Position) -> float:
-        """Return the pushes left; infinite in a known deadlock."""
-        if rules.deadlock(position):
-            return inf
-        return rules.pushes_left(position.board, position.columns, position.boxes, position.goals)
+        """Return the pushes or moves left; infinite in a known deadlock."""
+        if self.config.cost == "pushes":
+            return pushes_of(position)
+        moves = solve(position)
+        return inf if moves is None else float(len(moves))
 
     def lines(self, position: Position) -> Sequence[str]:
         """Return the size, and the cells of walls, boxes, goals and the player."""
@@ -207,6 +212,16 @@ class Sokoban(PlanningEnv[Position]):
     def __init__(self, config: SokobanConfig | None = None) -> None:
         config = config or SokobanConfig()
         super().__init__(config, SokobanPuzzle(config))
+
+
+def pushes_of(position: Position) -> float:
+    """Return the fewest pushes that bring each box, if it were alone, to a goal of its own.
+
+    They are infinite in a known deadlock.
+    """
+    if rules.deadlock(position):
+        return inf
+    return rules.pushes_left(position.board, position.columns, position.boxes, position.goals)
 
 
 @lru_cache(maxsize=4096)
