@@ -43,6 +43,17 @@ def test_attention_models_are_scored_as_trees(models, name):
     assert scorer.config == ForestConfig(token_budget=MOST_TOKENS)  # small models fill any budget
 
 
+@pytest.mark.parametrize("scale", [15, 30])
+def test_large_logits_are_off_by_more_and_scored_as_trees(scale):
+    torch.manual_seed(0)
+    wide = SIZES | {"vocab_size": 120, "hidden_size": 96, "num_hidden_layers": 3, "head_dim": 24}
+    model = hf.LlamaForCausalLM(hf.LlamaConfig(**wide | {"max_position_embeddings": 512})).eval()
+    with torch.no_grad():
+        for matrix in (each for each in model.parameters() if each.dim() == 2):
+            matrix *= scale
+    assert choose(model, ForestConfig(), tokens=200).layout == "packed"
+
+
 @pytest.mark.parametrize("name", FLAT)
 def test_models_that_no_mask_serves_are_scored_flat(models, name):
     scorer = choose(models(name), ForestConfig())

@@ -44,7 +44,8 @@ from turnwise.seeding import generator
 from turnwise.types import EpisodeId, TrainingSample, TurnId
 
 NOISE, LEAST_NOISE = 10.0, 5e-7
-"""A right mask may differ by at most this many times what the same kernels differ on lone rows.
+"""A right mask may differ by at most this many times what the same kernels differ on lone rows, or
+what rounding changes, whichever is more.
 
 A freshly initialised hybrid is off by 6e-5 only: its recurrence is small, and would grow.
 """
@@ -97,11 +98,16 @@ def bytes_per_token(model: Model) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Probe:
-    """A random trie, the model's own log-probabilities of it, and budgets that hold it whole."""
+    """A random trie, the model's own log-probabilities of it, and budgets that hold it whole.
+
+    `rounding` is the distance of float32 numbers at the largest logit, which is that of sums in
+    another order: trained weights have larger logits than new ones.
+    """
 
     samples: list[TrainingSample]
     config: ForestConfig
     expected: Tensor
+    rounding: float
     low_precision: bool
     reach: Reach
 
@@ -128,11 +134,14 @@ def make_probe(model: Model, config: ForestConfig, seed: int, tokens: int = 0) -
         head_chunk=config.head_chunk,
         break_even=64 * length,
     )
-    expected = torch.cat([_own_logprobs(model, sample) for sample in samples])
+    logits = [_own_target_logits(model, sample) for sample in samples]
+    largest = max(float(each.abs().max()) for each in logits)
+    expected = [_own_logprobs(each, s) for each, s in zip(logits, samples, strict=True)]
     return Probe(
         samples=samples,
         config=whole,
-        expected=expected,
+        expected=torch.cat(expected),
+        rounding=largest * torch.finfo(torch.float32).eps,
         low_precision=is_low_precision(model),
         reach=reach,
     )
@@ -159,13 +168,17 @@ def _probe_samples(vocab: int, length: int, seed: int) -> list[TrainingSample]:
     ]
 
 
-def _own_logprobs(model: Model, sample: TrainingSample) -> Tensor:
-    """Return the log-probabilities of a row's targets by the model's own forward, [targets]."""
-    token_ids = torch.from_numpy(sample.token_ids)
-    logits = own_logits(model, token_ids)
+def _own_target_logits(model: Model, sample: TrainingSample) -> Tensor:
+    """Return the logits before a row's targets by the model's own forward, [targets, V]."""
+    logits = own_logits(model, torch.from_numpy(sample.token_ids))
     targets = torch.from_numpy(sample.targets).to(logits.device)
-    logprobs = logits[targets - 1].float().log_softmax(-1)
-    return logprobs.gather(1, token_ids.to(logits.device)[targets, None])[:, 0]
+    return logits[targets - 1].float()
+
+
+def _own_logprobs(logits: Tensor, sample: TrainingSample) -> Tensor:
+    """Return the log-probabilities of a row's targets, [targets], from the logits before them."""
+    targets = torch.from_numpy(sample.token_ids[sample.targets]).to(logits.device)
+    return logits.log_softmax(-1).gather(1, targets[:, None])[:, 0]
 
 
 def _choose(model: Model, config: ForestConfig, probe: Probe) -> Scorer:
@@ -229,7 +242,7 @@ def _try(model: Model, layout: Layout, form: MaskForm, probe: Probe) -> tuple[Te
     if off >= POWER * leak:
         return difference, f", inconclusive: a wrong mask that shows siblings adds {leak:.0e}"
     alone = _difference(scorer, model, rows, probe)
-    noise = max(size_of(alone, low_precision=low), LEAST_NOISE)
+    noise = max(size_of(alone, low_precision=low), probe.rounding, LEAST_NOISE)
     if off > NOISE * noise:
         return difference, f", but only {noise:.0e} without siblings: they are not hidden"
     share = leaked_share(
