@@ -6,6 +6,7 @@ Provides `read_task`. Files are read up to a size, and checked cell by cell.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,9 @@ def read_task(path: Path) -> dict[str, Any]:
             raise ValueError("it holds many tasks: write one of them into a file of its own")
         train, tests = _pairs(data["train"], "train"), _pairs(data.get("test", []), "test")
         found = {
-            "pairs": [_grids(pair) for pair in train],
-            "tests": [_grids(pair) for pair in tests if "output" in pair],
-            "asked": [_rows(pair["input"]) for pair in tests if "output" not in pair],
+            "pairs": [pair.both() for pair in train],
+            "tests": [pair.both() for pair in tests if "output" in pair.grids],
+            "asked": [pair.rows("input") for pair in tests if "output" not in pair.grids],
         }
         if not found["pairs"]:
             raise ValueError("it has no training pairs")
@@ -63,25 +64,47 @@ def _holds_tasks(data: dict[str, Any]) -> bool:
     return any(isinstance(each, dict) and "train" in each for each in data.values())
 
 
-def _pairs(pairs: Any, name: str) -> list[dict[str, Any]]:
+def _pairs(pairs: Any, name: str) -> list[_Pair]:
     """Return the pairs of a task, whose grids are not checked yet."""
     if not isinstance(pairs, list) or not all(isinstance(pair, dict) for pair in pairs):
         raise ValueError(f"{name} is no list of objects")
-    return pairs
+    return [_Pair(f"{name} pair {at}", pair) for at, pair in enumerate(pairs, start=1)]
 
 
-def _grids(pair: dict[str, Any]) -> list[list[str]]:
-    """Return the input and the output of a pair."""
-    return [_rows(pair["input"]), _rows(pair["output"])]
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """The grids of a pair, not checked yet, and its name for errors."""
+
+    name: str
+    grids: dict[str, Any]
+
+    def both(self) -> list[list[str]]:
+        """Return the input and the output."""
+        return [self.rows("input"), self.rows("output")]
+
+    def rows(self, key: str) -> list[str]:
+        """Return the rows of a grid as texts of digits."""
+        if key not in self.grids:
+            raise ValueError(f"{self.name}: {key!r} is missing")
+        return _rows(self.grids[key], f"{self.name}: {key}")
 
 
-def _rows(grid: Any) -> list[str]:
+def _rows(grid: Any, name: str) -> list[str]:
     """Return the rows of a grid as texts of digits."""
     if not isinstance(grid, list) or not 1 <= len(grid) <= LARGEST_SIDE:
-        raise ValueError(f"a grid is no list of 1 to {LARGEST_SIDE} rows")
-    widths = {len(row) if isinstance(row, list) else 0 for row in grid}
-    if len(widths) > 1 or not 1 <= min(widths) <= LARGEST_SIDE:
-        raise ValueError(f"the rows of a grid are no lists of equally many, 1 to {LARGEST_SIDE}")
-    if not all(type(cell) is int and 0 <= cell <= 9 for row in grid for cell in row):
-        raise ValueError("a cell is no whole number from 0 to 9")
+        raise ValueError(f"{name} is no list of 1 to {LARGEST_SIDE} rows")
+    for at, row in enumerate(grid, start=1):
+        if not isinstance(row, list) or not 1 <= len(row) <= LARGEST_SIDE:
+            raise ValueError(f"{name}: row {at} is no list of 1 to {LARGEST_SIDE} cells")
+        if len(row) != len(grid[0]):
+            raise ValueError(
+                f"{name}: row {at} has another number of cells ({len(row)}) than row 1 "
+                f"({len(grid[0])})"
+            )
+        for cell in row:
+            if type(cell) is not int or not 0 <= cell <= 9:
+                raise ValueError(
+                    f"{name}: row {at} has the cell {cell!r:.40}, which is no whole number from 0 "
+                    "to 9"
+                )
     return ["".join(map(str, row)) for row in grid]
