@@ -13,7 +13,7 @@ from pathlib import Path
 from turnwise.app.lifecycle import RUNS
 from turnwise.envs.drawing.env import ArcDraw
 from turnwise.errors import RunError
-from turnwise.policies.sources import existing_source
+from turnwise.policies.sources import beside, existing_source
 from turnwise.recipe.schema import load_recipe
 from turnwise.runs import Run, read_scores
 
@@ -55,6 +55,11 @@ def base_of(given: str | Path | None) -> Base:
     if path.is_dir() and not (path / "recipe.toml").is_file():
         existing_source(str(path))
         return Base(place=str(path))
+    if not path.is_dir():
+        raise RunError(
+            f"the base '{path}' is no directory: {beside(path)}give the directory of a model, also "
+            f"of one that was downloaded from a hub, or a run of {BASE}"
+        )
     run = Run.open(path)
     env = load_recipe(str(run.recipe), (), lambda text: None).env.name
     if env != ArcDraw.name:

@@ -27,7 +27,7 @@ def existing_source(model: str) -> str:
     if looks_local or model.count("/") > 1:
         presets = ", ".join(PRESETS)
         raise ModelError(
-            f"model {model!r} is not a directory: {_beside(path)}expected a Hugging Face model "
+            f"model {model!r} is not a directory: {beside(path)}expected a Hugging Face model "
             "directory, a hub name "
             f"such as 'Qwen/Qwen3-0.6B', or one of {presets}; correct the path or the name"
         )
@@ -63,8 +63,8 @@ def _check_reachable(model: str) -> None:
         raise cannot_load("model", model, OSError(reason)) from error
 
 
-def _beside(path: Path) -> str:
-    """Return a question with the nearest existing directory beside a missing path."""
+def beside(path: Path) -> str:
+    """Return a question with the nearest existing directory beside a missing path, or nothing."""
     if not path.parent.is_dir():
         return ""
     folders = [each.name for each in path.parent.iterdir() if each.is_dir()]
