@@ -54,6 +54,13 @@ def test_a_file_with_another_measure_and_more_values(command, tmp_path):
     assert "has no number 'scor'" in none.stdout
 
 
+def test_a_measure_that_no_run_has_is_told_after_the_first_run(command):
+    none = command("frozen-lake", "--over", "seed=0,1", "--measure", "scor", "--workers", 1)
+    told = " ".join(none.stdout.split())
+    cure = "seed=0: has no number 'scor': did you mean 'score'? The same command with another"
+    assert told.index(cure) < told.index("sweep 1/2")
+
+
 def test_a_failure_has_exit_code_2_and_is_told(command):
     done = command("frozen-lake", "--over", "seed=13,0", "--workers", 1)
     assert done.exit_code == 2

@@ -8,6 +8,7 @@ one that was interrupted goes on.
 
 from __future__ import annotations
 
+import difflib
 import os
 import signal
 import subprocess
@@ -212,10 +213,21 @@ class _Work:
             settings = finite(dict(cell.settings))
             log.append({"settings": settings, "run": f"cells/{cell.name}", "numbers": numbers})
             log.sync()
-        value = numbers.get(self._config.measure)
-        shown = "none" if value is None else f"{value:.4g}"
-        self._show.note(f"{cell.label}: {self._config.measure} {shown}")
-        self._show.advance(self._done, {} if value is None else {self._config.measure: value})
+        measure = self._config.measure
+        value = numbers.get(measure)
+        told = _unmeasured(measure, numbers) if value is None else f"{measure} {value:.4g}"
+        self._show.note(f"{cell.label}: {told}")
+        self._show.advance(self._done, {} if value is None else {measure: value})
+
+
+def _unmeasured(measure: str, numbers: Mapping[str, float]) -> str:
+    """Return what is told of a run without the number that runs are compared by."""
+    near = difflib.get_close_matches(measure, numbers, n=1, cutoff=0.5)
+    meant = f": did you mean {near[0]!r}?" if near else ":"
+    return (
+        f"has no number {measure!r}{meant} The same command with another --measure compares "
+        "finished runs without training them again"
+    )
 
 
 def _fitting(recipes: Sequence[Recipe]) -> int:
