@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -388,3 +389,6 @@ def test_a_program_cannot_control_the_terminal(tmp_path, capsys):
     assert "the test pairs are not right" in " ".join(out.split())
     draw_png(tmp_path / "drawing.png", found)
     assert (tmp_path / "drawing.png").is_file()
+    show(replace(found, greedy_exact=True))
+    told = " ".join(capsys.readouterr().out.split())
+    assert "not solved: 50.0% of the cells are right in the best sample, but the greedy" in told

@@ -124,6 +124,8 @@ def show(found: Solved) -> None:
         say("")
     say(found.program)
     said = "solved" if found.solved else f"not solved: {found.pixels:.1%} of the cells are right"
+    if found.greedy_exact and not found.solved:
+        said += " in the best sample, but the greedy program is exact"
     if found.test_exact is not None:
         said += f", the test pairs are {'right' if found.test_exact else 'not right'}"
     say(
