@@ -121,15 +121,15 @@ def test_an_interrupted_one_goes_on_and_a_finished_one_is_only_told(base, tmp_pa
 class Stops:
     """Asks the run to stop after an iteration, and keeps what it says."""
 
-    def __init__(self, after=1):
-        self.after, self.notes = after, []
+    def __init__(self, after=1, by=signal.SIGTERM):
+        self.after, self.by, self.notes = after, by, []
 
     def begin(self, phase, *, done, total):
         pass
 
     def advance(self, done, metrics):
         if done == self.after:
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(self.by)
 
     def note(self, text):
         self.notes.append(text)
@@ -146,6 +146,12 @@ def test_a_signal_stops_it_and_the_same_command_goes_on(base, tmp_path):
     found = go(base, tmp_path)
     same = ("base", "program", "pixels", "generations", "distinct", "sampled_tokens")
     assert [getattr(found, each) for each in same] == [getattr(whole, each) for each in same]
+
+
+def test_ctrl_c_tells_the_command_that_tells_what_was_found(base, tmp_path):
+    said = r"stopped by SIGINT.* with `turnwise resume .*\nthe same .* with --run \S+ goes on"
+    with pytest.raises(Interrupted, match=said):
+        go(base, tmp_path, progress=Stops(by=signal.SIGINT))
 
 
 def test_a_base_that_changes_or_goes_does_not_change_what_is_told(base, tmp_path):

@@ -8,7 +8,7 @@ with what it began with, and tells what it found when both are gone.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,7 +145,8 @@ def solve(
         model = weights_of(chosen)
         digest = digest_of(model)
         watcher.note(chosen.described)
-        run = _ended(_begun(_recipe([*given, _model(model)]), run, task, digest, watcher))
+        recipe = _recipe([*given, _model(model)])
+        run = _ended(lambda: _begun(recipe, run, task, digest, watcher))
     found = _measured(Run.open(run), env)
     return Solved(task=task, method=method, seed=seed, base=digest, **found)
 
@@ -256,7 +257,7 @@ def _went_on(given: Sequence[str], run: Path, base: str | Path | None, watcher: 
     if not kept.is_file():
         write_atomically(kept, f"{digest}\n")
     watcher.note(f"base: {began}")
-    _ended(lifecycle.resume(run, progress=watcher))
+    _ended(lambda: lifecycle.resume(run, progress=watcher))
     return digest
 
 
@@ -277,18 +278,21 @@ def _check_same(recipe: Recipe, known: Recipe, run: Path) -> None:
         raise RunError(f"'{run}' is a run with another task: give another folder by --run")
 
 
-def _ended(outcome: lifecycle.Outcome) -> Path:
-    """Return the folder of a finished run.
+def _ended(train: Callable[[], lifecycle.Outcome]) -> Path:
+    """Train, and return the folder of the finished run.
 
     Raises:
         Interrupted: if a signal stopped it.
     """
+    said = "the same `turnwise solve` with --run {} goes on, too, and tells what was found"
+    try:
+        outcome = train()
+    except Interrupted as stopped:  # Ctrl-C; other signals end in an outcome that is not finished
+        if stopped.run is None:
+            raise
+        raise Interrupted(f"{stopped}\n{said.format(stopped.run)}", stopped.run) from None
     if not outcome.finished:
-        raise Interrupted(
-            f"the same `turnwise solve` with --run {outcome.run} goes on, too, and tells what was "
-            "found",
-            outcome.run,
-        )
+        raise Interrupted(said.format(outcome.run), outcome.run)
     return outcome.run
 
 
