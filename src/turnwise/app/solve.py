@@ -52,6 +52,7 @@ DECIDED = (
     *("trainer.dynamic_sampling", "trainer.kind"),
 )
 """Settings that follow from the arguments, or that the answer is read by."""
+ITERATIONS = "trainer.iterations"
 MEASURED = ("threads", "processes")
 """Settings that a run may have chosen by itself."""
 UNREADABLE = 0.9
@@ -101,7 +102,7 @@ class Solved:
 
 def solve(
     task: str,
-    method: str = "hybrid",
+    method: str = "hindsight",
     *,
     base: str | Path | None = None,
     budget: int = 4096,
@@ -185,15 +186,21 @@ def _recipe(settings: Sequence[str], name: str = RECIPE) -> Recipe:
     return load_recipe(name, settings, lambda text: None)
 
 
+def _programs(recipe: Recipe) -> int:
+    """Return the programs that a recipe samples, in whole iterations."""
+    trainer = recipe.trainer
+    return trainer.iterations * trainer.tasks_per_iteration * trainer.group_size
+
+
 def _iterations(draft: Recipe, budget: int) -> str:
     """Return the setting that spends the budget."""
     each = draft.trainer.tasks_per_iteration * draft.trainer.group_size
     if budget < each:
         raise ConfigError(
-            f"budget = {budget}: an iteration samples {each} programs: give as many, or set "
-            "trainer.tasks_per_iteration"
+            f"budget = {budget}: an iteration samples {each} programs: give as many, or lower "
+            "trainer.tasks_per_iteration and trainer.group_size, whose product that is"
         )
-    return f"trainer.iterations={budget // each}"
+    return f"{ITERATIONS}={budget // each}"
 
 
 def _model(weights: Path) -> str:
@@ -267,6 +274,13 @@ def _check_same(recipe: Recipe, known: Recipe, run: Path) -> None:
     for each in (ours, theirs):
         each["env"]["options"].pop("path", None)  # the run has a file of its own
     keys = [key for key in differences(theirs, ours) if key not in MEASURED]
+    keys.sort(key=lambda key: key == ITERATIONS)  # which other settings decide, too
+    if keys and keys[0] == ITERATIONS:
+        begun, asked = (_programs(each) for each in (known, recipe))
+        raise RunError(
+            f"'{run}' was begun with a budget of {begun} programs, and this command asks for "
+            f"{asked}: give --budget {begun}, or another folder by --run"
+        )
     if keys:
         key = keys[0]
         raise RunError(

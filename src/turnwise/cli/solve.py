@@ -42,7 +42,7 @@ def solve(
     ],
     method: Annotated[
         str, typer.Option(help="grpo, hindsight, hybrid, or sample, which learns nothing.")
-    ] = "hybrid",
+    ] = "hindsight",
     base: Annotated[
         str | None,
         typer.Option(
