@@ -33,6 +33,7 @@ from turnwise.cli.options import (
 from turnwise.cli.sandbox import sandbox
 from turnwise.cli.solve import solve
 from turnwise.cli.sweep import sweep
+from turnwise.cli.watching import render
 
 if TYPE_CHECKING:
     from turnwise.app.lifecycle import Outcome
@@ -48,6 +49,7 @@ app.add_typer(bench, name="bench")
 app.add_typer(sandbox, name="sandbox")
 app.command()(solve)
 app.command()(sweep)
+app.command()(render)
 
 
 def _say_version(asked: bool) -> None:

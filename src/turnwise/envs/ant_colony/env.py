@@ -49,6 +49,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from turnwise.envs.ant_colony.frame import frame_of
 from turnwise.envs.ant_colony.grid import COMPASS, OPEN, WALL, Grid
 from turnwise.envs.ant_colony.layouts import draw_map
 from turnwise.envs.ant_colony.players import PLAYERS, acting
@@ -59,6 +60,7 @@ from turnwise.envs.ant_colony.symmetry import canonical_map
 from turnwise.envs.ant_colony.tiers import LARGEST, TIERS, AntColonyConfig
 from turnwise.envs.ant_colony.view import description_of, picture_of, text_of, vocabulary
 from turnwise.envs.base import Baseline, Env, Level, Observation, Step
+from turnwise.envs.frames import Frame
 from turnwise.envs.whose_turn import check_turn
 from turnwise.errors import DataError
 from turnwise.settings import Settings
@@ -251,6 +253,10 @@ class AntColony(Env[Colony]):
     def vocabulary(self) -> tuple[str, ...]:
         """Return the words of observations and actions."""
         return vocabulary()
+
+    def frame(self, state: Colony) -> Frame | None:
+        """Return the map with its scents as colours, once in a tick."""
+        return frame_of(state)
 
     def render(self, state: Colony) -> str:
         """Return the map for people."""
