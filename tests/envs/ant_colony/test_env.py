@@ -29,12 +29,24 @@ def begun(rows, nest, food, ants=1, **data):
 
 
 def played(env, state, *turns, rng=RNG):
-    """Return the steps of a number of turns, each of the ant that acts next."""
+    """Return the steps of turns, each of the ant that acts next."""
     steps = []
     for turn in turns:
         steps.append(env.step(state, env.acting(state)[0], turn, rng))
         state = steps[-1].state
     return steps
+
+
+def played_by(env, state, first, second):
+    """Return the steps of two ants, tick by tick, whichever of them acts first in each."""
+    steps = {"ant-1": [], "ant-2": []}
+    turns = {"ant-1": first, "ant-2": second}
+    for number in range(len(first)):
+        for _ in turns:
+            (seat,) = env.acting(state)
+            steps[seat].append(env.step(state, seat, turns[seat][number], RNG))
+            state = steps[seat][-1].state
+    return steps["ant-1"], steps["ant-2"], state
 
 
 @pytest.mark.parametrize("tier", [0, 1, 2])
@@ -50,21 +62,39 @@ def test_the_contract_is_kept_on_large_maps(tier):
     check_env(make_env("ant-colony", tier=tier, ticks=30), tasks=1)
 
 
+def seconds_of(call, repeats):
+    """Return the least processor time of some calls."""
+    spent = []
+    for _ in range(repeats):
+        began = time.process_time()
+        call()
+        spent.append(time.process_time() - began)
+    return min(spent)
+
+
 @pytest.mark.parametrize("tier", range(4))
 def test_step_and_observe_take_less_than_100_microseconds(tier):
-    """The median over turns, so that other programs on the machine do not count."""
-    env, costs = make_env("ant-colony", tier=tier), []
+    """On a machine that counts to 1000 in 30 microseconds: other programs slow both."""
+    env, turns = make_env("ant-colony", tier=tier), []
     player = env.baselines()["scent-user"]
-    for task in GeneratedTasks(env, "train", 0).take(2):
-        state = env.reset(task)
-        while not state.ended:
-            (seat,) = env.acting(state)
-            action = player(state, RNG)
-            began = time.perf_counter()
+    state = env.reset(GeneratedTasks(env, "train", 0).task(0))
+    while not state.ended:
+        (seat,) = env.acting(state)
+        turns.append((state, seat, player(state, RNG)))
+        state = env.step(*turns[-1], RNG).state
+
+    def play():
+        for state, seat, action in turns:
             env.observe(state, seat)
-            state = env.step(state, seat, action, RNG).state
-            costs.append(time.perf_counter() - began)
-    assert np.median(costs) < 1e-4
+            env.step(state, seat, action, RNG)
+
+    def count():
+        total = 0
+        for number in range(100_000):
+            total += number
+
+    slowness = max(1.0, seconds_of(count, 5) / 3e-3)
+    assert seconds_of(play, 5) / len(turns) < 1e-4 * slowness
 
 
 @pytest.mark.slow
@@ -103,8 +133,8 @@ def test_an_ant_sees_two_cells_far_and_what_lies_there():
         "scent food 0 0 0 0 0 home 0 0 0 0 0 alarm 0",
     ]
     assert seen.description == "food e2 nest here free e s trail none"
-    turns = ("MOVE E\nSIGNAL FOOD", "MOVE E", 'MOVE E\nREMEMBER "food x2 y0"\nFLY', "MOVE E")
-    state = played(env, state, *turns)[-1].state
+    first = ("MOVE E\nSIGNAL FOOD", 'MOVE E\nREMEMBER "food x2 y0"\nFLY', "")
+    *_, state = played_by(env, state, first[:2], ("MOVE E", "MOVE W"))
     lines = env.observe(state, "ant-1").text.splitlines()
     assert lines[0] == "tier 0 turn 2 of 30"
     assert lines[1:4] == [
@@ -112,8 +142,8 @@ def test_an_ant_sees_two_cells_far_and_what_lies_there():
         "nest w2",
         "last moved noted invalid",
     ]
-    assert lines[6] == ". . A . #"  # the other ant stands below
-    assert lines[-2:] == ["scent food 0 0 0 0 3 home 0 0 0 0 0 alarm 0", "note 1 food x2 y0"]
+    assert lines[6] == "a . A . #"  # the other ant is in the nest
+    assert lines[-2:] == ["scent food 0 0 0 0 2 home 0 0 0 0 0 alarm 0", "note 1 food x2 y0"]
 
 
 def test_walls_hide_what_is_behind_them_from_tier_4_on():
@@ -146,30 +176,21 @@ def test_scents_may_be_hidden_or_shuffled():
 
 def test_food_is_carried_home_and_paid():
     env, state = begun(["...", "...", "..."], [0, 0], [[2, 0, 2]], ants=2)
-    steps = played(
-        env,
-        state,
-        *("MOVE E", "MOVE S"),
-        *("MOVE E\nSIGNAL FOOD", ""),
-        *("PICK_UP", ""),
-        *("MOVE W", "MOVE W"),
-        *("MOVE W", ""),
-        *("DEPOSIT", ""),
-    )
-    paid = [dict(step.rewards) for step in steps[::2]]
+    first = ("MOVE E", "MOVE E\nSIGNAL FOOD", "PICK_UP", "MOVE W", "MOVE W", "DEPOSIT")
+    steps, others, end = played_by(env, state, first, ("MOVE S", "", "", "MOVE N", "", ""))
+    paid = [dict(step.rewards) for step in steps]
     assert paid[0] == {"exploration": 1.0, "time": 1.0, "valid_action": 1.0}
     assert paid[2] == {"pick_up": 1.0, "time": 1.0, "valid_action": 1.0}
     assert paid[3] == {"time": 1.0, "valid_action": 1.0}  # it was there before
     assert paid[5] == {"delivery": 1.0, "time": 1.0, "valid_action": 1.0}
-    assert dict(steps[10].others) == {"ant-2": {"shared_delivery": 1.0}}
-    end = steps[-1].state
+    assert dict(steps[5].others) == {"ant-2": {"shared_delivery": 1.0}}
     assert (end.delivered, end.food, env.score(end)) == (1, {end.world.grid.cell(2, 0): 1}, 0.5)
-    assert [dict(step.rewards) for step in steps[3::4]] == [{"time": 1.0}] * 3  # silent turns
+    assert dict(others[1].rewards) == {"time": 1.0}  # a silent turn
     assert not steps[-1].terminated
 
 
 def test_dropping_takes_the_reward_of_picking_up_back():
-    env, state = begun(["...", "..."[:3], "..."], [0, 0], [[1, 0, 1]])
+    env, state = begun(["...", "...", "..."], [0, 0], [[1, 0, 1]], ticks=60)
     steps = played(env, state, "MOVE E", *["PICK_UP", "DROP"] * 20)
     assert sum(step.rewards.get("pick_up", 0.0) for step in steps) == 0.0
     assert steps[-1].state.food == {steps[-1].state.world.grid.cell(1, 0): 1}
@@ -212,22 +233,22 @@ def test_exploration_is_paid_for_25_cells_at_most():
 
 
 def test_a_trail_is_paid_when_a_later_delivery_passes_over_it():
-    env, state = begun(["....", "....", "....", "...."], [0, 0], [[2, 0, 2]], ants=2)
+    env, state = begun(["....", "....", "....", "...."], [0, 0], [[2, 0, 3]], ants=2)
     out = ("MOVE E", "MOVE E", "PICK_UP", "MOVE W", "MOVE W", "DEPOSIT")
-    first = [turn for move in out for turn in (f"{move}\nSIGNAL FOOD", "")]
-    second = [turn for move in out for turn in ("", move)]
-    steps = played(env, state, *first)
+    wait = ("",) * len(out)
+    laid = tuple(f"{move}\nSIGNAL FOOD" for move in out)
+    steps, _, state = played_by(env, state, laid, wait)
     assert all("pheromone" not in step.rewards for step in steps)  # its own, of this trip
-    steps = played(env, steps[-1].state, *second)
+    _, steps, state = played_by(env, state, wait, out)
     assert dict(steps[-1].others) == {"ant-1": {"shared_delivery": 1.0, "pheromone": 1.0}}
-    found = env.measures(steps[-1].state)
-    assert (found["food"], found["deliveries_along"], found["trail_reuse"]) == (2.0, 1.0, 0.75)
+    found = env.measures(state)
+    assert (found["food"], found["deliveries_along"], found["trail_reuse"]) == (2.0, 1.0, 0.625)
 
 
 def test_a_trip_to_a_stack_that_another_ant_has_emptied_counts_once():
     env, state = begun(["...", "...", "..."], [0, 0], [[1, 0, 1], [2, 2, 1]], ants=2)
-    turns = ("MOVE E", "", "PICK_UP", "", "MOVE S", "MOVE E", "", "MOVE E", "", "MOVE W")
-    state = played(env, state, *turns)[-1].state
+    first, second = ("MOVE E", "PICK_UP", "MOVE S", "", ""), ("", "", "MOVE E", "MOVE W", "MOVE E")
+    *_, state = played_by(env, state, first, second)
     assert env.measures(state)["duplicate_trips"] == 1.0
 
 

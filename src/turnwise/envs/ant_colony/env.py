@@ -58,7 +58,13 @@ from turnwise.envs.ant_colony.scents import SCENTS, no_scents
 from turnwise.envs.ant_colony.state import Ant, Colony, World, nobody
 from turnwise.envs.ant_colony.symmetry import canonical_map
 from turnwise.envs.ant_colony.tiers import LARGEST, TIERS, AntColonyConfig
-from turnwise.envs.ant_colony.view import description_of, picture_of, text_of, vocabulary
+from turnwise.envs.ant_colony.view import (
+    description_of,
+    picture_of,
+    smelled,
+    text_of,
+    vocabulary,
+)
 from turnwise.envs.base import Baseline, Env, Level, Observation, Step
 from turnwise.envs.frames import Frame
 from turnwise.envs.whose_turn import check_turn
@@ -188,10 +194,11 @@ class AntColony(Env[Colony]):
         number, options = self._numbers[role], self.config
         if number >= len(state.ants):
             return Observation(text=f"tier {state.world.tier} no ant", legal_actions=())
+        smell = smelled(state, number, options.scents)
         return Observation(
-            text=text_of(state, number, clock=options.clock, scents=options.scents),
+            text=text_of(state, number, smell, clock=options.clock),
             legal_actions=(),
-            description=description_of(state, number, options.scents),
+            description=description_of(state, number, smell),
         )
 
     def state_key(self, state: Colony, role: str) -> str:

@@ -6,7 +6,7 @@ Provides `play`. The verbs with their preconditions and effects are the methods 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -102,9 +102,8 @@ class _Turn:
             who, when = met
             on_trail = 1
             if who != number or when < trip.began:
-                trip = replace(trip, met=trip.met | 1 << who, shared=trip.shared + (who != number))
-        self.ant = replace(
-            ant,
+                trip = trip._replace(met=trip.met | 1 << who, shared=trip.shared + (who != number))
+        self.ant = ant._replace(
             cell=cell,
             visited=visited | bit,
             seen=ant.seen | seen_from(grid, cell, self.colony.world.far),
@@ -121,8 +120,7 @@ class _Turn:
         knows, bit = colony.emptied.get(cell), 1 << self.number
         if knows is None or knows & bit or self.ant.carrying or cell in colony.food:
             return
-        self.colony = replace(
-            colony,
+        self.colony = colony._replace(
             emptied={**colony.emptied, cell: knows | bit},
             duplicates=colony.duplicates + 1,
         )
@@ -138,8 +136,8 @@ class _Turn:
         if units == 1:
             del food[cell]
             emptied = {**emptied, cell: emptied.get(cell, 0) | 1 << self.number}
-        self.colony = replace(colony, food=food, emptied=emptied)
-        self.ant = replace(self.ant, carrying=True)
+        self.colony = colony._replace(food=food, emptied=emptied)
+        self.ant = self.ant._replace(carrying=True)
         self.rewards["pick_up"] = 1.0
         return "took"
 
@@ -148,8 +146,8 @@ class _Turn:
         colony, cell = self.colony, self.ant.cell
         if not self.ant.carrying or cell == colony.world.nest:
             return None
-        self.colony = replace(colony, food={**colony.food, cell: colony.food.get(cell, 0) + 1})
-        self.ant = replace(self.ant, carrying=False)
+        self.colony = colony._replace(food={**colony.food, cell: colony.food.get(cell, 0) + 1})
+        self.ant = self.ant._replace(carrying=False)
         self.rewards["pick_up"] = -1.0
         return "dropped"
 
@@ -165,19 +163,18 @@ class _Turn:
             if other != self.number
         }
         trip = ant.trip
-        self.ant = replace(ant, carrying=False, trip=Trip(began=colony.tick))
+        self.ant = ant._replace(carrying=False, trip=Trip(began=colony.tick))
         ants = list(colony.ants)
         for other in range(len(ants)):
             layer = self.ant if other == self.number else ants[other]
             if trip.met >> other & 1 and layer.paid < TRAILS_PAID:
                 self._reward_trail(other)
-                paid = replace(layer, paid=layer.paid + 1)
+                paid = layer._replace(paid=layer.paid + 1)
                 if other == self.number:
                     self.ant = paid
                 else:
                     ants[other] = paid
-        self.colony = replace(
-            colony,
+        self.colony = colony._replace(
             ants=tuple(ants),
             delivered=colony.delivered + 1,
             along=colony.along + (trip.shared >= ALONG),
@@ -194,7 +191,7 @@ class _Turn:
         """Lay a scent here."""
         which = SCENTS.index(scent)
         fields = signalled(self.colony.fields, which, self.ant.cell)
-        self.colony = replace(self.colony, fields=fields, laid=self._laid(which))
+        self.colony = self.colony._replace(fields=fields, laid=self._laid(which))
         return "signalled"
 
     def reinforce(self, scent: str) -> str | None:
@@ -203,7 +200,7 @@ class _Turn:
         fields = reinforced(self.colony.fields, which, self.ant.cell)
         if fields is None:
             return None
-        self.colony = replace(self.colony, fields=fields, laid=self._laid(which))
+        self.colony = self.colony._replace(fields=fields, laid=self._laid(which))
         return "reinforced"
 
     def _laid(self, scent: int) -> Laid:
@@ -219,7 +216,7 @@ class _Turn:
         """Append a note."""
         if len(self.ant.notes) >= MOST_NOTES:
             return None
-        self.ant = replace(self.ant, notes=(*self.ant.notes, note))
+        self.ant = self.ant._replace(notes=(*self.ant.notes, note))
         return "noted"
 
     def forget(self, number: str) -> str | None:
@@ -227,20 +224,18 @@ class _Turn:
         notes, place = self.ant.notes, int(number) - 1
         if place >= len(notes):
             return None
-        self.ant = replace(self.ant, notes=(*notes[:place], *notes[place + 1 :]))
+        self.ant = self.ant._replace(notes=(*notes[:place], *notes[place + 1 :]))
         return "forgot"
 
     def after(self, lines: int) -> Colony:
         """Return the state after the turn, before the end of the tick."""
-        ant = replace(
-            self.ant,
+        ant = self.ant._replace(
             last=tuple(self.results),
             lines=self.ant.lines + lines,
             invalid=self.ant.invalid + self.invalid,
         )
         ants = self.colony.ants
-        return replace(
-            self.colony,
+        return self.colony._replace(
             ants=(*ants[: self.number], ant, *ants[self.number + 1 :]),
             place=self.colony.place + 1,
         )
@@ -284,8 +279,8 @@ def _ticked(colony: Colony, noise: np.random.Generator) -> Colony:
         cell = _place_of_food(world, food, noise)
         if cell is not None:
             food, appeared = {**food, cell: world.units}, appeared + world.units
-    return replace(
-        colony, tick=tick, place=0, order=order, fields=fields, food=food, appeared=appeared
+    return colony._replace(
+        tick=tick, place=0, order=order, fields=fields, food=food, appeared=appeared
     )
 
 

@@ -62,7 +62,7 @@ def faded(grid: Grid, fields: Fields) -> Fields:
     found[:, width:] += moved[:, :-width]
     found[:, :-width] += moved[:, width:]
     found *= flow.open
-    found[found < LEAST] = 0.0
+    found *= found >= LEAST
     return _fixed(found)
 
 

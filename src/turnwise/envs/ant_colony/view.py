@@ -7,19 +7,24 @@ arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from turnwise.envs.ant_colony.actions import MOST_LINES, SLOTS
-from turnwise.envs.ant_colony.grid import COMPASS, OFFSETS, OPEN, SIGHT, around, visible
+from turnwise.envs.ant_colony.grid import COMPASS, OPEN, SIGHT, around, visible
 from turnwise.envs.ant_colony.scents import SCENTS, Fields
-from turnwise.envs.ant_colony.state import Colony
+from turnwise.envs.ant_colony.state import Colony, World
 from turnwise.envs.ant_colony.tiers import LARGEST, Scents
 from turnwise.seeding import generator
 
 NEST, FOOD, OTHER, SELF, HIDDEN = "N", "F", "a", "A", "?"
 SIDE = 2 * SIGHT + 1
+Smell = list[list[float]]
+"""The levels of each scent in an ant's cell and to the N, E, S and W."""
+NOTHING: Smell = [[0.0] * 5] * len(SCENTS)
 RESULTS = (
     *("moved", "bumped", "took", "dropped", "delivered", "signalled", "reinforced", "noted"),
     *("forgot", "invalid"),
@@ -44,28 +49,44 @@ def relative(dx: int, dy: int) -> str:
     return " ".join(word for word in (east, south) if word) or "here"
 
 
-def nest_of(colony: Colony, number: int) -> str:
-    """Return where the nest is for an ant: in words, or `unseen`."""
-    world, cell = colony.world, colony.ants[number].cell
-    if not world.far and world.nest not in around(world.grid, cell, False):
-        return "unseen"
-    here, there = divmod(cell, world.grid.width), divmod(world.nest, world.grid.width)
-    return relative(there[1] - here[1], there[0] - here[0])
+class _Place(NamedTuple):
+    """What does not change of what an ant sees from a cell: its words, and the cells around it."""
+
+    at: str
+    nest: str
+    free: str
+    window: tuple[str, ...]
 
 
-def text_of(colony: Colony, number: int, *, clock: bool, scents: Scents) -> str:
+@lru_cache(maxsize=1 << 15)
+def _place(world: World, cell: int) -> _Place:
+    grid, width = world.grid, world.grid.width
+    x, y = grid.at(cell)
+    steps = zip(COMPASS.lower(), grid.steps(), strict=True)
+    free = [name for name, step in steps if grid.cells[cell + step] == OPEN]
+    first = cell - SIGHT * width - SIGHT
+    window = "".join(grid.cells[first + row * width :][:SIDE] for row in range(SIDE))
+    nest_x, nest_y = grid.at(world.nest)
+    nest = relative(nest_x - x, nest_y - y)
+    if not world.far:
+        seen = visible(grid, cell)
+        window = "".join(m if clear else HIDDEN for m, clear in zip(window, seen, strict=True))
+        nest = nest if world.nest in around(grid, cell, False) else "unseen"
+    return _Place(f"x{x} y{y}", nest, " ".join(free) or "none", tuple(window))
+
+
+def text_of(colony: Colony, number: int, smell: Smell, *, clock: bool) -> str:
     """Return all that an ant is shown, in about 100 words of a small vocabulary."""
     world, ant = colony.world, colony.ants[number]
-    x, y = world.grid.at(ant.cell)
+    place = _place(world, ant.cell)
     when = f" turn {colony.tick} of {world.ticks}" if clock else ""
     carries = "food" if ant.carrying else "none"
-    smell = smelled(colony, number, scents)
     lines = [
         f"tier {world.tier}{when}",
-        f"at x{x} y{y} on {_ground(colony, ant.cell)} carry {carries} home {colony.delivered}",
-        f"nest {nest_of(colony, number)}",
+        f"at {place.at} on {_ground(colony, ant.cell)} carry {carries} home {colony.delivered}",
+        f"nest {place.nest}",
         f"last {' '.join(ant.last) or 'nothing'}",
-        *_map(colony, number),
+        *_map(colony, ant.cell, place.window),
         f"scent food {_digits(smell[0])} home {_digits(smell[1])} alarm {round(smell[2][0])}",
         *(f"note {place} {note}" for place, note in enumerate(ant.notes, start=1)),
     ]
@@ -78,23 +99,24 @@ def _ground(colony: Colony, cell: int) -> str:
     return "food" if cell in colony.food else "none"
 
 
-def _digits(levels: list[float]) -> str:
+def _digits(levels: Sequence[float]) -> str:
+    if levels is NOTHING[0]:
+        return "0 0 0 0 0"
     return " ".join([str(min(round(level), 9)) for level in levels])
 
 
-def smelled(colony: Colony, number: int, scents: Scents) -> list[list[float]]:
+def smelled(colony: Colony, number: int, scents: Scents) -> Smell:
     """Return the level of each scent in the ant's cell and in those to the N, E, S and W.
 
     With `shuffled` it is that of other open cells, drawn anew in every tick.
     """
-    world, cell = colony.world, colony.ants[number].cell
-    cells = [cell, *(cell + step for step in world.grid.steps())]
-    if scents == "hidden" or not colony.fields.any():
-        return [[0.0] * len(cells)] * len(SCENTS)
+    if scents == "hidden":
+        return NOTHING
+    cell = colony.ants[number].cell
+    cells = [cell, *(cell + step for step in colony.world.grid.steps())]
     if scents == "shuffled":
-        fields = _shuffled(colony)
-        return fields[:, cells].tolist()
-    return colony.fields[:, cells].tolist()
+        return _shuffled(colony).take(cells, axis=1).tolist()
+    return colony.fields.take(cells, axis=1).tolist()
 
 
 def _shuffled(colony: Colony) -> Fields:
@@ -106,23 +128,18 @@ def _shuffled(colony: Colony) -> Fields:
     return mixed
 
 
-def _map(colony: Colony, number: int) -> list[str]:
-    """Return the rows of what the ant sees around it."""
-    world, here = colony.world, colony.ants[number].cell
-    cells, width = world.grid.cells, world.grid.width
-    first = here - SIGHT * width - SIGHT
-    shown = list("".join([cells[first + row * width :][:SIDE] for row in range(SIDE)]))
-    things = [(world.nest, NEST), *((cell, FOOD) for cell in colony.food)]
+def _map(colony: Colony, here: int, window: Sequence[str]) -> list[str]:
+    """Return the rows of what an ant sees around it."""
+    width = colony.world.grid.width
+    first, shown = here - SIGHT * width - SIGHT, list(window)
+    things = [(colony.world.nest, NEST), *((cell, FOOD) for cell in colony.food)]
     things += [(ant.cell, OTHER) for ant in colony.ants]
     for cell, mark in things:
         dy, dx = divmod(cell - first, width)
-        if 0 <= dy < SIDE and dx < SIDE:
+        if 0 <= dy < SIDE and dx < SIDE and shown[dy * SIDE + dx] != HIDDEN:
             shown[dy * SIDE + dx] = mark
     shown[len(shown) // 2] = SELF
-    if not world.far:
-        seen = visible(world.grid, here)
-        shown = [mark if clear else HIDDEN for mark, clear in zip(shown, seen, strict=True)]
-    return [" ".join(shown[row * SIDE :][:SIDE]) for row in range(SIDE)]
+    return [" ".join(shown[first : first + SIDE]) for first in range(0, len(shown), SIDE)]
 
 
 def food_seen(colony: Colony, number: int) -> list[int]:
@@ -134,20 +151,19 @@ def food_seen(colony: Colony, number: int) -> list[int]:
     return [cell for cell in cells if cell in colony.food]
 
 
-def description_of(colony: Colony, number: int, scents: Scents) -> str:
+def description_of(colony: Colony, number: int, smell: Smell) -> str:
     """Return the nearest food that an ant sees, its nest, open neighbours and strongest trail."""
-    world, here = colony.world, colony.ants[number].cell
-    grid = world.grid
+    here = colony.ants[number].cell
+    grid, place = colony.world.grid, _place(colony.world, here)
     x, y = grid.at(here)
     places = [(a - x, b - y) for a, b in map(grid.at, food_seen(colony, number))]
     nearest = min(places, key=lambda at: (abs(at[0]) + abs(at[1]), at), default=None)
-    steps = zip(COMPASS.lower(), grid.steps(), strict=True)
-    free = [name for name, step in steps if grid.cells[here + step] == OPEN]
-    levels = smelled(colony, number, scents)[0][1:]
-    trail = COMPASS[int(np.argmax(levels))].lower() if round(max(levels)) else "none"
+    levels = smell[0][1:]
+    most = max(levels)
+    trail = COMPASS[levels.index(most)].lower() if round(most) else "none"
     return (
-        f"food {relative(*nearest) if nearest else 'none'} nest {nest_of(colony, number)} "
-        f"free {' '.join(free) or 'none'} trail {trail}"
+        f"food {relative(*nearest) if nearest else 'none'} nest {place.nest} "
+        f"free {place.free} trail {trail}"
     )
 
 
@@ -179,17 +195,3 @@ def vocabulary() -> tuple[str, ...]:
     acts = (*SLOTS, *COMPASS, *SCENTS, *("n", "e", "s", "w"))
     marks = (NEST, FOOD, OTHER, SELF, HIDDEN, "#", ".")
     return (*LABELS, *RESULTS, *marks, *acts, *places, *nearby, *map(str, range(MOST_LINES)))
-
-
-__all__ = [
-    "OFFSETS",
-    "description_of",
-    "food_seen",
-    "nest_of",
-    "picture_of",
-    "relative",
-    "rows_of",
-    "smelled",
-    "text_of",
-    "vocabulary",
-]
