@@ -106,8 +106,9 @@ class AntColony(Env[Colony]):
 
     def __init__(self, config: AntColonyConfig | None = None) -> None:
         super().__init__(config or AntColonyConfig())
-        self._tier = self.config.parameters
-        many = max(self._tier.ants, self.config.seats or 0)
+        self._tiers = self.config.parameters
+        most = max(tier.ants for tier in self._tiers.values())
+        many = max(most, self.config.seats or 0)
         if self.config.roles == "two":
             self.roles = (SCOUT, CARRIER)
             names = [f"{self.roles[number % 2]}-{number // 2 + 1}" for number in range(many)]
@@ -116,8 +117,10 @@ class AntColony(Env[Colony]):
         self._seats = {name: name.partition("-")[0] for name in names}
         self._names = tuple(names)
         self._numbers = {name: number for number, name in enumerate(names)}
-        longest = max([self._tier.ticks, *(t.ticks for t in TIERS.values() if t.ants <= many)])
-        self.max_turns = many * (longest if self.config.seats else self._tier.ticks)
+        ticks = [tier.ticks for tier in self._tiers.values()]
+        if many > most:  # tasks of other tiers may be played
+            ticks += [tier.ticks for tier in TIERS.values() if tier.ants <= many]
+        self.max_turns = many * max(ticks)
 
     @property
     def seats(self) -> Mapping[str, str]:
@@ -129,11 +132,14 @@ class AntColony(Env[Colony]):
         return (self._names[acting(state)],)
 
     def generate(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Draw a map of the tier."""
-        tier = self._tier
+        """Draw a map of the tier, or of one of the tiers up to it."""
+        number = self.config.tier
+        if self.config.up_to:
+            number = int(rng.integers(number + 1))
+        tier = self._tiers[number]
         rows, nest, food = draw_map(tier, rng)
         return {
-            "tier": self.config.tier,
+            "tier": number,
             "rows": rows,
             "nest": nest,
             "food": [[x, y, tier.units] for x, y in food],

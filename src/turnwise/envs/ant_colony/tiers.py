@@ -86,6 +86,9 @@ class AntColonyConfig(Settings):
 
     tier: int = Field(default=0, ge=0, le=max(TIERS))
     """The tier, from 0 (one ant on 5x5 open cells) to 6 (six ants in a maze of 30x30)."""
+    up_to: bool = False
+    """Whether tasks are of all tiers up to `tier`, drawn uniformly. The options below that replace
+    parameters of a tier hold for all of them."""
     roles: Literal["one", "two"] = "one"
     """The roles: with `one` every ant has the role `ant`; with `two` the ants are `scout` and
     `carrier` in turn, which can do the same."""
@@ -114,7 +117,8 @@ class AntColonyConfig(Settings):
     """The ticks between new stacks; 0 for none."""
 
     @property
-    def parameters(self) -> Tier:
-        """The tier with the options that replace its parameters."""
+    def parameters(self) -> Mapping[int, Tier]:
+        """The tiers of tasks, with the options that replace their parameters."""
         given = {name: value for name, value in self if name in CHANGEABLE and value is not None}
-        return replace(TIERS[self.tier], **given)
+        tiers = range(0 if self.up_to else self.tier, self.tier + 1)
+        return {tier: replace(TIERS[tier], **given) for tier in tiers}
