@@ -1,6 +1,6 @@
 """Baselines of the ant colony beside the measured scores of its specification (docs/ant-colony.md).
 
-The tasks are the first ones of the test split with seed 0, which are frozen with the tiers.
+The tasks are the first ones of the test split with seed 0.
 """
 
 from __future__ import annotations

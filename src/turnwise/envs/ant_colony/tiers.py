@@ -1,6 +1,6 @@
 """The seven tiers of the ant colony, and the options that replace their parameters.
 
-Provides `Tier`, `TIERS` and `AntColonyConfig`. The tiers are frozen: their baselines are in
+Provides `Tier`, `TIERS` and `AntColonyConfig`. Tiers 0 to 3 are frozen: their baselines are in
 `docs/ant-colony.md`, and scores of other versions cannot be compared with them.
 """
 
