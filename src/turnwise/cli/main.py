@@ -270,7 +270,7 @@ def envs(as_json: AsJson = False) -> None:
 @app.command()
 def data(
     name: Annotated[str, typer.Argument(help="The data set's name: frozen-lake-q.")],
-    out: Annotated[Path, typer.Option(help="The .csv file to write; must not exist.")],
+    out: Annotated[Path, typer.Option(help="The .csv or .jsonl file to write; must not exist.")],
     rows: Annotated[int, typer.Option(min=1, help="How many rows.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="Seeds all randomness.")] = 0,
     sets: Sets = None,
