@@ -44,7 +44,7 @@ class AgentConfig(Settings):
     """Whether each observation ends with the words that may be answered there."""
     reply: str = "tags"
     """The form of a reply with a thought and an action: `tags`, `<think> .. </think> <answer> ..
-    </answer>`; `lines`, a line `THINK: ..` and a line `ACT: ..`; `program`, a fenced block, or the
+    </answer>`; `lines`, a line `THINK: ..` and lines `ACT: ..`; `program`, a fenced block, or the
     whole reply as a program; or `whole`, the whole reply is the action."""
     invalid_reply: InvalidRule = "end"
     """The effect of a reply that is not an action: `end` ends the episode; `continue` asks the

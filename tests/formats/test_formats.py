@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -15,6 +16,7 @@ from turnwise.policies.nano import make_tokenizer
 from turnwise.render import Renderer
 from turnwise.types import Failure
 
+ACT_LINE = re.compile(r"^[ \t]*ACT[ \t]*:", re.MULTILINE | re.IGNORECASE | re.ASCII)
 EVERY = pytest.mark.parametrize("name", list(REPLY_FORMATS))
 WORD = st.text("abcXYZ019_.+-=()", min_size=1, max_size=8)
 WORDS = st.lists(WORD, min_size=1, max_size=4).map(" ".join)
@@ -85,7 +87,10 @@ def test_no_text_breaks_a_format_and_parts_agree_with_the_parser(name, text, ins
     if parts.action is not None:
         assert parts.answer is not None
         assert parts.answer <= parts.action[0] < parts.action[1] <= len(text)
-        if name != "whole":  # whose action is all of the reply
+        if name == "lines":  # every line of whose action begins with a word
+            said = ACT_LINE.sub("", text[slice(*parts.action)]).split("\n")
+            assert reply_format.parse(text, ()) == "\n".join(filter(None, map(str.strip, said)))
+        elif name != "whole":  # whose action is all of the reply
             assert reply_format.parse(text, ()) == text[slice(*parts.action)]
     elif name != "whole":
         assert isinstance(found, Failure)
@@ -153,10 +158,34 @@ def test_a_program_keeps_its_indents():
         assert REPLY_FORMATS["program"].parse(text, ()) == code
 
 
-@pytest.mark.parametrize(("name", "action"), [("lines", "a\nb"), ("program", "x\n```\ny")])
-def test_an_action_that_a_format_cannot_hold_is_refused(name, action):
-    with pytest.raises(ConfigError, match=f"reply = '{name}' holds"):
-        REPLY_FORMATS[name].render("", action)
+def test_an_action_that_a_format_cannot_hold_is_refused():
+    with pytest.raises(ConfigError, match="reply = 'program' holds"):
+        REPLY_FORMATS["program"].render("", "x\n```\ny")
+
+
+@pytest.mark.parametrize(
+    ("reply", "found"),
+    [
+        ("THINK: food\nACT: PICK_UP\nACT: SIGNAL FOOD", "PICK_UP\nSIGNAL FOOD"),
+        ("ACT: a\n\n  act : b \nthe end", "a\nb"),
+        ("ACT: a\nTHINK: no\nACT: b\nACT: c", "b\nc"),
+        ("ACT: a\nACT:\nACT: c", "a\nc"),
+        ("ACT:", ""),
+    ],
+)
+def test_the_last_group_of_lines_is_the_action_where_any_text_may_be_one(reply, found):
+    assert REPLY_FORMATS["lines"].parse(reply, ()) == found
+
+
+def test_an_action_of_several_lines_is_written_in_as_many_lines():
+    lines = REPLY_FORMATS["lines"]
+    text = lines.render("food here", "PICK_UP\nSIGNAL FOOD\nFORGET 1")
+    assert text == "THINK: food here\nACT: PICK_UP\nACT: SIGNAL FOOD\nACT: FORGET 1"
+    assert lines.parse(text, ()) == "PICK_UP\nSIGNAL FOOD\nFORGET 1"
+    parts = lines.parts(text)
+    assert text[slice(*parts.action)].startswith("PICK_UP")
+    assert text[slice(*parts.action)].endswith("FORGET 1")
+    assert (parts.thought, parts.answer) == ((0, 17), 17)
 
 
 def test_calls_of_tools_come_before_an_answer_that_no_marker_announces():

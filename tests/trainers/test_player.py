@@ -52,6 +52,21 @@ def test_games_are_played_by_the_player(rows):
     assert len(columns()) > 1
 
 
+def test_a_disturbed_player_leaves_its_way_and_rows_still_show_what_it_does(rows):
+    """Always down leaves the first column only by random moves, which no row shows."""
+    lakes = ("env.warmup.solvable=true", "env.warmup.start=corner", "warmup.states=play")
+    player = ("warmup.player=always-down", "warmup.player_noise=0.5")
+    found = list(rows(60, *lakes, *player))
+    assert {action for _, action in found} == {"DOWN"}
+    columns = {prompt.rpartition("you r")[2].partition("c")[2][0] for prompt, _ in found}
+    assert len(columns) > 1
+
+
+def test_noise_needs_a_player():
+    with pytest.raises(ConfigError, match="disturbs a player, and there is none"):
+        load_recipe("frozen-lake", ["warmup.player_noise=0.1"])
+
+
 def test_an_unknown_player_is_refused():
     with pytest.raises(ConfigError, match="unknown warmup.player 'optimum': did you mean 'opti"):
         load_recipe("frozen-lake", ["warmup.player=optimum"])

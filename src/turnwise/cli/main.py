@@ -33,6 +33,7 @@ from turnwise.cli.options import (
 from turnwise.cli.sandbox import sandbox
 from turnwise.cli.solve import solve
 from turnwise.cli.sweep import sweep
+from turnwise.cli.watching import render
 
 if TYPE_CHECKING:
     from turnwise.app.lifecycle import Outcome
@@ -48,6 +49,7 @@ app.add_typer(bench, name="bench")
 app.add_typer(sandbox, name="sandbox")
 app.command()(solve)
 app.command()(sweep)
+app.command()(render)
 
 
 def _say_version(asked: bool) -> None:
@@ -268,7 +270,7 @@ def envs(as_json: AsJson = False) -> None:
 @app.command()
 def data(
     name: Annotated[str, typer.Argument(help="The data set's name: frozen-lake-q.")],
-    out: Annotated[Path, typer.Option(help="The .csv file to write; must not exist.")],
+    out: Annotated[Path, typer.Option(help="The .csv or .jsonl file to write; must not exist.")],
     rows: Annotated[int, typer.Option(min=1, help="How many rows.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="Seeds all randomness.")] = 0,
     sets: Sets = None,

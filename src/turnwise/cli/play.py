@@ -9,7 +9,8 @@ from typing import Any
 
 from rich.markup import escape
 
-from turnwise.cli.options import look_at_run, print_styled, say
+from turnwise.cli.options import console, look_at_run, print_styled, say
+from turnwise.cli.watching import animated, frames_of
 from turnwise.envs import guarded, make_env
 from turnwise.envs.base import Env, Observation
 from turnwise.envs.tools.calls import CLOSE, OPEN
@@ -72,6 +73,10 @@ def play_env(
         raise ConfigError("there is no env to play: give its name, or a run by --run")
     env = guarded(made, timeout)
     task = GeneratedTasks(env, "test", seed).task(0)
+    watched = run is not None or baseline is not None
+    if watched and console.is_terminal and env.frame(env.reset(task)) is not None:
+        animated(frames_of(env, task, baseline=baseline, run=run, seed=seed))
+        return
     if run is not None:
         _watch_policy(env, task, run, seed)
         return

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from turnwise.curriculum.base import Curriculum
 from turnwise.curriculum.restarts import RestartsConfig, RestartsCurriculum
+from turnwise.curriculum.tiers import TiersConfig, TiersCurriculum
 from turnwise.curriculum.uniform import UniformConfig, UniformCurriculum
 from turnwise.settings import Settings, one_of
 from turnwise.tasks import GeneratedTasks
@@ -16,17 +17,18 @@ from turnwise.tasks import GeneratedTasks
 CURRICULA: dict[str, tuple[type[Settings], Callable[[GeneratedTasks, int, Any], Curriculum]]] = {
     "uniform": (UniformConfig, UniformCurriculum.of),
     "restarts": (RestartsConfig, RestartsCurriculum),
+    "tiers": (TiersConfig, TiersCurriculum),
 }
 """Name -> config class; what makes its curriculum of tasks, visits of an iteration and options."""
 if TYPE_CHECKING:
-    AnyCurriculum = UniformConfig | RestartsConfig
+    AnyCurriculum = UniformConfig | RestartsConfig | TiersConfig
 else:
     AnyCurriculum = one_of({n: config for n, (config, _) in CURRICULA.items()}, default="uniform")
     """The `[curriculum]` section of a recipe."""
 
 
 def make_curriculum(
-    config: UniformConfig | RestartsConfig, tasks: GeneratedTasks, per_iteration: int
+    config: UniformConfig | RestartsConfig | TiersConfig, tasks: GeneratedTasks, per_iteration: int
 ) -> Curriculum:
     """Return the curriculum that a recipe asks for, over a source of tasks.
 
@@ -45,6 +47,8 @@ __all__ = [
     "Curriculum",
     "RestartsConfig",
     "RestartsCurriculum",
+    "TiersConfig",
+    "TiersCurriculum",
     "UniformConfig",
     "UniformCurriculum",
     "make_curriculum",

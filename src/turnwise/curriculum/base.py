@@ -60,6 +60,18 @@ class Curriculum(Protocol):
         """
         ...
 
+    def exam(self, iteration: int) -> Sequence[Task]:
+        """Return the tasks that the policy is to be evaluated on after `iteration` iterations."""
+        ...
+
+    def judge(self, episodes: Sequence[Episode]) -> None:
+        """Take note of the episodes of an exam, one for each of its tasks."""
+        ...
+
+    def metrics(self) -> Mapping[str, float]:
+        """Return what is recorded with every iteration, by name of the metric."""
+        ...
+
     def state(self) -> Mapping[str, Any]:
         """Return what was learned, as JSON-able values; empty for nothing."""
         ...

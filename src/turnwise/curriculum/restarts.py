@@ -143,6 +143,17 @@ class RestartsCurriculum:
         self._archive.gained(gains)
         self._archive.forget(self._config.states)
 
+    def exam(self, iteration: int) -> Sequence[Task]:
+        """Return nothing: the choice needs no evaluation."""
+        return ()
+
+    def judge(self, episodes: Sequence[Episode]) -> None:
+        """Do nothing."""
+
+    def metrics(self) -> Mapping[str, float]:
+        """Return nothing."""
+        return {}
+
     def state(self) -> Mapping[str, Any]:
         """Return the states that are kept, as JSON-able values."""
         return {"known": self._archive.as_json()}

@@ -80,6 +80,17 @@ class UniformCurriculum:
     def learn(self, episodes: Sequence[Episode], advantages: Mapping[TurnId, float]) -> None:
         """Do nothing: the choice does not depend on play."""
 
+    def exam(self, iteration: int) -> Sequence[Task]:
+        """Return nothing: the choice needs no evaluation."""
+        return ()
+
+    def judge(self, episodes: Sequence[Episode]) -> None:
+        """Do nothing."""
+
+    def metrics(self) -> Mapping[str, float]:
+        """Return nothing."""
+        return {}
+
     def state(self) -> Mapping[str, Any]:
         """Return nothing: there is nothing to remember."""
         return {}

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from turnwise.envs.ant_colony.env import AntColony
+from turnwise.envs.ant_colony.tiers import AntColonyConfig
 from turnwise.envs.base import (
     ActionProbabilities,
     Baseline,
@@ -57,6 +59,7 @@ from turnwise.settings import parse
 from turnwise.utils.user_code import is_import_name, load_object, names_in
 
 ENVS: dict[str, type[Env[Any]]] = {
+    AntColony.name: AntColony,
     ArcDraw.name: ArcDraw,
     Blocksworld.name: Blocksworld,
     ConnectFour.name: ConnectFour,
@@ -172,6 +175,8 @@ __all__ = [
     "ENVS",
     "IMPORTING",
     "ActionProbabilities",
+    "AntColony",
+    "AntColonyConfig",
     "ArcDraw",
     "ArcDrawConfig",
     "Baseline",

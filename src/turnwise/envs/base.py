@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
+from turnwise.envs.frames import Frame
 from turnwise.errors import EnvError
 from turnwise.settings import Settings, parse
 from turnwise.types import Episode, Level, Media, Message, Split, Task
@@ -366,6 +367,10 @@ class Env(ABC, Generic[S]):
     def render(self, state: S) -> str:
         """Return a picture of `state` for people; the first seat's text if not overridden."""
         return self.observe(state, next(iter(self.seats))).text
+
+    def frame(self, state: S) -> Frame | None:
+        """Return a coloured picture of `state`; None for none, as by default."""
+        return None
 
     def turn_cap(self) -> int:
         """Return the most turns of an episode: `max_turns`, or `MAX_TURNS` where that is None."""

@@ -46,20 +46,22 @@ def draw_curve(path: Path, title: str, records: Sequence[Record], scores: RunSco
     figure.suptitle(drawable(title), fontsize=11, x=0.01, ha="left", weight="bold")
     limits, shares = _limits(records, scores), _warmup_shares(records)
     apart = limits != (BOTTOM, TOP) and len(shares) > 0
-    grid = figure.add_gridspec(2, 3 + apart, height_ratios=(1.7, 1.0))
     time = _TimeAxis(records)
-    main = figure.add_subplot(grid[0, :])
-    _draw_score(main, time, records, scores, limits, {} if apart else shares)
-    small = (
+    small = [
         (metric_names.RETURN, "mean return", None),
         (metric_names.ENTROPY, "entropy (nats a token)", 0.0),
         (metric_names.ZERO_VARIANCE, "groups without variance (share)", 0.0),
-    )
+    ]
+    if len(series(records, metric_names.TRAIN, metric_names.TIER)):
+        small.append((metric_names.TIER, "tier", 0.0))
+    grid = figure.add_gridspec(2, len(small) + apart, height_ratios=(1.7, 1.0))
+    main = figure.add_subplot(grid[0, :])
+    _draw_score(main, time, records, scores, limits, {} if apart else shares)
     for column, (name, label, floor) in enumerate(small):
         axes = figure.add_subplot(grid[1, column])
         _draw_small(axes, time, records, name, label, floor)
     if apart:
-        _draw_shares(figure.add_subplot(grid[1, 3]), shares)
+        _draw_shares(figure.add_subplot(grid[1, len(small)]), shares)
     write_atomically(path, png(figure))
 
 

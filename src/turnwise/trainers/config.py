@@ -39,6 +39,9 @@ class SftConfig(Settings):
     player: str | None = None
     """The baseline of the env whose actions demonstrations show, and by which games are played;
     None is uniformly random actions."""
+    player_noise: float = Field(default=0.0, ge=0, lt=1)
+    """The share of turns in which a uniformly random action is played in place of the player's.
+    Demonstrations show what the player does in the states that follow, not the random actions."""
     outcomes: bool = False
     """Whether demonstrations of `play` go on with what followed in the game: the rewards, and the
     next observation or the end. Earlier turns that the prompt holds are then imitated, too. Where
@@ -72,6 +75,11 @@ class SftConfig(Settings):
             raise ValueError(
                 f"player = {self.player!r} chooses what demonstrations show, but data = "
                 f"{self.data!r}: leave player out"
+            )
+        if self.player_noise and self.player is None:
+            raise ValueError(
+                f"player_noise = {self.player_noise} disturbs a player, and there is none: set "
+                "player, or leave player_noise out"
             )
         if self.outcomes and self.data != DEMONSTRATIONS:
             raise ValueError(

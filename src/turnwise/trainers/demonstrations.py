@@ -77,7 +77,8 @@ class Demonstrations:
 
     Actions are uniform, whatever they lead to. So the action of a turn that was drawn is drawn
     again: an action that ends games is the last one of many short games. In a whole game each
-    action stands as it was played. With a `player` its actions are in place of uniform ones.
+    action stands as it was played. With a `player` its actions are in place of uniform ones, but
+    for the share `player_noise` of the actions by which games go on.
     """
 
     env: Env[Any]
@@ -91,6 +92,7 @@ class Demonstrations:
     outcomes: bool = False
     beginning: Beginning | None = None
     player: Baseline | None = None
+    player_noise: float = 0.0
 
     def row(self, index: int) -> TrainingSample:
         """Return row number `index`.
@@ -249,7 +251,7 @@ class Demonstrations:
                     rng,
                     most=most,
                     begins=begins,
-                    player=self.player,
+                    player=self._playing,
                 )
             except StuckEnvError:
                 raise
@@ -259,6 +261,20 @@ class Demonstrations:
         if isinstance(found, EnvError):
             raise found
         return found
+
+    @property
+    def _playing(self) -> Baseline | None:
+        """The player of games, which acts at random in some of its turns."""
+        player = self.player
+        if player is None or not self.player_noise:
+            return player
+
+        def disturbed(state: Any, rng: np.random.Generator) -> str:
+            if rng.random() < self.player_noise:
+                return self.env.random_action(state, self.env.acting(state)[0], rng)
+            return player(state, rng)
+
+        return disturbed
 
     def _beginning(self, number: int) -> Any:
         """Return a state in which game `number` begins, if not in a task's first one."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from turnwise.evaluation import evaluate
 from turnwise.tasks.openings import length_of
 from turnwise.trainers.failures import stop_if_broken
 from turnwise.trainers.plan import Plan
@@ -16,6 +17,8 @@ from turnwise.trainers.validation import Validation, save, validate_policy
 from turnwise.types import Episode, TaskVisit
 
 PHASE = "train"
+EXAMS = 1_000_000_000
+"""Added to the numbers of evaluations for the curriculum: validation has other draws."""
 BEFORE_UPDATES = "seconds_before_updates"
 """The name of the run's total of seconds before the first iteration began."""
 
@@ -62,14 +65,29 @@ def validate(
 ) -> Validation | None:
     """Return the validation of the weights if one is due after `iteration` iterations.
 
-    It is due every `validate_every` iterations, and where training `ends`.
+    It is due every `validate_every` iterations, and where training `ends`. An exam of the
+    curriculum is held before it, if one is due.
     """
+    examine(session, plan, iteration)
     if iteration % plan.validate_every and not ends:
         return None
     tasks = session.validation.take(plan.validation_tasks)
     return validate_policy(
         session, tasks, exact=plan.exact, decoding=plan.decoding, iteration=iteration
     )
+
+
+def examine(session: Session, plan: Plan, iteration: int) -> None:
+    """Let the policy play the tasks that the curriculum wants it to be evaluated on, if any."""
+    tasks = session.curriculum.exam(iteration)
+    if not tasks:
+        return
+    greedy = plan.decoding == "greedy"
+    found = evaluate(session.eval_runner, tasks, greedy=greedy, number=EXAMS + iteration)
+    session.engine.end_iteration()
+    session.count_engine()
+    session.take_sampling()  # as in validation
+    session.curriculum.judge(found.episodes)
 
 
 def validate_start(session: Session, plan: Plan) -> bool:

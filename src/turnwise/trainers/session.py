@@ -148,7 +148,8 @@ class Session:
         self.count(seconds=clock["time/step"])
         totals = {f"total/{k}": v for k, v in self.totals.items() if "seconds" not in k}
         clock["time/total"] = self.totals["seconds"]
-        self.metrics.append(phase, step, {**metrics, **totals, **clock})
+        chosen = self.curriculum.metrics() if phase == "train" else {}
+        self.metrics.append(phase, step, {**metrics, **chosen, **totals, **clock})
 
     def save(
         self,

@@ -113,6 +113,7 @@ def rows_of(session: Session, trained: TrainedPolicy, config: SftConfig, first: 
         states=config.states,
         outcomes=config.outcomes,
         player=config.player,
+        player_noise=config.player_noise,
     )
 
 
@@ -255,11 +256,12 @@ def rows_for(
     states: StatesRule | None = None,
     outcomes: bool = False,
     player: str | None = None,
+    player_noise: float = 0.0,
 ) -> RowSource:
     """Return the source of a trained policy's rows that `data` names, from row number `first` on.
 
     Demonstrations of a policy with several roles come from its roles in turn. They show the actions
-    of the env's baseline `player`, or uniform ones.
+    of the env's baseline `player`, or uniform ones. With `player_noise` the player is disturbed.
     """
     policy = trained.policy
     if data != DEMONSTRATIONS:
@@ -285,6 +287,7 @@ def rows_for(
             outcomes=outcomes,
             beginning=session.beginning,
             player=session.warmup_env.baselines()[player] if player else None,
+            player_noise=player_noise,
         )
         for agent in trained.agents.values()
     ]

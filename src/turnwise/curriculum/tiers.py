@@ -1,0 +1,198 @@
+"""The `tiers` curriculum: tasks become harder as the policy passes an exam on frozen tasks.
+
+A tier is a value of one of the env's options. After every few iterations the policy plays frozen
+validation tasks of its tier. It goes on to the next tier after two passes in a row, and goes back
+to the one before where it scores far below the baseline. Iterations mix in earlier tiers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from turnwise.curriculum.base import GoesOn
+from turnwise.envs import score_baselines
+from turnwise.envs.base import Env
+from turnwise.errors import ConfigError
+from turnwise.seeding import generator
+from turnwise.settings import Settings
+from turnwise.tasks import GeneratedTasks
+from turnwise.tasks.openings import WorldDraws
+from turnwise.types import Episode, Opening, Task, TaskVisit, TurnId
+
+FILLINGS = 64
+"""The most visits of an iteration, refills included, as a multiple of `per_iteration`."""
+PREVIOUS, OLDER = 0.2, 0.1
+"""The shares of visits of the tier before the policy's, and of all earlier ones."""
+
+
+class TiersConfig(Settings):
+    """Tasks of tiers, which the policy climbs."""
+
+    kind: Literal["tiers"]
+    """The curriculum."""
+    option: str = "tier"
+    """The env's option whose value is the tier."""
+    first: int = Field(default=0, ge=0)
+    """The tier of the first iteration."""
+    last: int = Field(default=6, ge=0)
+    """The highest tier."""
+    every: int = Field(default=5, ge=1)
+    """The iterations between two exams."""
+    tasks: int = Field(default=32, ge=1)
+    """The tasks of an exam: the first ones of the validation split in the tier."""
+    baseline: str = "heuristic"
+    """The baseline that the score of an exam is compared with, on the same tasks."""
+    advance: float = Field(default=0.85, gt=0)
+    """The share of the baseline's score that passes an exam. Two passes in a row lead to the next
+    tier."""
+    retreat: float = Field(default=0.4, ge=0)
+    """The share of the baseline's score below which the policy goes back by a tier."""
+    measure: str | None = None
+    """A measure of the env that an exam needs, too; None is no other need."""
+    least: float = 0.98
+    """The least mean of that measure."""
+
+    @model_validator(mode="after")
+    def _check(self) -> TiersConfig:
+        if self.last < self.first:
+            raise ValueError(f"first = {self.first} and last = {self.last}: give a last tier above")
+        if self.retreat >= self.advance:
+            raise ValueError(
+                f"retreat = {self.retreat} and advance = {self.advance}: give a smaller retreat"
+            )
+        return self
+
+
+class TiersCurriculum:
+    """New tasks of the policy's tier, and some of earlier ones.
+
+    Tasks are numbered by (iteration, visit), so a resumed run gets the same ones.
+    """
+
+    def __init__(self, tasks: GeneratedTasks, per_iteration: int, config: TiersConfig) -> None:
+        self.per_iteration, self._config, self._seed = per_iteration, config, tasks.seed
+        numbers = range(config.first, config.last + 1)
+        envs = {tier: _env_of_tier(tasks.env, config.option, tier) for tier in numbers}
+        if config.baseline not in tasks.env.baselines():
+            raise ConfigError(
+                f"curriculum.baseline = {config.baseline!r} is no baseline of env "
+                f"{tasks.env.name!r}: give one of {', '.join(tasks.env.baselines())}"
+            )
+        self._train = {tier: GeneratedTasks(env, "train", tasks.seed) for tier, env in envs.items()}
+        self._exams = {
+            tier: GeneratedTasks(env, "validation", 0) for tier, env in envs.items()
+        }  # frozen: the same for every seed of a run
+        self._wanted: dict[int, float] = {}
+        self.tier, self._passes = config.first, 0
+        self._visited: Counter[int] = Counter()
+        self._latest: dict[str, float] = {}
+
+    def visits(
+        self, iteration: int, *, first: int = 0, count: int | None = None
+    ) -> list[TaskVisit]:
+        """Return `count` visits (default: one iteration's worth), numbered from `first`.
+
+        Raises:
+            ValueError: if more visits are requested than an iteration may have.
+        """
+        count = self.per_iteration if count is None else count
+        if first + count > FILLINGS * self.per_iteration:
+            raise ValueError(
+                f"an iteration has at most {FILLINGS * self.per_iteration} visits, got "
+                f"{first + count}: lower trainer.max_refills"
+            )
+        if first == 0:
+            self._visited.clear()
+        found: list[TaskVisit] = []
+        for number in range(first, first + count):
+            tier = self._tier_of(iteration, number)
+            self._visited[tier] += 1
+            task = self._train[tier].task(iteration * FILLINGS * self.per_iteration + number)
+            found.append(TaskVisit(iteration=iteration, visit=number, task=task))
+        return found
+
+    def _tier_of(self, iteration: int, number: int) -> int:
+        """Return the tier of a visit: the policy's, the one before, or an earlier one."""
+        before = self.tier - self._config.first
+        rng = generator(self._seed, "tier", iteration, number)
+        drawn = rng.random()
+        if drawn < OLDER and before > 1:
+            return self._config.first + int(rng.integers(before - 1))
+        return self.tier - 1 if drawn < OLDER + PREVIOUS and before else self.tier
+
+    def beginning(self, rng: np.random.Generator) -> tuple[Task, Opening] | None:
+        """Return nothing: games begin in the first states of tasks."""
+        return None
+
+    def explore(self, draws: WorldDraws, goes_on: GoesOn) -> Mapping[str, Any]:
+        """Return nothing: there is nothing to find."""
+        return {}
+
+    def begin(self, found: Mapping[str, Any]) -> None:
+        """Do nothing."""
+
+    def learn(self, episodes: Sequence[Episode], advantages: Mapping[TurnId, float]) -> None:
+        """Do nothing: exams decide."""
+
+    def exam(self, iteration: int) -> Sequence[Task]:
+        """Return the tasks of the exam after `iteration` iterations; none where none is due."""
+        if not iteration or iteration % self._config.every:
+            return ()
+        return self._exams[self.tier].take(self._config.tasks)
+
+    def judge(self, episodes: Sequence[Episode]) -> None:
+        """Take note of an exam: go on to the next tier, stay, or go back."""
+        config, wanted = self._config, self._baseline_score()
+        share = float(np.mean([each.score for each in episodes])) / max(wanted, 1e-9)
+        values = [each.measures.get(config.measure or "", 0.0) for each in episodes]
+        least = float(np.mean(values)) if config.measure else 1.0
+        passed = share >= config.advance and (not config.measure or least >= config.least)
+        self._passes = self._passes + 1 if passed else 0
+        self._latest = {"curriculum/exam_share": share, "curriculum/exam_measure": least}
+        if self._passes >= 2 and self.tier < config.last:
+            self.tier, self._passes = self.tier + 1, 0
+        elif share < config.retreat and self.tier > config.first:
+            self.tier, self._passes = self.tier - 1, 0
+
+    def _baseline_score(self) -> float:
+        """Return the baseline's score on the tasks of the tier's exam."""
+        if self.tier not in self._wanted:
+            source, name = self._exams[self.tier], self._config.baseline
+            tasks = source.take(self._config.tasks)
+            self._wanted[self.tier] = score_baselines(source.env, tasks, 0, names=[name])[name].mean
+        return self._wanted[self.tier]
+
+    def metrics(self) -> Mapping[str, float]:
+        """Return the tier, the visits of each tier in this iteration, and the latest exam."""
+        visited = {f"curriculum/visits_{t}": float(n) for t, n in sorted(self._visited.items())}
+        return {"curriculum/tier": float(self.tier), **visited, **self._latest}
+
+    def state(self) -> Mapping[str, Any]:
+        """Return the tier, the passes in a row and the latest exam."""
+        return {"tier": self.tier, "passes": self._passes, "latest": self._latest}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to the tier that `state` returned."""
+        self.tier, self._passes = int(state["tier"]), int(state["passes"])
+        self._latest = dict(state["latest"])
+
+
+def _env_of_tier(env: Env[Any], option: str, tier: int) -> Env[Any]:
+    """Return an env with another value of an option.
+
+    Raises:
+        ConfigError: if the env has no such option, or not this value.
+    """
+    world = env.unwrapped
+    if option not in type(world).config_class.model_fields:
+        raise ConfigError(
+            f"curriculum.option = {option!r} is no option of env {env.name!r}: give one of "
+            f"{', '.join(type(world).config_class.model_fields) or 'none'}"
+        )
+    make: Callable[[Mapping[str, Any]], Env[Any]] = type(world)
+    return make(world.config.model_dump(exclude_unset=True) | {option: tier})

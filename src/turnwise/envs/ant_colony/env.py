@@ -1,0 +1,295 @@
+"""The `ant-colony` env: ants find food on a grid, carry it to their nest, and signal by scents.
+
+Task: a square map with walls, one nest and stacks of food. One to six ants begin in the nest. Each
+    ant carries one unit of food at a time. `tier` chooses one of seven tiers, from 5x5 open cells
+    to a maze of 30x30 in which food appears again (`tiers`).
+What each role sees: the tick, its position, whether it carries food, the food in the nest, the
+    results of its last turn, the cells up to two steps away, the scents in its cell and next to it,
+    and its notes. The direction of the nest is seen from everywhere in tiers 0 to 3; from tier 4
+    on walls hide what is behind them, and the nest is only seen nearby. Seats `ant-1`, `ant-2`, ...
+    have the role `ant`; with `roles = "two"` the seats `scout-1`, `carrier-1`, ... have two.
+Actions: up to three lines of text, which take effect in their order. A turn has one action of the
+    body (`MOVE N`, `PICK_UP`, `DROP`, `DEPOSIT`), one of scent (`SIGNAL FOOD`, `REINFORCE HOME`)
+    and one of memory (`REMEMBER "food x3 y1"`, `FORGET 1`). A line that is no action, that is not
+    possible, or that is a second one of its kind has no effect and counts as invalid. Walking into
+    a wall is valid. In each tick all ants act, in an order that is drawn.
+Rewards: `delivery` (agent), 1 for a unit brought to the nest; `shared_delivery` (agent), 1 for each
+    other ant then; `pick_up` (process), 1 for a unit picked up, -1 for one dropped; `exploration`
+    (process), 1 for each of the first 25 cells that an ant visits; `valid_action` (process), 1 for
+    a turn without an invalid line; `invalid_action` (process), the number of invalid lines; `time`
+    (process), 1 for every turn; `pheromone` (agent), 1 for each of the first 4 deliveries on whose
+    way lay a trail of the ant; `time_left` (team), the share of ticks left when all food is home.
+End: all food in the nest terminates the episode, the last tick truncates it. The score is the share
+    of the food that is in the nest.
+Baselines: random, random-walk, heuristic, scent-user and its twin without scents, oracle
+    (`players`).
+Measures: `food` in the nest; `food_share`; `valid_actions`, the share of lines; `duplicate_trips`
+    to a stack that another ant had emptied; `trail_reuse`, the share of moves on a trail;
+    `deliveries_along` another ant's trail.
+
+Example:
+    >>> env = AntColony(AntColonyConfig(tier=0))
+    >>> data = {"rows": ["..."] * 3, "nest": [0, 0], "food": [[2, 0, 1]], "tier": 0, "ants": 1,
+    ...         "ticks": 9, "units": 1, "respawn": 0, "far": True, "order": [0]}
+    >>> state = env.reset(Task(id="t", env="ant-colony", seed=0, data=data))
+    >>> env.observe(state, "ant-1").description
+    'food e2 nest here free e s trail none'
+    >>> rng = np.random.default_rng(0)
+    >>> for action in ("MOVE E", "MOVE E", "PICK_UP", "MOVE W", "MOVE W", "DEPOSIT"):
+    ...     step = env.step(state, "ant-1", action, rng)
+    ...     state = step.state
+    >>> step.rewards["delivery"], step.terminated, env.score(state)
+    (1.0, True, 1.0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from turnwise.envs.ant_colony.frame import frame_of
+from turnwise.envs.ant_colony.grid import COMPASS, OPEN, WALL, Grid
+from turnwise.envs.ant_colony.layouts import draw_map
+from turnwise.envs.ant_colony.players import PLAYERS, acting
+from turnwise.envs.ant_colony.rules import play, seen_from
+from turnwise.envs.ant_colony.scents import SCENTS, no_scents
+from turnwise.envs.ant_colony.state import Ant, Colony, World, nobody
+from turnwise.envs.ant_colony.symmetry import canonical_map
+from turnwise.envs.ant_colony.tiers import LARGEST, TIERS, AntColonyConfig
+from turnwise.envs.ant_colony.view import (
+    description_of,
+    picture_of,
+    smelled,
+    text_of,
+    vocabulary,
+)
+from turnwise.envs.base import Baseline, Env, Level, Observation, Step
+from turnwise.envs.frames import Frame
+from turnwise.envs.whose_turn import check_turn
+from turnwise.errors import DataError
+from turnwise.settings import Settings
+from turnwise.types import Task
+
+ANT, SCOUT, CARRIER = "ant", "scout", "carrier"
+BODY = (*(f"MOVE {way}" for way in COMPASS), "PICK_UP", "DROP", "DEPOSIT")
+ASIDE = 0.25
+"""The share of random turns with a line of scent, and of those with a line of memory."""
+
+
+class AntColony(Env[Colony]):
+    """Ants that bring food to their nest.
+
+    Example:
+        >>> list(AntColony(AntColonyConfig(tier=2)).seats.values())
+        ['ant', 'ant']
+        >>> list(AntColony(AntColonyConfig(tier=4, roles="two")).seats)
+        ['scout-1', 'carrier-1', 'scout-2']
+    """
+
+    name: ClassVar[str] = "ant-colony"
+    config_class: ClassVar[type[Settings]] = AntColonyConfig
+    roles: tuple[str, ...] = (ANT,)
+    components: ClassVar[Mapping[str, Level]] = {
+        "delivery": "agent",
+        "shared_delivery": "agent",
+        "pick_up": "process",
+        "exploration": "process",
+        "valid_action": "process",
+        "invalid_action": "process",
+        "time": "process",
+        "pheromone": "agent",
+        "time_left": "team",
+    }
+    config: AntColonyConfig
+
+    def __init__(self, config: AntColonyConfig | None = None) -> None:
+        super().__init__(config or AntColonyConfig())
+        self._tiers = self.config.parameters
+        most = max(tier.ants for tier in self._tiers.values())
+        many = max(most, self.config.seats or 0)
+        if self.config.roles == "two":
+            self.roles = (SCOUT, CARRIER)
+            names = [f"{self.roles[number % 2]}-{number // 2 + 1}" for number in range(many)]
+        else:
+            names = [f"{ANT}-{number + 1}" for number in range(many)]
+        self._seats = {name: name.partition("-")[0] for name in names}
+        self._names = tuple(names)
+        self._numbers = {name: number for number, name in enumerate(names)}
+        ticks = [tier.ticks for tier in self._tiers.values()]
+        if many > most:  # tasks of other tiers may be played
+            ticks += [tier.ticks for tier in TIERS.values() if tier.ants <= many]
+        self.max_turns = many * max(ticks)
+
+    @property
+    def seats(self) -> Mapping[str, str]:
+        """The seats of the ants, each with its role."""
+        return self._seats
+
+    def acting(self, state: Colony) -> tuple[str, ...]:
+        """Return the ant that acts next: in each tick all act, in an order that is drawn."""
+        return (self._names[acting(state)],)
+
+    def generate(self, rng: np.random.Generator) -> dict[str, Any]:
+        """Draw a map of the tier, or of one of the tiers up to it."""
+        number = self.config.tier
+        if self.config.up_to:
+            number = int(rng.integers(number + 1))
+        tier = self._tiers[number]
+        rows, nest, food = draw_map(tier, rng)
+        return {
+            "tier": number,
+            "rows": rows,
+            "nest": nest,
+            "food": [[x, y, tier.units] for x, y in food],
+            "ants": tier.ants,
+            "ticks": tier.ticks,
+            "units": tier.units,
+            "respawn": tier.respawn,
+            "far": tier.far,
+            "order": rng.permutation(tier.ants).tolist(),
+        }
+
+    def canonical(self, data: Mapping[str, Any]) -> str:
+        """Return the map, equal for maps that rotations and reflections make equal."""
+        return canonical_map(data)
+
+    def reset(self, task: Task) -> Colony:
+        """Return the first state of `task`: all ants in the nest, without scents and notes.
+
+        Raises:
+            DataError: if the map is not a square of `#` and `.` with its nest and food on open
+                cells, or has more ants than there are seats.
+        """
+        data = task.data
+        grid, nest, food = _read_map(task)
+        ants = int(data["ants"])
+        order = tuple(int(number) for number in data["order"])
+        if not 1 <= ants <= len(self._names) or sorted(order) != list(range(ants)):
+            raise DataError(
+                f"task {task.id!r} has {ants} ants in the order {list(order)}: give 1 to "
+                f"{len(self._names)} ants, each once in the order; the option seats has more"
+            )
+        world = World(
+            grid=grid,
+            nest=nest,
+            tier=int(data["tier"]),
+            ticks=int(data["ticks"]),
+            units=int(data["units"]),
+            respawn=int(data["respawn"]),
+            far=bool(data["far"]),
+        )
+        first = Ant(cell=nest, visited=1 << nest, seen=seen_from(grid, nest, world.far))
+        return Colony(
+            world=world,
+            ants=(first,) * ants,
+            food=food,
+            fields=no_scents(grid),
+            laid=nobody(grid),
+            order=order,
+            appeared=sum(food.values()),
+            emptied={},
+        )
+
+    def observe(self, state: Colony, role: str) -> Observation:
+        """Return what an ant sees and smells around it, what it carries, and its notes.
+
+        A seat without an ant sees the nest from afar: a task of another tier has fewer ants.
+        """
+        number, options = self._numbers[role], self.config
+        if number >= len(state.ants):
+            return Observation(text=f"tier {state.world.tier} no ant", legal_actions=())
+        smell = smelled(state, number, options.scents)
+        return Observation(
+            text=text_of(state, number, smell, clock=options.clock),
+            legal_actions=(),
+            description=description_of(state, number, smell),
+        )
+
+    def state_key(self, state: Colony, role: str) -> str:
+        """Return the text of the seat with the food that is left and the tick."""
+        left = " ".join(f"{cell}:{units}" for cell, units in sorted(state.food.items()))
+        return f"{self.observe(state, role).text}\nleft {left} tick {state.tick}"
+
+    def step(
+        self, state: Colony, role: str, action: str, noise: np.random.Generator
+    ) -> Step[Colony]:
+        """Return what follows from the lines of an ant; any text is an action.
+
+        Raises:
+            EnvError: if the episode is over, or it is not this ant's turn.
+        """
+        check_turn(self, state, role, ended=state.ended)
+        after, rewards, others = play(state, self._numbers[role], action, noise)
+        return Step(
+            state=after,
+            rewards=rewards,
+            terminated=after.complete,
+            truncated=after.ended and not after.complete,
+            others={self._names[number]: paid for number, paid in others.items()},
+        )
+
+    def score(self, state: Colony) -> float:
+        """Return the share of the food that is in the nest."""
+        return state.delivered / max(1, state.appeared)
+
+    def measures(self, state: Colony) -> dict[str, float]:
+        """Return the measures of the module docstring."""
+        ants, delivered = state.ants, state.delivered
+        lines, moves = sum(ant.lines for ant in ants), sum(ant.moves for ant in ants)
+        return {
+            "food": float(delivered),
+            "food_share": self.score(state),
+            "valid_actions": 1.0 - sum(ant.invalid for ant in ants) / max(1, lines),
+            "duplicate_trips": float(state.duplicates),
+            "trail_reuse": sum(ant.trail_moves for ant in ants) / max(1, moves),
+            "deliveries_along": float(state.along),
+        }
+
+    def random_action(self, state: Colony, role: str, rng: np.random.Generator) -> str:
+        """Return a uniform action of the body, and sometimes a line of scent or of memory."""
+        lines = [str(rng.choice(BODY))]
+        if rng.random() < ASIDE:
+            verb = ("SIGNAL", "REINFORCE")[rng.integers(2)]
+            lines.append(f"{verb} {SCENTS[rng.integers(len(SCENTS))]}")
+        if rng.random() < ASIDE:
+            x, y = state.world.grid.at(state.ants[self._numbers[role]].cell)
+            note = f'REMEMBER "at x{x} y{y}"'
+            lines.append((note, "FORGET 1")[rng.integers(2)])
+        return "\n".join(lines)
+
+    def baselines(self) -> Mapping[str, Baseline]:
+        """Return the baselines of the module docstring."""
+        return {**super().baselines(), **PLAYERS}
+
+    def vocabulary(self) -> tuple[str, ...]:
+        """Return the words of observations and actions."""
+        return vocabulary()
+
+    def frame(self, state: Colony) -> Frame | None:
+        """Return the map with its scents as colours, once in a tick."""
+        return frame_of(state)
+
+    def render(self, state: Colony) -> str:
+        """Return the map for people."""
+        return picture_of(state)
+
+
+def _read_map(task: Task) -> tuple[Grid, int, dict[int, int]]:
+    """Return the grid of a task, its nest, and the food by cell."""
+    rows, nest, food = task.data["rows"], task.data["nest"], task.data["food"]
+    size = len(rows)
+    square = 0 < size <= LARGEST and all(len(row) == size for row in rows)
+    if not square or not set("".join(rows)) <= {OPEN, WALL}:
+        raise DataError(
+            f"task {task.id!r} has rows = {rows!r:.80}: give a square of '#' and '.', of at most "
+            f"{LARGEST} rows"
+        )
+    grid = Grid.of(rows)
+    places = [(int(x), int(y)) for x, y in (nest, *((x, y) for x, y, _ in food))]
+    for x, y in places:
+        if not (0 <= x < size and 0 <= y < size and rows[y][x] == OPEN):
+            raise DataError(f"task {task.id!r} has something in [{x}, {y}]: give an open cell")
+    cells = [grid.cell(x, y) for x, y in places]
+    return grid, cells[0], {c: int(f[2]) for c, f in zip(cells[1:], food, strict=True)}
