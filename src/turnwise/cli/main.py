@@ -31,6 +31,7 @@ from turnwise.cli.options import (
     say,
 )
 from turnwise.cli.sandbox import sandbox
+from turnwise.cli.search import search
 from turnwise.cli.solve import solve
 from turnwise.cli.sweep import sweep
 
@@ -46,6 +47,7 @@ app = typer.Typer(
 )
 app.add_typer(bench, name="bench")
 app.add_typer(sandbox, name="sandbox")
+app.command()(search)
 app.command()(solve)
 app.command()(sweep)
 
