@@ -11,11 +11,11 @@ import pytest
 
 from turnwise.app.search import search_policy
 from turnwise.errors import ConfigError, MissingDependencyError, RunError
+from turnwise.search.config import SearchConfig
 from turnwise.search.history import HISTORY
 from turnwise.search.methods import METHODS
 from turnwise.search.methods.cem import POPULATION
 from turnwise.settings import parse
-from turnwise.search.config import SearchConfig
 
 NUMERIC = ("random", "hill-climbing", "cem", "cma-es", "q-learning")
 
@@ -81,7 +81,9 @@ def test_methods_play_equally_many_episodes(method, tmp_path):
 @pytest.mark.parametrize("method", ["hill-climbing", "cem", "cma-es"])
 def test_weights_are_searched_with_success(method, tmp_path):
     needs(method)
-    found = search_policy(searching(method, "cart-pole", iterations=100), tmp_path / "a").result
+    found = search_policy(
+        searching(method, "cart-pole", iterations=60, episodes=20), tmp_path / "a"
+    ).result
     chance = search_policy(searching("random", "cart-pole", iterations=4), tmp_path / "b").result
     assert found.fresh > max(150.0, chance.fresh)
     assert np.abs(found.params).max() <= 6.0

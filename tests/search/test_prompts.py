@@ -24,9 +24,7 @@ def of_scores(*scores, steps=()):
     for number, score in enumerate(scores):
         params = (number, *(0,) * 15)
         returns = [score, score]
-        history.add(
-            Try(slot=number, source="search", params=params, returns=returns, steps=steps)
-        )
+        history.add(Try(slot=number, source="search", params=params, returns=returns, steps=steps))
     return history
 
 
