@@ -9,6 +9,7 @@ from gymnasium import spaces
 
 from turnwise.errors import ConfigError, UnknownNameError
 from turnwise.search.policies import policy_for
+from turnwise.search.published import PUBLISHED
 from turnwise.search.tasks import TASKS, find_task
 
 SAFE = (0, 3, 3, 3, 0, 0, 0, 0, 3, 1, 0, 0, 0, 2, 1, 0)
@@ -101,3 +102,4 @@ def test_tasks_are_found_by_name_and_by_id():
     with pytest.raises(UnknownNameError, match="did you mean 'frozen-lake'"):
         find_task("frozen-lak")
     assert all(gymnasium.spec(task.env) for task in TASKS.values())
+    assert set(TASKS) == set(PUBLISHED)

@@ -78,6 +78,22 @@ def search(
         "budget.iterations": iterations, "budget.episodes": episodes, "seed": seed,
     }  # fmt: skip
     given = {key: value for key, value in given.items() if value is not None}
+    found = carry_out(task, given, sets or [], folder, resume, as_json)
+    if as_json:
+        print_json({"folder": str(found.folder), **asdict(found.result)})
+    else:
+        show(found)
+
+
+def carry_out(
+    task: str | None,
+    given: dict[str, Any],
+    sets: Sequence[str],
+    folder: Path | None,
+    resume: Path | None,
+    as_json: bool,
+) -> Found:
+    """Begin a search, or go on with one, with a display; errors are one sentence."""
     with one_sentence():
         from turnwise.app.search import resume_search, search_policy
 
@@ -86,15 +102,10 @@ def search(
             if task is not None or given or sets or folder is not None:
                 fail("--resume goes on with a search as it was begun: leave all else out")
             with watched(live):
-                found = resume_search(resume, progress=live)
-        else:
-            config = config_of(task, given, sets or [])
-            with watched(live):
-                found = search_policy(config, folder, progress=live)
-    if as_json:
-        print_json({"folder": str(found.folder), **asdict(found.result)})
-    else:
-        show(found)
+                return resume_search(resume, progress=live)
+        config = config_of(task, given, sets)
+        with watched(live):
+            return search_policy(config, folder, progress=live)
 
 
 def config_of(task: str | None, given: dict[str, Any], sets: Sequence[str]) -> SearchConfig:
