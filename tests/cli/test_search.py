@@ -54,3 +54,15 @@ def test_a_key_that_is_not_set_is_named(turnwise, is_one_sentence, monkeypatch):
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     words = ("search", "frozen-lake", "--endpoint", "http://localhost/v1", "--model", "m")
     is_one_sentence(turnwise(*words, "--key-env", "NO_SUCH_KEY"), "this environment variable")
+
+
+def test_the_report_of_a_search_is_written_again(turnwise, sets, tmp_path):
+    words = ("search", "maze", "--method", "random", "--iterations", 6, "--episodes", 2)
+    result = turnwise(*words, "--folder", tmp_path / "a", *sets(*SMALL))
+    assert result.exit_code == 0, result.output
+    report = tmp_path / "a" / "report.md"
+    text = report.read_text()
+    report.unlink()
+    again = turnwise("report", tmp_path / "a")
+    assert again.exit_code == 0, again.output
+    assert report.read_text() == text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 
 import gymnasium
 import numpy as np
@@ -138,7 +139,7 @@ def test_learning_anew_that_differs_from_the_log_is_refused(tmp_path):
 
 @pytest.mark.parametrize(("method", "package"), [("ppo", "stable_baselines3"), ("cma-es", "cma")])
 def test_a_missing_package_is_named_with_its_cure(method, package, tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, package, None)
+    monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingDependencyError, match="pip install 'turnwise"):
         search_policy(searching(method), tmp_path / "a")
     assert not (tmp_path / "a").exists()

@@ -19,6 +19,7 @@ import numpy as np
 from turnwise.app.lifecycle import RUNS
 from turnwise.app.search_models import Endpoint
 from turnwise.errors import Interrupted, RunError, unknown_name
+from turnwise.report.search import write_search_report
 from turnwise.runs import DiskErrors, StopSignal
 from turnwise.search.config import SearchConfig
 from turnwise.search.cost import estimate
@@ -85,6 +86,7 @@ def search_policy(
         _searched(config, method, problem, log, place, show)
         result = _result(config, method, problem, log.history, began)
         write_result(place, result)
+        write_search_report(place)
         return Found(folder=place, result=result)
 
 

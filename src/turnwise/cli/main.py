@@ -191,13 +191,19 @@ def evaluate(
 
 @app.command()
 def report(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: Annotated[Path, typer.Argument(help="The run folder, or the folder of a search.")],
 ) -> None:
-    """Write a run's report and curve again."""
+    """Write the report and the pictures of a run, or of a search, again."""
     from turnwise.report import write_report
+    from turnwise.report.search import REPORT, write_search_report
     from turnwise.runs import Run
+    from turnwise.search.folder import is_search
 
     with one_sentence():
+        if is_search(run):
+            write_search_report(run)
+            say(f"report: {run / REPORT}")
+            return
         folder = Run.open(run)
         write_report(folder)
     say(f"report: {folder.report}")

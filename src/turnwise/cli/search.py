@@ -142,25 +142,11 @@ def config_of(task: str | None, given: dict[str, Any], sets: Sequence[str]) -> S
 
 def show(found: Found) -> None:
     """Print what was found: scores with their errors, published scores beside them, the cost."""
+    from turnwise.report.search import score_rows
     from turnwise.search.tasks import find_task
 
-    result, task = found.result, find_task(found.result.task)
-    rows = [
-        ("in the search", _score(result.score, result.stderr), f"{result.score_episodes:,}"),
-        ("fresh episodes", _score(result.fresh, result.fresh_stderr), f"{result.fresh_episodes:,}"),
-    ]
-    if result.exact is not None:
-        rows.append(("exact", f"{result.exact:.4g}", ""))
-    if result.optimum is not None:
-        rows.append(("exact, the best policy", f"{result.optimum:.4g}", ""))
-    if task.published is not None:
-        name, score, spread = task.published.best_baseline
-        note = "own rules, does not compare" if task.own_rules else "10 seeds"
-        rows += [
-            ("published: ProPS, GPT-4o", _score(*task.published.props), note),
-            ("published: ProPS+, GPT-4o", _score(*task.published.props_plus), note),
-            (f"published: {name}", _score(score, spread), note),
-        ]
+    result = found.result
+    rows = score_rows(find_task(result.task), result)
     draw_table(
         ("returned policy", "score", "episodes"), rows,
         title=f"{result.task} by {result.proposer}", numbers=("score",),
@@ -177,8 +163,4 @@ def show(found: Found) -> None:
     if result.params is not None:
         text = ", ".join(map(str, result.params))
         say(f"parameters: {text if len(text) <= SHOWN else text[:SHOWN] + ' ...'}")
-    say(f"folder: {found.folder}")
-
-
-def _score(mean: float, error: float | None) -> str:
-    return f"{mean:.4g}" if error is None else f"{mean:.4g} +- {error:.2g}"
+    say(f"folder: {found.folder}; report: {found.folder / 'report.md'}")

@@ -64,7 +64,7 @@ class Problem:
 
     def __init__(self, task: SearchTask, seed: int) -> None:
         self.task, self._seed = task, seed
-        self.env = _made(task)
+        self.env = make_env(task)
         space = self.env.action_space
         self.policy: Policy = policy_for(self.env.observation_space, space, task.name)
         self.space = self.policy.space
@@ -185,8 +185,8 @@ def exact_return(table: Table, params: Params, steps: int) -> float:
     return float(table.first @ value)
 
 
-def _made(task: SearchTask, **options: Any) -> Live:
-    """Make the env of a task.
+def make_env(task: SearchTask, **options: Any) -> Live:
+    """Make the env of a task, with further arguments of `gymnasium.make`.
 
     Raises:
         MissingDependencyError: if a package is not installed.

@@ -16,6 +16,8 @@ from turnwise.search.envs import register_envs
 from turnwise.search.published import PUBLISHED, Published
 
 MUJOCO = "mujoco"
+CLOCKWISE = "\N{UPWARDS ARROW}\N{RIGHTWARDS ARROW}\N{DOWNWARDS ARROW}\N{LEFTWARDS ARROW}"
+"""The signs of the actions up, right, down and left."""
 register_envs()
 
 
@@ -31,6 +33,8 @@ class SearchTask:
         optimum: the score that prompts give as about the best; None is not given.
         search_step: how far prompts ask to move parameters when exploring.
         about: the env in words, for prompts of the kind `props+`.
+        grid: the rows and columns of a grid of which observations number the cells.
+        signs: of the actions on that grid, one character each.
         own_rules: whether the env is turnwise's own, so that published scores do not compare.
         extra: the extra of turnwise that the env needs, if any.
     """
@@ -42,6 +46,8 @@ class SearchTask:
     optimum: float | None = None
     search_step: float = 1.0
     about: str = ""
+    grid: tuple[int, int] | None = None
+    signs: str = ""
     own_rules: bool = False
     extra: str = ""
 
@@ -90,6 +96,8 @@ TASKS: dict[str, SearchTask] = {
         SearchTask(
             name="frozen-lake",
             env="FrozenLake-v1",
+            grid=(4, 4),
+            signs="\N{LEFTWARDS ARROW}\N{DOWNWARDS ARROW}\N{RIGHTWARDS ARROW}\N{UPWARDS ARROW}",
             options={"map_name": "4x4", "is_slippery": True},
             optimum=1.0,
             about=(
@@ -103,6 +111,8 @@ TASKS: dict[str, SearchTask] = {
         SearchTask(
             name="cliff-walking",
             env="CliffWalking-v1",
+            grid=(4, 12),
+            signs=CLOCKWISE,
             limit=100,
             optimum=-15.0,
             about=(
@@ -116,6 +126,8 @@ TASKS: dict[str, SearchTask] = {
         SearchTask(
             name="maze",
             env="turnwise/Maze-v0",
+            grid=(3, 3),
+            signs=CLOCKWISE,
             optimum=1.0,
             about=(
                 "A maze of 3 rows and 3 columns with walls between some cells; state s is row s // "
