@@ -6,6 +6,7 @@ Provides `search_policy` and `resume_search`, which `turnwise search` calls. The
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Sequence
@@ -17,10 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from turnwise.app.lifecycle import RUNS
-from turnwise.app.search_models import Endpoint
+from turnwise.app.search_models import Endpoint, RunModel
 from turnwise.errors import Interrupted, RunError, unknown_name
 from turnwise.report.search import write_search_report
 from turnwise.runs import DiskErrors, StopSignal
+from turnwise.runs.files import write_atomically
 from turnwise.search.config import SearchConfig
 from turnwise.search.cost import estimate
 from turnwise.search.folder import (
@@ -39,6 +41,12 @@ from turnwise.search.space import Params
 from turnwise.search.tasks import find_task
 from turnwise.trainers.progress import Progress, Silent
 from turnwise.trainers.prompt_search import cost_of, search
+
+MANIFEST = "manifest.json"
+"""What the policy of a run was trained on."""
+RUN_RETRIES = 20
+"""Replies of a run's policy that are asked for again in one iteration: it repeats itself, and is
+not told so."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,7 +79,7 @@ def search_policy(
     """
     show, began = progress or Silent(), time.monotonic()
     with ExitStack() as open_parts:
-        problem = Problem(find_task(config.task), config.seed)
+        problem = Problem(find_task(config.task), config.seed, config.relabel)
         open_parts.callback(problem.close)
         method = _method(config, problem, open_parts)
         place = open_parts.enter_context(open_folder(config, folder, root))
@@ -81,6 +89,8 @@ def search_policy(
             return Found(folder=place, result=known)
         log = HistoryLog(place, problem.space)
         open_parts.callback(log.close)
+        if isinstance(method, _Trained):
+            write_atomically(place / MANIFEST, json.dumps(method.manifest, indent=2) + "\n")
         if config.endpoint is not None:
             _tell_cost(config, problem, log.history, show)
         _searched(config, method, problem, log, place, show)
@@ -106,19 +116,38 @@ def _method(config: SearchConfig, problem: Problem, open_parts: ExitStack) -> Me
         if config.method not in METHODS:
             raise unknown_name("method", config.method, METHODS)
         return METHODS[config.method](problem, config.seed)
+    if config.run is not None:
+        model = RunModel(config.run, config.seed, problem.space, config.task, config.control)
+        open_parts.callback(model.close)
+        return _Trained(model)
     assert config.endpoint is not None, "one of them is given"
-    endpoint = Endpoint(config.endpoint, config.seed)
-    open_parts.callback(endpoint.close)
 
-    def render(history: History, slot: int, refused: str) -> str:
+    def render(history: History, slot: int) -> str:
         return prompt_text(
-            problem, history, prompt=config.prompt, shown=config.shown, iteration=slot + 1,
-            iterations=config.budget.iterations, episodes=config.budget.episodes, refused=refused,
-        )  # fmt: skip
+            problem,
+            history,
+            prompt=config.prompt,
+            shown=config.shown,
+            iteration=slot + 1,
+            iterations=config.budget.iterations,
+            episodes=config.budget.episodes,
+            refused=history.refused,
+        )
 
-    return PromptedSearch(
-        problem.space, ask=endpoint.ask, render=render, retries=config.prompt.retries
-    )
+    endpoint = Endpoint(config.endpoint, config.seed, render)
+    open_parts.callback(endpoint.close)
+    return PromptedSearch(problem.space, ask=endpoint.ask, retries=config.prompt.retries)
+
+
+class _Trained(PromptedSearch):
+    """The policy of a run as the searcher, and what it was trained on."""
+
+    def __init__(self, model: RunModel) -> None:
+        levels = model.levels
+        super().__init__(
+            levels.space, ask=model.ask, retries=RUN_RETRIES, read=levels.read, failures=0
+        )
+        self.manifest = model.manifest
 
 
 def _searched(
@@ -144,6 +173,8 @@ def _searched(
                 price=config.price, progress=show, stop=stop,
             )  # fmt: skip
         except RunError as error:
+            if isinstance(method, Learner):
+                raise
             raise RunError(f"{error}: {_go_on(folder)}") from error
         except KeyboardInterrupt:
             finished = False

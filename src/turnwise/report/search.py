@@ -5,6 +5,7 @@ Provides `write_search_report`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from turnwise.report.search_film import film_episode
@@ -34,7 +35,9 @@ def write_search_report(folder: Path) -> str:
     """
     config, result = read_config(folder), read_result(folder)
     task = find_task(config.task)
-    problem = Problem(task, config.seed)
+    problem = Problem(task, config.seed, config.relabel)
+    if config.relabel is not None:
+        task = replace(task, grid=None)  # the cells of its grid have other numbers
     problem.close()
     history = read_history(folder, problem.space)
     title = f"{config.task} by {config.proposer}"
@@ -124,7 +127,7 @@ def _pictures(
         ]
     if result is not None and result.params is not None:
         params = policy.space.read(result.params)
-        missing = film_episode(folder / FILM, task, params, FILM_SEED)
+        missing = film_episode(folder / FILM, task, policy, params, FILM_SEED)
         lines.append(
             f"![an episode of the returned policy]({FILM})"
             if missing is None

@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 
 from turnwise.runs.files import write_atomically
-from turnwise.search.policies import policy_for
+from turnwise.search.policies import Actor, Policy
 from turnwise.search.problem import make_env
 from turnwise.search.space import Params
 from turnwise.search.tasks import SearchTask
@@ -25,12 +25,15 @@ DURATION = 60
 """Milliseconds of a frame; five times as long on a grid."""
 
 
-def film_episode(path: Path, task: SearchTask, params: Params, seed: int) -> str | None:
+def film_episode(
+    path: Path, task: SearchTask, policy: Policy, params: Params, seed: int
+) -> str | None:
     """Write an episode as a GIF; return why there is none, or None.
 
     Args:
         path: of the GIF.
         task: the task.
+        policy: what the parameters are of.
         params: of the policy.
         seed: of the episode.
     """
@@ -40,18 +43,15 @@ def film_episode(path: Path, task: SearchTask, params: Params, seed: int) -> str
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             env = make_env(task, render_mode="rgb_array")
-            frames = _frames(env, task, params, seed)
+            frames = _frames(env, policy.actor(params), seed)
     except (gymnasium.error.Error, ImportError) as error:
         return f"the env cannot be drawn ({error})"
     write_atomically(path, _gif(frames, DURATION * (5 if task.grid is not None else 1)))
     return None
 
 
-def _frames(
-    env: gymnasium.Env, task: SearchTask, params: Params, seed: int
-) -> list[np.ndarray]:  # fmt: skip
+def _frames(env: gymnasium.Env, act: Actor, seed: int) -> list[np.ndarray]:
     """Return the pictures of an episode, at most `FRAMES` of them, evenly spaced."""
-    act = policy_for(env.observation_space, env.action_space, task.name).actor(params)
     seen, _ = env.reset(seed=seed)
     frames, over = [np.asarray(env.render())], False
     while not over:

@@ -11,6 +11,7 @@ from turnwise.settings import Settings
 
 PromptKind = Literal["props", "props+"]
 HistoryRule = Literal["all", "best"]
+Control = Literal["none", "blank", "shuffled"]
 SHOWN = 10
 """How many of the best tries, and of the most recent ones, a short prompt shows."""
 
@@ -144,6 +145,12 @@ class SearchConfig(Settings):
     """How many episodes are played."""
     price: PriceConfig = PriceConfig()
     """The price of tokens."""
+    control: Control = "none"
+    """What a run is shown in place of the history, to see whether it uses it: `blank`, no try, or
+    `shuffled`, the scores in random order."""
+    relabel: int | None = Field(default=None, ge=0)
+    """Numbers states and actions anew by a random permutation of this seed, for tables: a searcher
+    that knows the task by heart is at a loss then."""
     seed: int = Field(default=0, ge=0)
     """Seeds everything."""
 
@@ -162,6 +169,16 @@ class SearchConfig(Settings):
                     f"{name} applies to an endpoint, but {given[0]} = "
                     f"{getattr(self, given[0])!r}: leave {name} out"
                 )
+        if self.relabel is not None and self.prompt.kind == "props+":
+            raise ValueError(
+                "relabel numbers states anew, and prompt.kind = 'props+' describes them as they "
+                "are: set prompt.kind = 'props', or leave relabel out"
+            )
+        if self.control != "none" and self.run is None:
+            raise ValueError(
+                f"control = {self.control!r} applies to a run, but {given[0]} is given: leave "
+                "control out"
+            )
         return self
 
     @property

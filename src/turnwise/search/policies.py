@@ -7,7 +7,7 @@ Gymnasium env. Policies are deterministic (arXiv:2511.21928).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,9 @@ Actor = Callable[[Any], Any]
 class TablePolicy:
     """One action for each observation.
 
+    `state_labels` and `action_labels` are other numbers of states and actions, by the env's own
+    from 0; empty where they are equal.
+
     Example:
         >>> policy = TablePolicy(states=3, actions=2)
         >>> policy.actor((1, 0, 1))(2)
@@ -39,6 +42,8 @@ class TablePolicy:
     actions: int
     first_state: int = 0
     first_action: int = 0
+    state_labels: tuple[int, ...] = ()
+    action_labels: tuple[int, ...] = ()
 
     @property
     def space(self) -> ParamSpace:
@@ -47,13 +52,43 @@ class TablePolicy:
 
     def actor(self, params: Params) -> Actor:
         """Return the function from an observation to an action."""
-        table, first = [value + self.first_action for value in params], self.first_state
+        table = [value + self.first_action for value in self.actions_of(params)]
+        first = self.first_state
         return lambda seen: table[int(seen) - first]
 
     def batch(self, params: Params) -> Actor:
         """Return the function from observations [envs] to actions [envs]."""
-        table = np.asarray(params) + self.first_action
+        table = np.asarray(self.actions_of(params)) + self.first_action
         return lambda seen: table[np.asarray(seen) - self.first_state]
+
+    def relabelled(self, rng: np.random.Generator) -> TablePolicy:
+        """Return the policy with states and actions numbered anew at random."""
+        return replace(
+            self,
+            state_labels=tuple(rng.permutation(self.states).tolist()),
+            action_labels=tuple(rng.permutation(self.actions).tolist()),
+        )
+
+    def actions_of(self, params: Params) -> Params:
+        """Return the env's own number of the action in each of its states, from 0."""
+        if not self.state_labels:
+            return params
+        own = {label: action for action, label in enumerate(self.action_labels)}
+        return tuple(own[params[label]] for label in self.state_labels)
+
+    def params_of(self, actions: Params) -> Params:
+        """Return the parameters of the env's own actions [states], the inverse of `actions_of`."""
+        if not self.state_labels:
+            return actions
+        named = sorted(zip(self.state_labels, actions, strict=True))
+        return tuple(self.action_labels[action] for _, action in named)
+
+    def labels(self, seen: Any, action: Any) -> tuple[int, int]:
+        """Return the numbers of a state and of an action, as the parameters count them."""
+        state, number = int(seen) - self.first_state, int(action) - self.first_action
+        if not self.state_labels:
+            return state, number
+        return self.state_labels[state], self.action_labels[number]
 
     def described(self) -> str:
         """Return what the parameters mean, in words."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from turnwise.envs.gymnasium.registry import Live, find_spec
 from turnwise.envs.gymnasium.tables import Table, read_table
 from turnwise.errors import ConfigError, EnvError, MissingDependencyError
-from turnwise.search.policies import Actor, Policy, policy_for
+from turnwise.search.policies import Actor, Policy, TablePolicy, policy_for
 from turnwise.search.space import Params
 from turnwise.search.tasks import SearchTask
 from turnwise.seeding import generator
@@ -49,6 +49,8 @@ class Problem:
         task: the task.
         seed: of all episodes; an episode's seed is a function of it, of the evaluation's name and
             of the episode's number.
+        relabel: the seed of the permutations by which states and actions are numbered anew; None
+            is as the env numbers them.
 
     Raises:
         ConfigError: if the env cannot be made, or no policy fits it.
@@ -62,11 +64,18 @@ class Problem:
         [True, True, True]
     """
 
-    def __init__(self, task: SearchTask, seed: int) -> None:
+    def __init__(self, task: SearchTask, seed: int, relabel: int | None = None) -> None:
         self.task, self._seed = task, seed
         self.env = make_env(task)
         space = self.env.action_space
         self.policy: Policy = policy_for(self.env.observation_space, space, task.name)
+        if relabel is not None:
+            if not isinstance(self.policy, TablePolicy):
+                raise ConfigError(
+                    f"relabel = {relabel} numbers states anew, but the observations of task "
+                    f"{task.name!r} are vectors: leave relabel out"
+                )
+            self.policy = self.policy.relabelled(generator(relabel, "search relabel"))
         self.space = self.policy.space
         self._vectors: dict[int, VectorEnv[Any, Any, Any]] = {}
         spec = find_spec(task.env)
@@ -107,8 +116,9 @@ class Problem:
             while not over and length < LONGEST:
                 action = act(seen)
                 after, reward, terminated, truncated, _ = env.step(action)
-                if number == 0 and length < first_steps:
-                    kept.append((int(seen), int(action), float(reward)))
+                shown = number == 0 and length < first_steps
+                if shown and isinstance(self.policy, TablePolicy):
+                    kept.append((*self.policy.labels(seen, action), float(reward)))
                 seen, over = after, terminated or truncated
                 total += float(reward)
                 length += 1
@@ -128,7 +138,8 @@ class Problem:
         table, limit = read_table(self.env), self.limit
         if table is None or limit is None:
             return None
-        return exact_return(table, params, limit)
+        assert isinstance(self.policy, TablePolicy), "tables are of discrete observations"
+        return exact_return(table, self.policy.actions_of(params), limit)
 
     def optimum(self) -> float | None:
         """Return the best expected return of any policy; None where it cannot be computed."""

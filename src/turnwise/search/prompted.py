@@ -34,10 +34,9 @@ class Reply:
     completion_tokens: int
 
 
-Ask = Callable[[str, int, int], Reply]
-"""From a prompt, the number of the evaluation and that of the attempt to a reply."""
-Render = Callable[[History, int, str], str]
-"""From the history, the number of the evaluation and why the last reply was refused to a prompt."""
+Ask = Callable[[History, int, int], Reply]
+"""From the history, the number of the evaluation and that of the attempt to a reply. The history
+says why the last reply was refused."""
 Read = Callable[[str, ParamSpace], Params]
 """From a reply to its parameters; raises `UnreadableError`."""
 
@@ -48,7 +47,6 @@ class PromptedSearch:
     Args:
         space: of the parameters.
         ask: asks the model.
-        render: writes the prompt.
         retries: attempts after the first in one iteration.
         read: reads the parameters of a reply.
         failures: requests that may fail in a row, with growing pauses, before the search stops.
@@ -62,7 +60,6 @@ class PromptedSearch:
         space: ParamSpace,
         *,
         ask: Ask,
-        render: Render,
         retries: int,
         read: Read = read_params,
         failures: int = FAILURES,
@@ -70,7 +67,7 @@ class PromptedSearch:
     ) -> None:
         self._space, self._retries = space, retries
         self._failures, self._wait = failures, wait
-        self._ask, self._render, self._read = ask, render, read
+        self._ask, self._read = ask, read
 
     def propose(self, log: HistoryLog, slot: int) -> Params | None:
         """Return a policy that was not tried yet; None if no attempt brought one.
@@ -81,9 +78,8 @@ class PromptedSearch:
         """
         history, failures, pause = log.history, 0, FIRST_PAUSE
         while history.pending is None and history.attempts <= self._retries:
-            prompt = self._render(history, slot, history.refused)
             try:
-                reply = self._ask(prompt, slot, history.attempts + FAILED_APART * failures)
+                reply = self._ask(history, slot, history.attempts + FAILED_APART * failures)
             except EngineError as failed:
                 log.call(Call(slot=slot, outcome="failed", said=str(failed)[:KEPT]))
                 failures += 1

@@ -59,7 +59,7 @@ class QLearning:
 
     def _greedy(self) -> Params:
         """Return the best action of each state; the first among equals."""
-        return tuple(int(v) for v in self._values.argmax(axis=1))
+        return self._policy.params_of(tuple(int(v) for v in self._values.argmax(axis=1)))
 
     def _episode(
         self, seed: int, rng: np.random.Generator, exploring: float, rate: float
