@@ -8,7 +8,8 @@ import pytest
 from gymnasium import spaces
 
 from turnwise.errors import ConfigError, UnknownNameError
-from turnwise.search.policies import policy_for
+from turnwise.search.policies import TablePolicy, policy_for
+from turnwise.search.problem import Problem
 from turnwise.search.published import PUBLISHED
 from turnwise.search.tasks import TASKS, find_task
 
@@ -103,3 +104,18 @@ def test_tasks_are_found_by_name_and_by_id():
         find_task("frozen-lak")
     assert all(gymnasium.spec(task.env) for task in TASKS.values())
     assert set(TASKS) == set(PUBLISHED)
+
+
+def test_a_relabelled_task_is_the_same_task(problem):
+    lake, other = problem("frozen-lake"), Problem(find_task("frozen-lake"), 0, relabel=3)
+    assert isinstance(other.policy, TablePolicy)
+    params = other.policy.params_of(SAFE)
+    assert params != SAFE
+    assert other.policy.actions_of(params) == SAFE
+    assert other.exact(params) == lake.exact(SAFE)
+    played = other.play(params, episodes=5, name="a", first_steps=4)
+    assert played.returns == lake.play(SAFE, episodes=5, name="a").returns
+    assert [params[state] for state, _, _ in played.steps] == [a for _, a, _ in played.steps]
+    other.close()
+    with pytest.raises(ConfigError, match="observations of task 'cart-pole' are vectors"):
+        Problem(find_task("cart-pole"), 0, relabel=3)

@@ -41,9 +41,9 @@ from turnwise.settings import Settings
 from turnwise.types import Task
 
 SEEDS = 1 << 31
-NOISES = (0.0, 0.02, 0.1)
+NOISES = (0.0, 0.02, 0.05)
 """The standard deviations of a score that tasks have."""
-EMPTY = 0.05
+EMPTY = 0.02
 """The share of tasks without a history."""
 ROLE = "player"
 
@@ -60,7 +60,7 @@ class PolicySearchConfig(Settings):
     most_params: int = Field(default=16, ge=2, le=256)
     """The most parameters of a task."""
     warmup: int = Field(default=20, ge=1)
-    """The most random tries of a history."""
+    """The most random tries of a history; half of them are the fewest."""
     steps: int = Field(default=60, ge=0)
     """The most steps of evolutionary search that a history has after its random tries."""
 
@@ -141,7 +141,7 @@ class PolicySearch(Env[PolicySearchState]):
         value, noise = function.value, float(rng.choice(NOISES))
         count, levels = function.count, function.levels
         tries: list[tuple[Levels, float]] = []
-        warmup = int(rng.integers(1, self.config.warmup + 1))
+        warmup = int(rng.integers(max(1, self.config.warmup // 2), self.config.warmup + 1))
         for step in range(warmup + int(rng.integers(self.config.steps + 1))):
             shown = shown_of(tries, self.config.shown) if step >= warmup else ()
             params = evolved(shown, count, levels, ordered, rng)

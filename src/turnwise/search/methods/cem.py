@@ -18,8 +18,8 @@ from turnwise.search.space import WARMUP_SPREAD, Params, ParamSpace
 from turnwise.seeding import generator
 
 POPULATION, ELITE = 20, 5
-KEPT = 0.3
-"""The weight of the old probabilities beside those of the elite."""
+KEPT = 0.5
+"""The weight of the old probabilities beside those of a full elite; a smaller one weighs less."""
 NOISE, NOISE_GENERATIONS = 1.0, 10
 """The variance that is added to weights in the first generation, and when it has gone to 0."""
 
@@ -55,19 +55,30 @@ class CrossEntropy:
         return unknown_draw(log.history, self._space, rng, draw)
 
 
-def elite_of(generation: Sequence[Try]) -> list[Params]:
-    """Return the policies of a generation with the highest means."""
+def elite_of(generation: Sequence[Try]) -> list[tuple[Params, float]]:
+    """Return the best policies of a generation, with what they are better by than its worst.
+
+    Where most policies score alike, as 0 on a lake, those say nothing and are no elite.
+    """
+    worst = min(each.mean for each in generation)
     ranked = sorted(generation, key=lambda each: -each.mean)[:ELITE]
-    return [each.params for each in ranked if each.params is not None]
+    leads = [(each.params, each.mean - worst) for each in ranked]
+    return [(params, lead) for params, lead in leads if params is not None and lead > 0]
 
 
 def probabilities(generations: Sequence[Sequence[Try]], space: ParamSpace) -> NDArray[np.float64]:
     """Return the probabilities of actions [count, size] after finished generations."""
     found = np.full((space.count, space.size), 1 / space.size)
     for generation in generations:
-        chosen = np.asarray(elite_of(generation)) - space.low
-        shares = (chosen[:, :, None] == np.arange(space.size)).mean(axis=0)
-        found = KEPT * found + (1 - KEPT) * shares
+        elite = elite_of(generation)
+        if not elite:
+            continue
+        chosen = np.asarray([params for params, _ in elite]) - space.low
+        weights = np.asarray([lead for _, lead in elite])
+        hits = chosen[:, :, None] == np.arange(space.size)
+        shares = np.average(hits, axis=0, weights=weights)
+        moved = (1 - KEPT) * len(elite) / ELITE
+        found = (1 - moved) * found + moved * shares
     return found
 
 
@@ -77,7 +88,9 @@ def normal(
     """Return the mean and the standard deviation of weights [count] after finished generations."""
     mean, spread = np.zeros(space.count), np.full(space.count, WARMUP_SPREAD)
     for number, generation in enumerate(generations):
-        chosen = np.array([space.values(params) for params in elite_of(generation)])
+        chosen = np.array([space.values(params) for params, _ in elite_of(generation)])
+        if not len(chosen):
+            continue
         noise = NOISE * max(0.0, 1 - number / NOISE_GENERATIONS)
         mean, spread = chosen.mean(axis=0), np.sqrt(chosen.var(axis=0) + noise)
     return mean, np.maximum(spread, space.step)
