@@ -69,6 +69,13 @@ def test_the_report_can_be_made_again(tmp_path):
     assert (found.folder / SCORES).is_file()
 
 
+def test_a_report_that_a_kill_prevented_is_written(tmp_path):
+    found = searched("nim", tmp_path / "a")
+    (found.folder / REPORT).unlink()
+    assert searched("nim", tmp_path / "a") == found
+    assert (found.folder / REPORT).is_file()
+
+
 def test_leaders_are_drawn_from_the_first_to_the_last():
     history = History()
     for slot in range(3 * PANELS):

@@ -20,7 +20,7 @@ import numpy as np
 from turnwise.app.lifecycle import RUNS
 from turnwise.app.search_models import Endpoint, RunModel
 from turnwise.errors import Interrupted, RunError, unknown_name
-from turnwise.report.search import write_search_report
+from turnwise.report.search import REPORT, write_search_report
 from turnwise.runs import DiskErrors, StopSignal
 from turnwise.runs.files import write_atomically
 from turnwise.search.config import SearchConfig
@@ -86,6 +86,8 @@ def search_policy(
         open_parts.enter_context(DiskErrors(partial(_go_on, place)))
         known = read_result(place)
         if known is not None:
+            if not (place / REPORT).is_file():  # a kill came between the two
+                write_search_report(place)
             return Found(folder=place, result=known)
         log = HistoryLog(place, problem.space)
         open_parts.callback(log.close)
