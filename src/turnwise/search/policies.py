@@ -155,7 +155,7 @@ class LinearPolicy:
         end = "the output is the action, cut to its limits"
         if self.limits is None:
             end = "the action with the largest output is taken"
-        many = "output" if self.outputs == 1 else f"{self.outputs} outputs"
+        many = "one output" if self.outputs == 1 else f"{self.outputs} outputs"
         return (
             f"linear: {many} from {self.inputs} inputs. params[i * {self.outputs} + j] is the "
             f"weight of input i in output j, and params[{weights} + j] the bias of output j; {end}"
