@@ -44,7 +44,7 @@ from turnwise.trainers.prompt_search import cost_of, search
 
 MANIFEST = "manifest.json"
 """What the policy of a run was trained on."""
-RUN_RETRIES = 20
+RUN_RETRIES = 15
 """Replies of a run's policy that are asked for again in one iteration: it repeats itself, and is
 not told so."""
 

@@ -25,9 +25,12 @@ from turnwise.search.levels import LevelSpace, check_size, task_data
 from turnwise.search.prompted import Reply
 from turnwise.search.space import ParamSpace
 from turnwise.search.tasks import TASKS
-from turnwise.types import EpisodeId, Message, Prompt, Sampling, Task, TaskVisit, TurnId
+from turnwise.types import Episode, EpisodeId, Message, Prompt, Sampling, Task, TaskVisit, TurnId
 
 ROLE = "searcher"
+TOGETHER = 8
+"""The replies of a run's policy that are sampled at once: it is shown the same until one is used.
+"""
 Render = Callable[[History, int], str]
 """From the history and the number of the evaluation to a prompt."""
 
@@ -108,7 +111,9 @@ class RunModel:
 
         self.levels = LevelSpace(space=space)
         self.manifest = manifest_of(run, env.config)
-        self._seed, self._control, self._env = seed, control, env
+        self._seed, self._env = seed, env
+        self._control: Control = control
+        self._sampled: tuple[tuple[int, int], list[Episode]] = ((-1, 0), [])
         self._loaded = load_run(run, seed=seed)
         self._loaded.use_checkpoint()
         self._judge = self._loaded.judge(env)
@@ -119,10 +124,14 @@ class RunModel:
         Raises:
             EngineError: if sampling fails.
         """
-        data = task_data(self.levels, history, self._control, self._seed, slot)
-        task = Task(id=f"search-{slot}", env=self._env.name, seed=self._seed, data=data)
-        visit = TaskVisit(iteration=slot, visit=attempt, task=task)
-        (episode,) = self._judge.collect([visit], "evaluation")
+        batch, member = divmod(attempt, TOGETHER)
+        if self._sampled[0] != (slot, batch):
+            data = task_data(self.levels, history, self._control, self._seed, slot)
+            task = Task(id=f"search-{slot}", env=self._env.name, seed=self._seed, data=data)
+            visit = TaskVisit(iteration=slot, visit=batch, task=task)
+            played = self._judge.collect([visit], "evaluation", group_size=TOGETHER)
+            self._sampled = (slot, batch), played
+        episode = self._sampled[1][member]
         if not episode.turns:
             raise EngineError(f"the policy gave no reply ({episode.error})")
         turn = episode.turns[-1]
