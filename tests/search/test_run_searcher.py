@@ -26,8 +26,10 @@ WEIGHTS = ParamSpace(count=3, low=-60, high=60, decimals=1)
 def searcher(tmp_path_factory):
     """A run whose warm-up was too short to teach more than the form of an answer."""
     run = tmp_path_factory.mktemp("runs") / "searcher"
-    more = ("warmup.steps=8", "warmup.eval_every=8", "trainer.iterations=1",
-            "env.options.most_params=9", "evaluation.test_tasks=4", "agents.player.max_tokens=20")  # fmt: skip
+    more = (
+        *("warmup.steps=8", "warmup.eval_every=8", "trainer.iterations=1"),
+        *("env.options.most_params=9", "evaluation.test_tasks=4", "agents.player.max_tokens=20"),
+    )
     result = invoke("train", "policy-search", *with_sets(*TINY, *more), "--run", run)
     assert result.exit_code == 0, result.output
     return run
