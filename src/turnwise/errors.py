@@ -63,6 +63,10 @@ class EndpointError(EngineError):
     """A server refused a request, or failed in all attempts: the request is not repeated."""
 
 
+class EndpointRefusedError(EndpointError):
+    """A server refused a request for good, as for a wrong key: others would be refused, too."""
+
+
 class SandboxError(TurnwiseError, RuntimeError):
     """Programs cannot be isolated here, or the sandbox itself failed."""
 

@@ -43,6 +43,7 @@ CHEAP = {
     "docs": [],
     "check": [],
     "sandbox": [],
+    "search": ["--set", "budget.fresh=2", "--set", "budget.warmup=0"],
 }
 """Command of `turnwise` -> what makes it cheap, put behind what the document says."""
 HEADS = {"turnwise", "make", "pip", "python", "pytest", "sbatch", ".ci/run"}

@@ -53,14 +53,21 @@ SHOWN = {
         ("credit/mixed_share", "mixed"),
     ),
     "evaluation": (("test/score", "test score"),),
+    "search": (
+        ("search/best", "best"),
+        ("search/score", "score"),
+        ("search/cost", "cost"),
+        ("search/tokens", "tokens"),
+    ),
 }
 """The metrics shown of each phase, the most important first: a narrow console omits the last."""
-PERCENT = ("reward/invalid",)
-"""Shown metrics that are shares of all replies."""
+FORMATS = {"reward/invalid": ".0%", "search/tokens": ",.0f"}
+"""The formats of shown metrics that are shares or counts; others have two decimals."""
 CURVES = {
     "pretrain": ("warmup/perception", "warmup/readable"),
     "warm-up": ("warmup/perception", "warmup/readable"),
     "training": ("rollout/score", "credit/return_mean", "hindsight/closest"),
+    "search": ("search/best",),
 }
 """The metrics that may be drawn; the first that has changed is. In a long game single steps never
 win, so that the score stays constant and the return does not."""
@@ -177,10 +184,7 @@ class LiveProgress:
 
     def _facts(self) -> list[str]:
         shown = [pair for pair in SHOWN.get(self._phase, ()) if pair[0] in self._latest]
-        return [
-            f"{label} {self._latest[name]:{'.0%' if name in PERCENT else '.2f'}}"
-            for name, label in shown
-        ]
+        return [f"{label} {self._latest[name]:{FORMATS.get(name, '.2f')}}" for name, label in shown]
 
     def _drawing(self) -> Text | Group:
         """Return the two lines of a terminal: phase, bar, count and times; curve and facts."""

@@ -31,6 +31,7 @@ from turnwise.cli.options import (
     say,
 )
 from turnwise.cli.sandbox import sandbox
+from turnwise.cli.search import search
 from turnwise.cli.solve import solve
 from turnwise.cli.sweep import sweep
 from turnwise.cli.watching import render
@@ -47,6 +48,7 @@ app = typer.Typer(
 )
 app.add_typer(bench, name="bench")
 app.add_typer(sandbox, name="sandbox")
+app.command()(search)
 app.command()(solve)
 app.command()(sweep)
 app.command()(render)
@@ -191,13 +193,19 @@ def evaluate(
 
 @app.command()
 def report(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: Annotated[Path, typer.Argument(help="The run folder, or the folder of a search.")],
 ) -> None:
-    """Write a run's report and curve again."""
+    """Write the report and the pictures of a run, or of a search, again."""
     from turnwise.report import write_report
+    from turnwise.report.search import REPORT, write_search_report
     from turnwise.runs import Run
+    from turnwise.search.folder import is_search
 
     with one_sentence():
+        if is_search(run):
+            write_search_report(run)
+            say(f"report: {run / REPORT}")
+            return
         folder = Run.open(run)
         write_report(folder)
     say(f"report: {folder.report}")

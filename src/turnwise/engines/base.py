@@ -53,12 +53,24 @@ class Request:
         return PromptKey(self.media, self.prompt_ids)
 
 
+class Usage(NamedTuple):
+    """The tokens of a model call, as the server that served it counts them.
+
+    Example:
+        >>> Usage(12, 3).completion_tokens
+        3
+    """
+
+    prompt_tokens: int
+    completion_tokens: int
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Completion:
     """A sampled completion: ids and log-probabilities of equal length, the end token included.
 
     `text` is what an engine says that gives no ids: such a turn is never trained. It is None where
-    the ids say everything.
+    the ids say everything. `usage` is what a server counts, None where none does.
     """
 
     token_ids: tuple[int, ...]
@@ -66,6 +78,7 @@ class Completion:
     finish_reason: FinishReason
     policy_version: int
     text: str | None = None
+    usage: Usage | None = None
 
 
 class Engine(Protocol):

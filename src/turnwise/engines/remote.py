@@ -13,15 +13,21 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 
-from turnwise.engines.base import Completion, Request
+from turnwise.engines.base import Completion, Request, Usage
 from turnwise.engines.remote_config import RemoteConfig
-from turnwise.errors import ConfigError, EndpointError, EngineError, MissingDependencyError
+from turnwise.errors import (
+    ConfigError,
+    EndpointError,
+    EndpointRefusedError,
+    EngineError,
+    MissingDependencyError,
+)
 from turnwise.seeding import generator
 from turnwise.types import FinishReason
 
@@ -32,6 +38,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 """Seconds before the first retry, doubled for each one after; and the most seconds of a pause,
 whatever the server asks for."""
 SEEDS = 1 << 31
+MOST_TOKENS = 1 << 40
+"""The largest count of tokens that is believed."""
 QUOTED = 200
 """Most characters of a server's words in a message."""
 AGAIN = frozenset({408, 425, 429})
@@ -242,12 +250,12 @@ class RemoteEngine:
             said = self._masked(str(lost).encode(errors="replace")).decode()[: 2 * QUOTED]
             raise _Attempt(f"could not be reached ({type(lost).__name__}: {said})") from lost
         if status == 200:
-            return completion_of(told)
+            return self._without_key(completion_of(told))
         said = f"answered with status {status}: {_quoted(told)}"
         if status in AGAIN or status >= 500:
             raise _Attempt(said, pause_of(headers))
         cure = CURES.get(status, "check base_url, model and the options of sampling")
-        raise EndpointError(
+        raise EndpointRefusedError(
             f"policy {self.policy!r}: {self._url} {said}. Expected status 200: {cure}"
         )
 
@@ -266,6 +274,12 @@ class RemoteEngine:
             if len(told) > most:
                 raise _Attempt(f"answered with more than max_reply_bytes = {most} bytes")
         return self._masked(bytes(told))
+
+    def _without_key(self, completion: Completion) -> Completion:
+        """Return a completion without the key, which JSON can spell with escapes."""
+        if not self._key or self._key not in (completion.text or ""):
+            return completion
+        return replace(completion, text=(completion.text or "").replace(self._key, "***"))
 
     def _masked(self, told: bytes) -> bytes:
         """Return a server's words without the key, which it may repeat."""
@@ -302,8 +316,18 @@ def completion_of(told: bytes) -> Completion:
     cut = first.get("finish_reason") == "length"
     reason: FinishReason = "length" if cut else "stop"
     return Completion(
-        token_ids=(), logprobs=(), finish_reason=reason, policy_version=0, text=content
-    )
+        token_ids=(), logprobs=(), finish_reason=reason, policy_version=0, text=content,
+        usage=_usage_of(found),
+    )  # fmt: skip
+
+
+def _usage_of(found: dict[str, Any]) -> Usage | None:
+    """Return the tokens that a reply counts; None if it does not, or not in whole numbers."""
+    usage = found.get("usage")
+    counted = usage if isinstance(usage, dict) else {}
+    numbers = [counted.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    known = [n for n in numbers if type(n) is int and 0 <= n <= MOST_TOKENS]
+    return Usage(known[0], known[1]) if len(known) == len(numbers) else None
 
 
 def _quoted(told: bytes) -> str:

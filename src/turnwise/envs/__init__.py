@@ -46,6 +46,7 @@ from turnwise.envs.planning.plan_path import PlanPath, PlanPathConfig
 from turnwise.envs.planning.queens import Queens, QueensConfig
 from turnwise.envs.planning.sokoban import Sokoban, SokobanConfig
 from turnwise.envs.planning.sudoku import Sudoku, SudokuConfig
+from turnwise.envs.policy_search.env import PolicySearch, PolicySearchConfig
 from turnwise.envs.random_play import first_turn, random_walk
 from turnwise.envs.relay import Relay, RelayConfig
 from turnwise.envs.rows.env import Rows, RowsConfig
@@ -68,6 +69,7 @@ ENVS: dict[str, type[Env[Any]]] = {
     GymnasiumEnv.name: GymnasiumEnv,
     PettingZooEnv.name: PettingZooEnv,
     PlanPath.name: PlanPath,
+    PolicySearch.name: PolicySearch,
     Queens.name: Queens,
     Relay.name: Relay,
     Rows.name: Rows,
@@ -204,6 +206,8 @@ __all__ = [
     "PettingZooEnv",
     "PlanPath",
     "PlanPathConfig",
+    "PolicySearch",
+    "PolicySearchConfig",
     "Queens",
     "QueensConfig",
     "Relabelled",

@@ -9,7 +9,7 @@ from turnwise.runs.episodes import (
     read_episodes,
     recorded_iterations,
 )
-from turnwise.runs.folder import Run, check_free, resume_command
+from turnwise.runs.folder import Run, check_free, claim_folder, resume_command
 from turnwise.runs.metrics import MetricsLog, Record, Unlogged, comparable, read_metrics
 from turnwise.runs.results import Difference, RunScores, read_scores, write_scores
 from turnwise.runs.signals import StopSignal
@@ -32,6 +32,7 @@ __all__ = [
     "Unlogged",
     "check_free",
     "check_installed",
+    "claim_folder",
     "comparable",
     "episode_file",
     "open_sinks",

@@ -63,7 +63,7 @@ class Run:
         """
         wanted = root if directory is None else directory
         try:
-            run = cls(_claim(root, recipe_name) if directory is None else _take(directory))
+            run = cls(claim_folder(root, recipe_name) if directory is None else _take(directory))
         except OSError as error:
             if error.errno in CURES:
                 raise  # `DiskErrors` reports it
@@ -250,9 +250,9 @@ class Run:
             yield
 
 
-def _claim(root: Path, recipe_name: str) -> Path:
-    """Make the first unused folder named by the recipe and the time."""
-    stem = f"{recipe_name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+def claim_folder(root: Path, name: str) -> Path:
+    """Make the first unused folder in `root` that is named by `name` and the time; return it."""
+    stem = f"{name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     root.mkdir(parents=True, exist_ok=True)
     number = 1
     while True:

@@ -1,0 +1,221 @@
+"""The `policy-search` env: one turn, a history in, the next parameters out.
+
+Task: a hidden function of some parameters, each a level from 0 to 9 at most, and a history of tries
+    with noisy scores, as a random and then an evolutionary search of random length leaves it.
+Sees: how many parameters and levels there are, and up to `shown` tries in rising order of their
+    scores, each with a grade from 0 to 9.
+Actions: parameters, as digits with blanks between them.
+Rewards: `improved`, the share of what was missing to the best value that the parameters gain on the
+    best try of the history, from 0 to 1, by values without noise; a repeat gains nothing. It is the
+    score, too.
+End: after the turn.
+Measures: `repeated`, whether the parameters were in the history.
+Baselines: random (uniform parameters), evolution (the evolutionary search goes on for a step).
+Example: `make_env("policy-search", families=["bandit", "chain"])`.
+
+The functions are bandits and synthetic ones (`turnwise.envs.policy_search.functions`). A searcher
+that is trained here proposes policies in `turnwise search TASK --run RUN`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from turnwise.envs.base import Baseline, Env, Level, Observation, RewardTiming, Step
+from turnwise.envs.policy_search.functions import FAMILIES, Function, Levels
+from turnwise.envs.policy_search.text import (
+    MOST_LEVELS,
+    evolved,
+    history_text,
+    levels_text,
+    read_levels,
+    shown_of,
+)
+from turnwise.errors import DataError, EnvError, unknown_name
+from turnwise.settings import Settings
+from turnwise.types import Task
+
+SEEDS = 1 << 31
+NOISES = (0.0, 0.02, 0.05)
+"""The standard deviations of a score that tasks have."""
+EMPTY = 0.02
+"""The share of tasks without a history."""
+ROLE = "player"
+
+
+class PolicySearchConfig(Settings):
+    """Options of the `policy-search` env."""
+
+    families: tuple[str, ...] = tuple(FAMILIES)
+    """The families of functions that tasks are drawn from."""
+    shown: int = Field(default=8, ge=2, le=64)
+    """The most tries that are shown: the best ones, and of a quarter the latest others."""
+    least_params: int = Field(default=3, ge=2)
+    """The fewest parameters of a task."""
+    most_params: int = Field(default=16, ge=2, le=256)
+    """The most parameters of a task."""
+    warmup: int = Field(default=20, ge=1)
+    """The most random tries of a history; half of them are the fewest."""
+    steps: int = Field(default=60, ge=0)
+    """The most steps of evolutionary search that a history has after its random tries."""
+
+    @model_validator(mode="after")
+    def _check(self) -> PolicySearchConfig:
+        for name in self.families:
+            if name not in FAMILIES:
+                raise ValueError(str(unknown_name("family", name, FAMILIES)))
+        if not self.families:
+            raise ValueError("families is empty: name one or more")
+        if self.least_params > self.most_params:
+            raise ValueError(
+                f"least_params = {self.least_params} is more than most_params = "
+                f"{self.most_params}: exchange them"
+            )
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PolicySearchState:
+    """The sizes of a task, what is shown of its history, its function, and the answer.
+
+    `function` is None in a search, where nobody knows the value of parameters before they are
+    played. `best` is the highest value of the whole history without noise.
+    """
+
+    count: int
+    levels: int
+    ordered: bool
+    shown: tuple[tuple[Levels, float], ...]
+    function: Function | None
+    best: float
+    said: Levels | None = None
+
+
+class PolicySearch(Env[PolicySearchState]):
+    """Name parameters that are better than those that were tried.
+
+    Example:
+        >>> env = PolicySearch()
+        >>> data = {"count": 2, "levels": 3, "ordered": False, "tries": [[[0, 1], 0.5]]}
+        >>> state = env.reset(Task(id="t", env="policy-search", seed=0, data=data))
+        >>> print(env.observe(state, "player").text)
+        2 choices 3
+        0 : 0 1
+    """
+
+    name: ClassVar[str] = "policy-search"
+    config_class: ClassVar[type[Settings]] = PolicySearchConfig
+    components: ClassVar[Mapping[str, Level]] = {"improved": "agent"}
+    reward_timing: RewardTiming = "terminal"
+    max_turns = 1
+
+    def __init__(self, config: PolicySearchConfig | None = None) -> None:
+        super().__init__(config or PolicySearchConfig())
+
+    def generate(self, rng: np.random.Generator) -> dict[str, Any]:
+        """Draw a function and the history of a search on it."""
+        config: PolicySearchConfig = self.config
+        family = str(rng.choice(config.families))
+        ordered = FAMILIES[family].ordered
+        count = int(rng.integers(config.least_params, config.most_params + 1))
+        levels = int(rng.integers(5, MOST_LEVELS)) if ordered else int(rng.integers(2, 7))
+        function = Function(
+            family=family, count=count, levels=levels, seed=int(rng.integers(SEEDS))
+        )
+        tries = [] if rng.random() < EMPTY else self._searched(function, ordered, rng)
+        return {
+            "count": count, "levels": levels, "ordered": ordered,
+            "function": {"family": family, "seed": function.seed},
+            "tries": [[list(params), score] for params, score in tries],
+        }  # fmt: skip
+
+    def _searched(
+        self, function: Function, ordered: bool, rng: np.random.Generator
+    ) -> list[tuple[Levels, float]]:
+        """Return the tries of a search of random length, with noisy scores."""
+        value, noise = function.value, float(rng.choice(NOISES))
+        count, levels = function.count, function.levels
+        tries: list[tuple[Levels, float]] = []
+        warmup = int(rng.integers(max(1, self.config.warmup // 2), self.config.warmup + 1))
+        for step in range(warmup + int(rng.integers(self.config.steps + 1))):
+            shown = shown_of(tries, self.config.shown) if step >= warmup else ()
+            params = evolved(shown, count, levels, ordered, rng)
+            tries.append((params, round(value(params) + noise * float(rng.normal()), 4)))
+        return tries
+
+    def reset(self, task: Task) -> PolicySearchState:
+        """Return the state of `task`.
+
+        Raises:
+            DataError: if its data are not those of a search.
+        """
+        data = task.data
+        try:
+            count, levels, ordered = int(data["count"]), int(data["levels"]), bool(data["ordered"])
+            tries = [(tuple(int(v) for v in params), float(s)) for params, s in data["tries"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"task {task.id!r}: {error!r}: expected count, levels, ordered and tries, a list "
+                "of [parameters, score]"
+            ) from error
+        if not 2 <= levels <= MOST_LEVELS or any(len(params) != count for params, _ in tries):
+            raise DataError(
+                f"task {task.id!r}: expected 2 to {MOST_LEVELS} levels, and {count} parameters of "
+                "each try"
+            )
+        known = data.get("function")
+        function = known and Function(
+            family=known["family"], count=count, levels=levels, seed=int(known["seed"])
+        )
+        best = max((function.value(p) for p, _ in tries), default=0.0) if function else 0.0
+        return PolicySearchState(
+            count=count, levels=levels, ordered=ordered, function=function, best=best,
+            shown=tuple(shown_of(tries, self.config.shown)),
+        )  # fmt: skip
+
+    def observe(self, state: PolicySearchState, role: str) -> Observation:
+        """Return the history as text."""
+        text = history_text(state.count, state.levels, state.ordered, state.shown)
+        return Observation(text=text, legal_actions=())
+
+    def step(
+        self, state: PolicySearchState, role: str, action: str, noise: np.random.Generator
+    ) -> Step[PolicySearchState]:
+        """Compare the parameters with the best of the history."""
+        if state.said is not None:
+            raise EnvError("policy-search: the episode has ended with an answer: reset the env")
+        after = replace(state, said=read_levels(action, state.count, state.levels))
+        rewards = {"improved": self.score(after)}
+        return Step(state=after, rewards=rewards, terminated=True, truncated=False)
+
+    def score(self, state: PolicySearchState) -> float:
+        """Return the share of what was missing to 1 that the answer gains, from 0 to 1."""
+        if state.said is None or state.function is None or state.best >= 1:
+            return 0.0
+        gained = (state.function.value(state.said) - state.best) / (1 - state.best)
+        return min(max(gained, 0.0), 1.0)
+
+    def measures(self, state: PolicySearchState) -> dict[str, float]:
+        """Return whether the answer is among the tries that are shown."""
+        return {"repeated": float(state.said in {params for params, _ in state.shown})}
+
+    def random_action(self, state: PolicySearchState, role: str, rng: np.random.Generator) -> str:
+        """Return uniform parameters."""
+        return levels_text(evolved((), state.count, state.levels, state.ordered, rng))
+
+    def baselines(self) -> Mapping[str, Baseline]:
+        """Return the baselines of the module docstring."""
+
+        def evolution(state: PolicySearchState, rng: np.random.Generator) -> str:
+            return levels_text(evolved(state.shown, state.count, state.levels, state.ordered, rng))
+
+        return {**super().baselines(), "evolution": evolution}
+
+    def vocabulary(self) -> tuple[str, ...]:
+        """Return the words of observations and the digits."""
+        return ("amounts", "choices", ":", *map(str, range(MOST_LEVELS)))

@@ -1,0 +1,127 @@
+"""How a trained searcher is shown a history, and how its answer is read.
+
+Provides `history_text`, `read_levels`, `levels_text`, `shown_of` and `evolved`. A searcher is shown
+the same text in training and in a search: levels and grades are single digits, so that a small
+model has one token for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from turnwise.envs.policy_search.functions import Levels
+from turnwise.errors import IllegalActionError
+
+Tries = Sequence[tuple[Levels, float]]
+"""Parameters and their scores."""
+MOST_LEVELS = 10
+GRADES = 9
+CROSSED, MORE, DRAWS = 0.3, 0.5, 50
+"""The probabilities of a crossing and of one more change; the changes made to find new parameters,
+which a small task may not have."""
+
+
+def levels_text(levels: Levels) -> str:
+    """Return parameters as the answer is written.
+
+    Example:
+        >>> levels_text((1, 0, 3))
+        '1 0 3'
+    """
+    return " ".join(map(str, levels))
+
+
+def read_levels(text: str, count: int, levels: int) -> Levels:
+    """Return the parameters that an answer names.
+
+    Args:
+        text: the answer, which may be anything.
+        count: how many parameters there are.
+        levels: the number of levels.
+
+    Raises:
+        IllegalActionError: if it is anything else than `count` digits with blanks between them.
+
+    Example:
+        >>> read_levels("1 0 3", 3, 4)
+        (1, 0, 3)
+    """
+    words = text[: 4 * count + 4].split()
+    digits = [ord(word) - ord("0") for word in words if len(word) == 1]
+    if len(digits) != len(words) or len(words) != count or len(text) > 4 * count + 4:
+        raise IllegalActionError(f"an answer of {count} single digits is needed")
+    if not all(0 <= digit < levels for digit in digits):
+        raise IllegalActionError(f"a digit is not from 0 to {levels - 1}")
+    return tuple(digits)
+
+
+def shown_of(tries: Tries, shown: int) -> list[tuple[Levels, float]]:
+    """Return the tries that are shown, in rising order of their scores.
+
+    They are the best, three quarters of all that are shown, and the latest of the others.
+    """
+    order = sorted(range(len(tries)), key=lambda i: (-tries[i][1], i))
+    best = order[: shown - shown // 4]
+    others = sorted(set(range(len(tries))) - set(best))
+    chosen = [*best, *others[len(others) - min(shown // 4, len(others)) :]]
+    return [tries[i] for i in sorted(chosen, key=lambda i: (tries[i][1], i))]
+
+
+def history_text(count: int, levels: int, ordered: bool, shown: Tries) -> str:
+    r"""Return what a searcher sees.
+
+    The first line says how many parameters there are and how many levels. Each try is a line: its
+    grade from 0, the lowest of the scores that are shown, to 9, the highest, and its levels.
+
+    Example:
+        >>> history_text(2, 4, False, [((0, 1), 0.5), ((3, 3), 1.5)])
+        '2 choices 4\n0 : 0 1\n9 : 3 3'
+    """
+    lines = [f"{count} {'amounts' if ordered else 'choices'} {levels}"]
+    scores = [score for _, score in shown]
+    low, high = min(scores, default=0.0), max(scores, default=0.0)
+    for params, score in shown:
+        grade = round(GRADES * (score - low) / (high - low)) if high > low else 0
+        lines.append(f"{grade} : {levels_text(params)}")
+    return "\n".join(lines)
+
+
+def evolved(
+    shown: Tries, count: int, levels: int, ordered: bool, rng: np.random.Generator
+) -> Levels:
+    """Return the next parameters of a simple evolutionary search: the optimiser that is imitated.
+
+    It changes the best try that is shown: with probability 0.3 half of its parameters come from
+    another one, and one parameter or more get another level, a neighbouring one of amounts.
+
+    Args:
+        shown: in rising order of their scores; random parameters are returned if there are none.
+        count: of parameters.
+        levels: of each.
+        ordered: whether levels are amounts.
+        rng: draws.
+    """
+    if not shown:
+        return tuple(int(v) for v in rng.integers(levels, size=count))
+    found = list(shown[-1][0])
+    if rng.random() < CROSSED:
+        other = shown[int(rng.integers(len(shown)))][0]
+        found = [o if rng.random() < 0.5 else f for f, o in zip(found, other, strict=True)]
+    known = {params for params, _ in shown}
+    for _ in range(DRAWS):
+        changes = min(int(rng.geometric(1 - MORE)), count)
+        for place in rng.choice(count, size=changes, replace=False):
+            found[place] = _changed(found[place], levels, ordered, rng)
+        if tuple(found) not in known:
+            break
+    return tuple(found)
+
+
+def _changed(level: int, levels: int, ordered: bool, rng: np.random.Generator) -> int:
+    """Return another level: any one of choices, one at most two away of amounts."""
+    if not ordered:
+        return int((level + 1 + rng.integers(levels - 1)) % levels)
+    near = [v for v in range(level - 2, level + 3) if 0 <= v < levels and v != level]
+    return int(near[rng.integers(len(near))])

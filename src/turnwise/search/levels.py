@@ -1,0 +1,112 @@
+"""The tries of a search as a trained searcher is shown them: levels in place of values.
+
+Provides `LevelSpace`, between the parameters of a policy and the levels of the env `policy-search`,
+and `task_data`. Actions are levels themselves. Weights have the nine levels -6, -4.5, ..., 6, so
+that each is one digit; weights between them are shown as the nearest one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from turnwise.envs.policy_search.functions import Levels
+from turnwise.envs.policy_search.text import MOST_LEVELS, read_levels
+from turnwise.errors import ConfigError, IllegalActionError
+from turnwise.search.config import Control
+from turnwise.search.history import History
+from turnwise.search.parsing import UnreadableError
+from turnwise.search.space import Params, ParamSpace
+from turnwise.seeding import generator
+
+WEIGHT_LEVELS = 9
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LevelSpace:
+    """The levels of a space of parameters.
+
+    Example:
+        >>> space = LevelSpace(space=ParamSpace(count=2, low=-60, high=60, decimals=1))
+        >>> space.levels_of((-60, 8)), space.params_of((0, 5))
+        ((0, 5), (-60, 15))
+    """
+
+    space: ParamSpace
+
+    @property
+    def levels(self) -> int:
+        """The number of levels."""
+        return self.space.size if self.space.choices else WEIGHT_LEVELS
+
+    @property
+    def _width(self) -> float:
+        """The steps between two levels."""
+        return (self.space.high - self.space.low) / (self.levels - 1)
+
+    def levels_of(self, params: Params) -> Levels:
+        """Return the nearest levels of parameters."""
+        low = self.space.low
+        return tuple(round((value - low) / self._width) for value in params)
+
+    def params_of(self, levels: Levels) -> Params:
+        """Return the parameters of levels."""
+        return tuple(self.space.low + round(level * self._width) for level in levels)
+
+    def read(self, text: str, space: ParamSpace) -> Params:
+        """Return the parameters of an answer.
+
+        Raises:
+            UnreadableError: if it is none.
+        """
+        try:
+            return self.params_of(read_levels(text, self.space.count, self.levels))
+        except IllegalActionError as error:
+            raise UnreadableError(str(error)) from error
+
+
+def check_size(space: ParamSpace, most_params: int, task: str, run: str) -> None:
+    """Check that a searcher was trained on tasks of the size of a search.
+
+    Raises:
+        ConfigError: if not.
+    """
+    if space.count > most_params:
+        raise ConfigError(
+            f"task {task!r} has {space.count} parameters, and the run '{run}' was trained with at "
+            f"most most_params = {most_params}: choose another task, or train with more"
+        )
+    if space.choices and not 2 <= space.size <= MOST_LEVELS:
+        raise ConfigError(
+            f"task {task!r} has {space.size} actions, and a trained searcher takes 2 to "
+            f"{MOST_LEVELS}: choose another task"
+        )
+
+
+def task_data(
+    levels: LevelSpace, history: History, control: Control, seed: int, slot: int
+) -> dict[str, Any]:
+    """Return the task of the env `policy-search` that a history is.
+
+    Args:
+        levels: of the parameters.
+        history: what was tried.
+        control: whether tries are left out, or their scores shuffled.
+        seed: of the shuffle.
+        slot: the number of the evaluation.
+    """
+    tries = [each for each in history.tries if each.params is not None]
+    scores = np.array([each.mean for each in tries])
+    if control == "shuffled":
+        generator(seed, "search control", slot).shuffle(scores)
+    shown = [
+        [list(levels.levels_of(each.params)), float(score)]
+        for each, score in zip(tries, scores, strict=True)
+        if each.params is not None
+    ]
+    return {
+        "count": levels.space.count, "levels": levels.levels,
+        "ordered": not levels.space.choices, "tries": [] if control == "blank" else shown,
+    }  # fmt: skip

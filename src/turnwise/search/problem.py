@@ -1,0 +1,221 @@
+"""The evaluation of a policy by episodes, played on Gymnasium directly.
+
+Provides `Problem`: the env of a task, its policy, and `play`. Where Gymnasium has a vector env of
+its own, all episodes of an evaluation are played side by side in it; elsewhere one after the other.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from turnwise.envs.gymnasium.registry import Live, find_spec
+from turnwise.envs.gymnasium.tables import Table, read_table
+from turnwise.errors import ConfigError, EnvError, MissingDependencyError
+from turnwise.search.policies import Actor, Policy, TablePolicy, policy_for
+from turnwise.search.space import Params
+from turnwise.search.tasks import SearchTask
+from turnwise.seeding import generator
+
+SEEDS = 1 << 31
+LONGEST = 100_000
+"""The most steps of an episode of an env that has no limit of its own."""
+Step = tuple[int, int, float]
+"""A step of an episode: state, action, reward."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Played:
+    """The episodes of one evaluation: their returns, their lengths, and the first one's steps.
+
+    `steps` are kept only if they were asked for, of policies that are tables.
+    """
+
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+    steps: tuple[Step, ...] = ()
+
+
+class Problem:
+    """A task with its live env, which plays one evaluation at a time.
+
+    Args:
+        task: the task.
+        seed: of all episodes; an episode's seed is a function of it, of the evaluation's name and
+            of the episode's number.
+        relabel: the seed of the permutations by which states and actions are numbered anew; None
+            is as the env numbers them.
+
+    Raises:
+        ConfigError: if the env cannot be made, or no policy fits it.
+        MissingDependencyError: if a package that the env needs is not installed.
+
+    Example:
+        >>> from turnwise.search.tasks import find_task
+        >>> problem = Problem(find_task("cart-pole"), seed=0)
+        >>> played = problem.play((0,) * 10, episodes=3, name="a")
+        >>> [8 <= value <= 11 for value in played.returns]  # it always pushes to the left
+        [True, True, True]
+    """
+
+    def __init__(self, task: SearchTask, seed: int, relabel: int | None = None) -> None:
+        self.task, self._seed = task, seed
+        self.env = make_env(task)
+        space = self.env.action_space
+        self.policy: Policy = policy_for(self.env.observation_space, space, task.name)
+        if relabel is not None:
+            if not isinstance(self.policy, TablePolicy):
+                raise ConfigError(
+                    f"relabel = {relabel} numbers states anew, but the observations of task "
+                    f"{task.name!r} are vectors: leave relabel out"
+                )
+            self.policy = self.policy.relabelled(generator(relabel, "search relabel"))
+        self.space = self.policy.space
+        self._vectors: dict[int, VectorEnv[Any, Any, Any]] = {}
+        spec = find_spec(task.env)
+        self._side_by_side = spec.vector_entry_point is not None and task.limit is None
+
+    def play(
+        self, params: Params, *, episodes: int, name: str, first_steps: int = 0
+    ) -> Played:  # fmt: skip
+        """Play a policy.
+
+        Args:
+            params: of the policy.
+            episodes: how many.
+            name: of the evaluation: equal names have equal episodes.
+            first_steps: the most steps of the first episode that are kept.
+
+        Raises:
+            EnvError: if a return is not finite.
+        """
+        seeds = self._seeds(name, episodes)
+        if self._side_by_side:
+            played = self._play_vector(self.policy.batch(params), episodes, int(seeds[0]))
+        else:
+            played = self.play_actor(self.policy.actor(params), seeds, first_steps)
+        if not np.all(np.isfinite(played.returns)):
+            raise EnvError(
+                f"task {self.task.name!r}: an episode's return is {played.returns[0]}: a search "
+                "needs finite rewards"
+            )
+        return played
+
+    def play_actor(self, act: Actor, seeds: NDArray[np.int64], first_steps: int = 0) -> Played:
+        """Play one episode for each seed with any function from observations to actions."""
+        env, returns, lengths, kept = self.env, [], [], []
+        for number, seed in enumerate(seeds):
+            seen, _ = env.reset(seed=int(seed))
+            total, length, over = 0.0, 0, False
+            while not over and length < LONGEST:
+                action = act(seen)
+                after, reward, terminated, truncated, _ = env.step(action)
+                shown = number == 0 and length < first_steps
+                if shown and isinstance(self.policy, TablePolicy):
+                    kept.append((*self.policy.labels(seen, action), float(reward)))
+                seen, over = after, terminated or truncated
+                total += float(reward)
+                length += 1
+            returns.append(total)
+            lengths.append(length)
+        return Played(returns=tuple(returns), lengths=tuple(lengths), steps=tuple(kept))
+
+    def fresh_seeds(self, episodes: int) -> NDArray[np.int64]:
+        """Return the seeds of episodes that no evaluation of the search plays."""
+        return self._seeds("fresh", episodes)
+
+    def exact(self, params: Params) -> float | None:
+        """Return the expected return of a policy, where the env publishes its dynamics.
+
+        It is computed from `P[state][action]` within the limit of steps; None for other envs.
+        """
+        table, limit = read_table(self.env), self.limit
+        if table is None or limit is None:
+            return None
+        assert isinstance(self.policy, TablePolicy), "tables are of discrete observations"
+        return exact_return(table, self.policy.actions_of(params), limit)
+
+    def optimum(self) -> float | None:
+        """Return the best expected return of any policy; None where it cannot be computed."""
+        table, limit = read_table(self.env), self.limit
+        if table is None or limit is None:
+            return None
+        return float(table.first @ table.values(limit, 1)[limit].max(axis=1))
+
+    @property
+    def limit(self) -> int | None:
+        """The most steps of an episode, or None."""
+        return None if self.env.spec is None else self.env.spec.max_episode_steps
+
+    def close(self) -> None:
+        """Close the envs."""
+        self.env.close()
+        for vector in self._vectors.values():
+            vector.close()
+
+    def _seeds(self, name: str, episodes: int) -> NDArray[np.int64]:
+        return generator(self._seed, "search episodes", name).integers(SEEDS, size=episodes)
+
+    def _play_vector(self, act: Actor, episodes: int, seed: int) -> Played:
+        """Play the first episode of each env of Gymnasium's vector env."""
+        vector = self._vector(episodes)
+        seen, _ = vector.reset(seed=seed)
+        returns, lengths = np.zeros(episodes), np.zeros(episodes, dtype=int)
+        running = np.ones(episodes, dtype=bool)
+        while running.any():
+            seen, rewards, terminated, truncated, _ = vector.step(act(seen))
+            returns[running] += rewards[running]
+            lengths[running] += 1
+            running &= ~(terminated | truncated) & (lengths < LONGEST)
+        return Played(returns=tuple(returns.tolist()), lengths=tuple(lengths.tolist()))
+
+    def _vector(self, episodes: int) -> VectorEnv[Any, Any, Any]:
+        if episodes not in self._vectors:
+            self._vectors[episodes] = gymnasium.make_vec(
+                self.task.env, num_envs=episodes, vectorization_mode="vector_entry_point",
+                **self.task.options,
+            )  # fmt: skip
+        return self._vectors[episodes]
+
+
+def exact_return(table: Table, params: Params, steps: int) -> float:
+    """Return the expected return of a table of actions [states] within a number of steps."""
+    rows = np.arange(len(params))
+    actions = np.asarray(params)
+    chance, after = table.chance[rows, actions], table.after[rows, actions]
+    reward, ends = table.reward[rows, actions], table.ends[rows, actions]
+    value = np.zeros(len(params))
+    for _ in range(steps):
+        value = (chance * (reward + np.where(ends, 0.0, value[after]))).sum(axis=1)
+    return float(table.first @ value)
+
+
+def make_env(task: SearchTask, **options: Any) -> Live:
+    """Make the env of a task, with further arguments of `gymnasium.make`.
+
+    Raises:
+        MissingDependencyError: if a package is not installed.
+        ConfigError: if it cannot be made.
+    """
+    limit = {} if task.limit is None else {"max_episode_steps": task.limit}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return gymnasium.make(
+                task.env, disable_env_checker=True, **limit, **task.options, **options
+            )
+    except (gymnasium.error.DependencyNotInstalled, ImportError) as cause:
+        cure = f"pip install 'turnwise[{task.extra}]'" if task.extra else str(cause)
+        raise MissingDependencyError(
+            f"task {task.name!r} needs a package that is not installed: {cure}"
+        ) from cause
+    except gymnasium.error.Error as cause:
+        raise ConfigError(
+            f"task {task.name!r} cannot be made ({cause}): choose another task"
+        ) from cause

@@ -1,0 +1,133 @@
+"""The env of a searcher: its functions, its text and its reward, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from turnwise.envs import check_env, make_env
+from turnwise.envs.policy_search.functions import FAMILIES, Function, manifest
+from turnwise.envs.policy_search.text import evolved, history_text, read_levels, shown_of
+from turnwise.errors import ConfigError, DataError, IllegalActionError
+from turnwise.types import Task
+
+
+def task(tries, **more):
+    data = {"count": 3, "levels": 4, "ordered": False, "tries": tries, **more}
+    return Task(id="t", env="policy-search", seed=0, data=data)
+
+
+@pytest.mark.parametrize("family", list(FAMILIES))
+def test_values_are_from_0_to_1_and_the_best_is_near_1(family):
+    for seed in range(5):
+        value = Function(family=family, count=3, levels=5, seed=seed).value
+        found = [value(tuple(int(v) for v in p)) for p in np.ndindex(5, 5, 5)]
+        assert min(found) >= 0
+        assert 0.85 <= max(found) <= 1 + 1e-9
+        assert len(set(np.round(found, 9))) > 2
+
+
+@pytest.mark.parametrize("family", list(FAMILIES))
+def test_a_function_is_its_seed(family):
+    one, two = (Function(family=family, count=6, levels=4, seed=seed) for seed in (1, 2))
+    points = [tuple(int(v) for v in p) for p in np.random.default_rng(0).integers(4, size=(50, 6))]
+    again = Function(family=family, count=6, levels=4, seed=1).value
+    assert [again(p) for p in points] == [one.value(p) for p in points]
+    assert [two.value(p) for p in points] != [one.value(p) for p in points]
+
+
+def test_no_family_is_a_task_of_the_search():
+    from turnwise.search.tasks import TASKS
+
+    words = " ".join(each.formula for each in FAMILIES.values()).lower()
+    assert not set(FAMILIES) & set(TASKS)
+    assert not [word for word in ("lake", "grid", "state", "cart", "car ") if word in words]
+    assert [each["name"] for each in manifest(["chain"])] == ["chain"]
+
+
+def test_the_text_by_hand():
+    shown = [((0, 1, 2), -1.0), ((3, 3, 3), 0.0), ((1, 1, 1), 1.0)]
+    assert history_text(3, 4, False, shown) == ("3 choices 4\n0 : 0 1 2\n4 : 3 3 3\n9 : 1 1 1")
+    assert history_text(3, 9, True, []) == "3 amounts 9"
+    assert history_text(3, 4, False, shown[:1]) == "3 choices 4\n0 : 0 1 2"
+
+
+def test_the_best_and_the_latest_are_shown_in_rising_order():
+    tries = [((i,), score) for i, score in enumerate([0.9, 0.1, 0.8, 0.3, 0.7, 0.2])]
+    assert [p[0] for p, _ in shown_of(tries, 4)] == [5, 4, 2, 0]
+    assert [p[0] for p, _ in shown_of(tries[:2], 4)] == [1, 0]
+    assert shown_of([], 4) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1 2", "1 2 3 0", "1 2 4", "1 2 x", "12 0", "1 2 -1", "1 2 \N{SUPERSCRIPT TWO}",
+             "1 2 3" + " " * 500, "1" * 10**6],
+)  # fmt: skip
+def test_other_answers_are_illegal(text):
+    with pytest.raises(IllegalActionError):
+        read_levels(text, 3, 4)
+
+
+def test_the_reward_is_the_share_of_what_was_missing():
+    env = make_env("policy-search")
+    function = Function(family="bandit", count=3, levels=4, seed=5)
+    tries = [[[0, 0, 0], 0.4], [[1, 2, 3], 0.1]]
+    state = env.reset(task(tries, function={"family": "bandit", "seed": 5}))
+    best = max(function.value((0, 0, 0)), function.value((1, 2, 3)))
+    assert state.best == pytest.approx(best)
+    rng = np.random.default_rng(0)
+    for params in np.ndindex(4, 4, 4):
+        answer = " ".join(map(str, params))
+        step = env.step(state, "player", answer, rng)
+        gained = (function.value(params) - best) / (1 - best)
+        assert step.rewards["improved"] == pytest.approx(max(0.0, gained))
+        assert env.score(step.state) == step.rewards["improved"]
+    repeat = env.step(state, "player", "1 2 3", rng)
+    assert repeat.rewards["improved"] == 0.0
+    assert env.measures(repeat.state) == {"repeated": 1.0}
+
+
+def test_a_search_has_no_function_and_no_reward():
+    env = make_env("policy-search")
+    state = env.reset(task([[[0, 0, 0], -12.5]]))
+    assert env.observe(state, "player").text == "3 choices 4\n0 : 0 0 0"
+    step = env.step(state, "player", "1 1 1", np.random.default_rng(0))
+    assert step.rewards["improved"] == 0.0
+
+
+def test_evolution_beats_random_parameters():
+    env, rng = make_env("policy-search"), np.random.default_rng(0)
+    found = {"random": [], "evolution": []}
+    for seed in range(200):
+        data = env.generate(np.random.default_rng(seed))
+        state = env.reset(Task(id=str(seed), env=env.name, seed=seed, data=data))
+        for name, values in found.items():
+            actions = [env.baselines()[name](state, rng) for _ in range(4)]
+            steps = [env.step(state, "player", action, rng) for action in actions]
+            values.append(np.mean([step.rewards["improved"] for step in steps]))
+    difference = np.array(found["evolution"]) - np.array(found["random"])
+    assert difference.mean() > 2 * difference.std() / 200**0.5
+
+
+def test_amounts_change_by_small_steps_and_small_tasks_end():
+    rng = np.random.default_rng(0)
+    shown = [((4, 4), 1.0)]
+    for _ in range(100):
+        assert max(abs(v - 4) for v in evolved(shown, 2, 9, True, rng)) <= 8
+    everything = [((a, b), 0.0) for a in (0, 1) for b in (0, 1)]
+    assert evolved(everything, 2, 2, False, rng) in {params for params, _ in everything}
+
+
+def test_the_env_keeps_to_its_contract():
+    check_env(make_env("policy-search", most_params=5))  # raises where it does not
+
+
+def test_wrong_options_and_data_are_refused():
+    with pytest.raises(ConfigError, match="did you mean 'chain'"):
+        make_env("policy-search", families=["chian"])
+    with pytest.raises(ConfigError, match="exchange them"):
+        make_env("policy-search", least_params=9, most_params=4)
+    env = make_env("policy-search")
+    for wrong in ([[[0, 0], 1.0]], [[0, 0, 0]], [["a", 1.0]]):
+        with pytest.raises(DataError, match="expected"):
+            env.reset(task(wrong))

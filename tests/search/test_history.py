@@ -1,0 +1,88 @@
+"""The log of a search, whatever a kill leaves of it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from turnwise.errors import RunError
+from turnwise.search.history import Call, HistoryLog, Try, read_history
+from turnwise.search.space import ParamSpace
+
+SPACE = ParamSpace(count=2, low=-60, high=60, decimals=1)
+
+
+def tried(slot, params, *returns, source="search"):
+    return Try(slot=slot, source=source, params=params, returns=list(returns))
+
+
+@pytest.fixture
+def log(tmp_path):
+    log = HistoryLog(tmp_path, SPACE)
+    log.add(tried(-1, (0, 0), 5.0, source="warm-up"))
+    log.add(tried(0, (1, -2), 1.0, 3.0))
+    log.call(Call(slot=1, outcome="unreadable", said="no", reply="ü", prompt_tokens=7))
+    log.call(Call(slot=1, outcome="failed", said="gone"))
+    log.call(Call(slot=1, outcome="read", params=(3, 3), completion_tokens=2))
+    log.add(tried(1, (3, 3), 2.0, 2.0))
+    log.lose(2)
+    log.play_again(3, (1, -2), [5.0, 7.0])
+    return log
+
+
+def test_numbers_by_hand(log):
+    history = log.history
+    one, two = history.tries[1:]
+    assert (one.mean, one.stderr) == (4.0, pytest.approx(math.sqrt(20 / 3 / 4)))
+    assert (two.mean, two.stderr) == (2.0, 0.0)
+    assert history.tries[0].stderr is None
+    assert history.best() is one  # one episode of 5 has no error, and is no proof
+    assert [each.mean for each in history.ranked()] == [5.0, 4.0, 2.0]
+    assert (history.slots, history.episodes, history.lost) == (4, 7, 1)
+    assert history.best_so_far == [2.0, 2.0, 2.0, 4.0]
+    assert (history.spent.calls, history.spent.failed, history.spent.refused) == (3, 1, 1)
+    assert (history.spent.prompt_tokens, history.spent.completion_tokens) == (7, 2)
+
+
+def test_what_is_read_is_what_was_written(log, tmp_path):
+    assert read_history(tmp_path, SPACE) == log.history
+
+
+@pytest.mark.parametrize("torn", [b'{"kind":"tr', b'{"kind":"lost","slot":4}', b"\xff\xfe"])
+def test_an_incomplete_last_line_is_dropped(log, tmp_path, torn):
+    log.close()
+    with log.path.open("ab") as file:
+        file.write(torn)
+    assert read_history(tmp_path, SPACE) == log.history
+    again = HistoryLog(tmp_path, SPACE)
+    again.lose(4)
+    assert read_history(tmp_path, SPACE) == again.history
+    assert again.history.lost == 2
+
+
+def test_a_reply_that_was_not_played_yet_is_pending(tmp_path):
+    log = HistoryLog(tmp_path, SPACE)
+    log.call(Call(slot=0, outcome="repeated", said="known"))
+    assert (log.history.attempts, log.history.refused) == (1, "known")
+    log.call(Call(slot=0, outcome="read", params=(4, 5)))
+    again = HistoryLog(tmp_path, SPACE).history
+    assert (again.pending, again.attempts) == ((4, 5), 2)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"kind":"try","slot":0,"source":"search","params":[1.0],"returns":[1.0],"steps":[]}',
+        '{"kind":"again","slot":0,"params":[9.0,9.0],"returns":[1.0]}',
+        '{"kind":"walk"}',
+        '{"kind":"call","slot":0}',
+        "[]",
+    ],
+)
+def test_a_damaged_line_is_named(log, line):
+    log.close()
+    with log.path.open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(RunError, match="line 9 is not"):
+        HistoryLog(log.path.parent, SPACE)
