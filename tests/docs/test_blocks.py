@@ -54,8 +54,11 @@ def test_toml_is_a_recipe_or_a_part_of_one(block, tmp_path, monkeypatch):
     (tmp_path / "rows.jsonl").write_text('{"prompt": "Say yes."}\n')
     (tmp_path / "my_rewards.py").write_text("def brief(completions):\n    return completions\n")
     if block.page.name == "envs.md":
-        file = next(each for each in in_language("python") if each.page == block.page)
-        (tmp_path / "guide.py").write_text(file.text)
+        files = [each for each in in_language("python") if each.page == block.page]
+        for name in ("guide", "walk"):
+            begins = f"class {name.capitalize()}(tw.Env"
+            file = next(each for each in files if begins in each.text)
+            (tmp_path / f"{name}.py").write_text(file.text)
     given = tomllib.loads(block.text)
     if "recipe" in given:
         (tmp_path / "sweep.toml").write_text(block.text)
