@@ -108,7 +108,8 @@ class AntColony(Env[Colony]):
         super().__init__(config or AntColonyConfig())
         self._tiers = self.config.parameters
         most = max(tier.ants for tier in self._tiers.values())
-        many = max(most, self.config.seats or 0)
+        needed = 2 if self.config.roles == "two" else 1  # every role has a seat
+        many = max(most, self.config.seats or 0, needed)
         if self.config.roles == "two":
             self.roles = (SCOUT, CARRIER)
             names = [f"{self.roles[number % 2]}-{number // 2 + 1}" for number in range(many)]
