@@ -189,7 +189,7 @@ class ReplayWorld:
         self.make = make
         self._outside = outside_of(make())
         self._replays: Replays[Live, Origin, tuple[Any, int], Outcome] = Replays(
-            make, self._begin, self._go
+            lambda: self.make(), self._begin, self._go
         )
 
     def reset(self, origin: Origin) -> Outcome:
