@@ -186,15 +186,14 @@ def _recipe(settings: Sequence[str], name: str = RECIPE) -> Recipe:
     return load_recipe(name, settings, lambda text: None)
 
 
-def _programs(recipe: Recipe) -> int:
-    """Return the programs that a recipe samples, in whole iterations."""
-    trainer = recipe.trainer
-    return trainer.iterations * trainer.tasks_per_iteration * trainer.group_size
+def _each(recipe: Recipe) -> int:
+    """Return the programs that an iteration samples."""
+    return recipe.trainer.tasks_per_iteration * recipe.trainer.group_size
 
 
 def _iterations(draft: Recipe, budget: int) -> str:
     """Return the setting that spends the budget."""
-    each = draft.trainer.tasks_per_iteration * draft.trainer.group_size
+    each = _each(draft)
     if budget < each:
         raise ConfigError(
             f"budget = {budget}: an iteration samples {each} programs: give as many, or lower "
@@ -276,7 +275,7 @@ def _check_same(recipe: Recipe, known: Recipe, run: Path) -> None:
     keys = [key for key in differences(theirs, ours) if key not in MEASURED]
     keys.sort(key=lambda key: key == ITERATIONS)  # which other settings decide, too
     if keys and keys[0] == ITERATIONS:
-        begun, asked = (_programs(each) for each in (known, recipe))
+        begun, asked = (each.trainer.iterations * _each(each) for each in (known, recipe))
         raise RunError(
             f"'{run}' was begun with a budget of {begun} programs, and this command asks for "
             f"{asked}: give --budget {begun}, or another folder by --run"
