@@ -370,6 +370,8 @@ def test_the_command_prints_json_or_a_picture(base, tmp_path):
     assert (tmp_path / "run" / "drawing.png").read_bytes().startswith(b"\x89PNG")
     report = (tmp_path / "run" / "report.md").read_text(encoding="utf-8")
     assert "![drawing](drawing.png)" in report
+    first = found["program"].splitlines()[0]
+    assert f"## Program\n\nThe first exact program or else the best one:\n\n    {first}\n" in report
     command = next(line for line in report.splitlines() if line.startswith("turnwise solve"))
     again = CliRunner().invoke(app, [*shlex.split(command)[1:], "--json"])
     assert json.loads(again.stdout) == found

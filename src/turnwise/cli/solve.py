@@ -75,9 +75,12 @@ def solve(
     with one_sentence():  # what was found is printed before, as the folder may be read-only
         from turnwise.report import write_report
         from turnwise.runs import Run
+        from turnwise.runs.files import write_atomically
 
+        folder = Run(found.run)
         draw_png(picture, found)
-        write_report(Run(found.run), command=_command(found, budget, sets or []))
+        write_atomically(folder.program, f"{found.program}\n")
+        write_report(folder, command=_command(found, budget, sets or []))
     if not as_json:
         say(f"run: {found.run}; picture: {picture}")
 
@@ -125,7 +128,8 @@ def show(found: Solved) -> None:
     say(found.program)
     said = "solved" if found.solved else f"not solved: {found.pixels:.1%} of the cells are right"
     if found.greedy_exact and not found.solved:
-        said += " in the best sample, but the greedy program is exact"
+        shows = f"`turnwise play --run {found.run}`"
+        said += f" in the best sample, but the greedy program is exact, which {shows} shows"
     if found.test_exact is not None:
         said += f", the test pairs are {'right' if found.test_exact else 'not right'}"
     say(

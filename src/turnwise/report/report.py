@@ -51,6 +51,7 @@ def write_report(run: Run, *, command: str = "") -> str:
         _results(records, scores),
         [f"![score, return, entropy and groups]({run.curve.name})"],
         _pictures(run),
+        _program(run),
         _opponents(scores),
         _measures(scores),
         _exact(scores),
@@ -113,6 +114,15 @@ def _pictures(run: Run) -> list[str]:
     found = (each for each in run.path.iterdir() if each.suffix in (".gif", ".png"))
     names = sorted(each.name for each in found if each.name != run.curve.name)
     return [f"![{Path(name).stem}]({name})" for name in names]
+
+
+def _program(run: Run) -> list[str]:
+    """Return the best program of a run of `turnwise solve`."""
+    if not run.program.is_file():
+        return []
+    lines = run.program.read_text(encoding="utf-8").splitlines()
+    code = [f"    {line}" for line in lines]  # a block of code that no mark in it ends
+    return ["## Program", "", "The first exact program or else the best one:", "", *code]
 
 
 def _opponents(scores: RunScores | None) -> list[str]:

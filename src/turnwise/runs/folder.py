@@ -172,6 +172,11 @@ class Run:
         return self.path / "report.md"
 
     @property
+    def program(self) -> Path:
+        """The program that `turnwise solve` found."""
+        return self.path / "program.txt"
+
+    @property
     def curve(self) -> Path:
         """The picture in the report."""
         return self.path / "curve.png"
