@@ -22,8 +22,11 @@ Rewards:
         proposes to stay.
     `call_failed` (process): 1 for a call that has no answer.
     `illegal` (process): 1 for a list with a forbidden move.
-    The last two are for negative weights. The others telescope, so that no weights of them pay for
-    moving back and forth.
+    `idle` (process): 1 for moves that leave the position as it is, and for a call or a proposal
+        that proposes none that change it. Without a cost, waiting is better than a move that is
+        more often wrong than right, and a policy that waits never learns which one is right.
+    The last three are for negative weights. The others telescope, so that no weights of them pay
+    for moving back and forth.
 End: terminated when solved; truncated when the rounds are over. The score is 1 if solved, else 0.
 Measures: `rounds` begun, `moves` made.
 Baselines: random; always-MOVE, a constant call and move; first-legal, which always calls `legal`
@@ -78,6 +81,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         "call_useful": "agent",
         "call_failed": "process",
         "illegal": "process",
+        "idle": "process",
     }
 
     def __init__(self, config: PlanningConfig, puzzle: Puzzle[P]) -> None:
@@ -230,33 +234,35 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
     def _called(
         self, state: PlanState[P], call: str, result: str, moves: Sequence[str], ran: bool
     ) -> Step[PlanState[P]]:
-        useful, proposed, _ = self._proposed(state, moves)
+        useful, proposed, idle, _ = self._proposed(state, moves)
         begun = state.begun + (not state.calls)
         calls = (*state.calls, (call, result))
         after = replace(state, begun=begun, calls=calls, proposed=proposed)
-        rewards = {"call_useful": useful, "call_failed": float(not ran)}
+        rewards = {"call_useful": useful, "call_failed": float(not ran), "idle": idle}
         return Step(state=after, rewards=rewards, terminated=False, truncated=False)
 
     def _planned(self, state: PlanState[P], action: str) -> Step[PlanState[P]]:
         moves = self._moves_of(state, action)
-        useful, proposed, possible = self._proposed(state, moves)
+        useful, proposed, idle, illegal = self._proposed(state, moves)
         after = replace(state, plans=(*state.plans, " ".join(moves)), proposed=proposed)
-        rewards = {"call_useful": useful, "illegal": float(not possible)}
+        rewards = {"call_useful": useful, "illegal": illegal, "idle": idle}
         return Step(state=after, rewards=rewards, terminated=False, truncated=False)
 
     def _proposed(
         self, state: PlanState[P], moves: Sequence[str]
-    ) -> tuple[float, tuple[float, ...], bool]:
-        """Return what a proposal of the acting seat is worth, and whether it can be made.
+    ) -> tuple[float, tuple[float, ...], float, float]:
+        """Return what a proposal of the acting seat is worth, and the last proposals of all seats.
 
-        In between are the potentials of all seats' last proposals.
+        The last two values say whether it leaves the position as it is, and whether it cannot be
+        made as a whole.
         """
         rules, place = self.puzzle.rules, state.turn
         end, count = run_moves(rules, state.position, moves)
         value = potential(self.puzzle.role_cost(end), state.costs[1])
         known = state.proposed
         proposed = (*known[:place], value, *known[place + 1 :])
-        return value - known[place], proposed, count == len(moves) or rules.solved(end)
+        illegal = count < len(moves) and not rules.solved(end)
+        return value - known[place], proposed, float(end == state.position), float(illegal)
 
     def _moves_of(self, state: PlanState[P], action: str) -> Sequence[str]:
         """Return the moves of a planner's or a judge's answer.
@@ -295,6 +301,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         }
         rewards["solved"] = float(after.solved)
         rewards["illegal"] = float(count < len(moves) and not after.solved)
+        rewards["idle"] = float(position == before)
         ended = after.solved
         return Step(
             state=after, rewards=rewards, terminated=ended, truncated=not ended and not after.left
