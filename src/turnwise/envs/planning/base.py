@@ -165,6 +165,10 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
     def observe(self, state: PlanState[P], role: str) -> Observation:
         """Return the position, and the calls and proposals that are made before the seat acts."""
         seats, lines = self.seating, list(self.puzzle.lines(state.position))
+        description = self.puzzle.description(state.position)
+        if self.config.described:
+            lines.append(description)
+            description = ""
         calls = state.calls
         if role in seats.tools:
             calls = calls[: seats.tools.index(role)]
@@ -180,7 +184,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         return Observation(
             text="\n ".join(lines),
             legal_actions=tuple(self.puzzle.rules.moves(state.position)) if one else (),
-            description=self.puzzle.description(state.position),
+            description=description,
         )
 
     def state_key(self, state: PlanState[P], role: str) -> str:

@@ -42,6 +42,9 @@ class PlanningConfig(Settings):
     """The most moves in an answer of the planner."""
     moves_per_call: int = Field(default=4, ge=1, le=64)
     """The most moves in a call of `apply`."""
+    described: bool = False
+    """Whether observations say what is beside the player, or the like, in words. A policy then need
+    not learn to describe it, and its replies are short."""
     hard: bool = False
     """Whether there are only tasks that every reflex fails within the rounds."""
 
