@@ -161,6 +161,30 @@ def test_calls_are_answered():
         assert play(env, begun(env), call)[0].calls[0][1] == answer
 
 
+@pytest.mark.parametrize(
+    ("call", "moves", "idle"),
+    [
+        ("apply RIGHT", "RIGHT", (0.0, 0.0)),
+        ("legal", "UP", (1.0, 1.0)),
+        ("apply UP", "RIGHT LEFT", (1.0, 1.0)),
+        ("apply RIGHT LEFT", "DOWN UP UP", (1.0, 1.0)),
+    ],
+)
+def test_calls_and_moves_that_change_nothing_are_counted(call, moves, idle):
+    paid = play(made(size=4), begun(made(size=4)), call, moves)[1]
+    assert tuple(each["idle"] for each in paid) == idle
+
+
+@pytest.mark.parametrize("name", ["plan-path", "sokoban", "sudoku", "n-queens", "blocksworld"])
+def test_a_described_position_is_in_the_text(name):
+    plain, told = make_env(name), make_env(name, described=True)
+    state = plain.reset(Task(id="t", env=name, seed=0, data=plain.generate(RNG)))
+    seen, said = plain.observe(state, "tool"), told.observe(state, "tool")
+    assert seen.description and not said.description
+    lines = seen.text.split("\n ")
+    assert said.text.split("\n ") == [*lines[:-1], seen.description, lines[-1]]
+
+
 def test_results_are_bounded():
     assert len(library.shortened("word " * 1000)) <= library.MOST_SHOWN
     assert library.shortened("x" * 1000) == "x" * library.MOST_SHOWN
