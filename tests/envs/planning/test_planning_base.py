@@ -59,7 +59,7 @@ def test_the_tool_acts_first_and_the_planner_sees_its_result():
     lines = env.observe(told, PLANNER).text.split("\n ")
     assert lines[-3:] == ["call apply DOWN DOWN", "ran 2 r2c0 distance 2", "your move"]
     assert env.observe(state, PLANNER).text.split("\n ")[-2:] == ["no call", "your move"]
-    assert paid == [{"call_useful": 0.5, "call_failed": 0.0}]
+    assert paid == [{"call_useful": 0.5, "call_failed": 0.0, "idle": 0.0}]
 
 
 def test_both_seats_may_be_of_one_role():
@@ -88,7 +88,7 @@ def test_both_seats_may_be_of_one_role():
 def test_a_call_without_an_answer_fails_and_the_episode_goes_on(call):
     env = made(size=4, moves_per_call=4)
     told, paid, step = play(env, begun(env), call)
-    assert paid == [{"call_useful": 0.0, "call_failed": 1.0}]
+    assert paid == [{"call_useful": 0.0, "call_failed": 1.0, "idle": 1.0}]
     assert told.calls == (("failed", "no result"),)
     assert not (step.terminated or step.truncated)
 

@@ -58,7 +58,8 @@ def test_a_position_may_be_used():
 )  # fmt: skip
 def test_a_program_that_fails_is_a_failed_call(program):
     state, paid = told(program)
-    assert (state.calls[0][0], paid) == ("failed", {"call_useful": 0.0, "call_failed": 1.0})
+    said = {"call_useful": 0.0, "call_failed": 1.0, "idle": 1.0}
+    assert (state.calls[0][0], paid) == ("failed", said)
 
 
 def test_what_is_printed_is_plain_and_bounded():

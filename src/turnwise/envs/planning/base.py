@@ -30,7 +30,8 @@ Rewards:
 End: terminated when solved; truncated when the rounds are over. The score is 1 if solved, else 0.
 Measures: `rounds` begun, `moves` made.
 Baselines: random; always-MOVE, a constant call and move; first-legal, which always calls `legal`
-    and plays the first move of the answer; the puzzle's reflexes; optimal, the solver.
+    and plays the first move of the answer; random-legal, random moves that are possible; the
+    puzzle's reflexes; optimal, the solver.
 """
 
 from __future__ import annotations

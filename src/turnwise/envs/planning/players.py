@@ -1,12 +1,13 @@
 """Players of planning puzzles without a model: constants, reflexes and the solver.
 
-Provides `players_of` and `moves_ahead`.
+Provides `players_of`, `moves_ahead` and `random_moves`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -74,7 +75,19 @@ def players_of(
     reflexes = {
         name: player(_following(puzzle.rules, reflex)) for name, reflex in puzzle.reflexes().items()
     }
-    others = {"first-legal": first_legal, "optimal": player(_solving(puzzle))}
+
+    def random_legal(state: PlanState[P], rng: np.random.Generator) -> str:
+        proposes = calls_next(state)
+        moves = random_moves(
+            puzzle.rules, state.position, calls.most if proposes else most_moves, rng
+        )
+        return calls.propose(moves) if proposes else " ".join(moves)
+
+    others = {
+        "first-legal": first_legal,
+        "random-legal": random_legal,
+        "optimal": player(_solving(puzzle)),
+    }
     return {**constants, **reflexes, **others}
 
 
@@ -91,6 +104,24 @@ def moves_ahead(
             break
         position = after
     return moves
+
+
+def random_moves(rules: Rules, position: Any, most: int, rng: np.random.Generator) -> list[str]:
+    """Return 1 to `most` random moves, each possible after those before, until one solves.
+
+    Where none is possible, any one is returned.
+    """
+    found = list[str]()
+    for _ in range(int(rng.integers(most)) + 1):
+        known: Sequence[str] = rules.moves(position)
+        after = {move: rules.apply(position, move) for move in known}
+        possible = [move for move in known if after[move] is not None] or known
+        found.append(possible[int(rng.integers(len(possible)))])
+        reached = after[found[-1]]
+        if reached is None or rules.solved(reached):
+            break
+        position = reached
+    return found
 
 
 def _always(move: str) -> Choice[P]:
