@@ -54,6 +54,18 @@ def test_rows_are_those_after_the_warm_up_s(sft_mix, make_recipe):
     assert not any(row in seen for row in mixed)
 
 
+def test_rows_may_show_a_player_of_the_env(sft_mix):
+    session, rows = sft_mix("sft_mix.rows=8", "sft_mix.player=optimal")
+    shown = rows_for(session, session.trained["main"], "demonstrations", player="optimal")
+    drawn = rows_for(session, session.trained["main"], "demonstrations")
+
+    def ids(source):
+        return [row.token_ids.tolist() for row in source.batch(0, 8)]
+
+    assert ids(rows)[0] in [row.token_ids.tolist() for row in shown.batch(0, 64)]
+    assert ids(shown) != ids(drawn)
+
+
 def test_each_span_has_its_weight_and_the_rest_has_none(sft_mix):
     session, rows = sft_mix("sft_mix.rows=2", SPANS)
     (row,) = rows.batch(0, 1)

@@ -301,10 +301,12 @@ def _check_schedules(recipe: Recipe) -> None:
         phases["pretrain.optimizer"] = (rise, recipe.pretrain.steps)
     if recipe.warmup:
         phases["warmup.optimizer"] = (recipe.warmup.optimizer.warmup_steps, warmup)
-    for name, phase in {"pretrain": recipe.pretrain, "warmup": recipe.warmup}.items():
-        players = recipe.env.make("warmup").baselines() if phase and phase.player else {}
-        if phase is not None and phase.player is not None and phase.player not in players:
-            raise unknown_name(f"{name}.player", phase.player, players)
+    supervised = {"pretrain": recipe.pretrain, "warmup": recipe.warmup}
+    for name, rows in {**supervised, "sft_mix": recipe.sft_mix}.items():
+        players = recipe.env.make("warmup").baselines() if rows and rows.player else {}
+        if rows is not None and rows.player is not None and rows.player not in players:
+            raise unknown_name(f"{name}.player", rows.player, players)
+    for name, phase in supervised.items():
         timed = name == "warmup" and recipe.trainer.minutes is not None
         if phase is not None and phase.required_accuracy is not None and not timed:
             raise ValueError(

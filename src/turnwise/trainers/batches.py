@@ -52,6 +52,7 @@ def sft_mix_rows(session: Session, plan: Plan, trained: TrainedPolicy) -> SftMix
         plan.sft_mix.data,
         first=plan.sft_mix_first,
         states=plan.sft_mix.states,
+        player=plan.sft_mix.player,
     )
     return SftMix(
         rows=rows,

@@ -18,6 +18,15 @@ MOST_MINUTES = 1_000_000_000
 """The most minutes that a run can be given: sums and products of them stay exact."""
 
 
+def _check_player(data: str, player: str | None) -> None:
+    """Refuse a player of rows that are no demonstrations."""
+    if player is not None and data != DEMONSTRATIONS:
+        raise ValueError(
+            f"player = {player!r} chooses what demonstrations show, but data = {data!r}: leave "
+            "player out"
+        )
+
+
 def _check_states(data: str, states: StatesRule | None) -> None:
     """Refuse a choice of states where rows come from a file."""
     if states is not None and data != DEMONSTRATIONS:
@@ -71,11 +80,7 @@ class SftConfig(Settings):
     @model_validator(mode="after")
     def _check(self) -> SftConfig:
         _check_states(self.data, self.states)
-        if self.player is not None and self.data != DEMONSTRATIONS:
-            raise ValueError(
-                f"player = {self.player!r} chooses what demonstrations show, but data = "
-                f"{self.data!r}: leave player out"
-            )
+        _check_player(self.data, self.player)
         if self.player_noise and self.player is None:
             raise ValueError(
                 f"player_noise = {self.player_noise} disturbs a player, and there is none: set "
@@ -107,6 +112,9 @@ class SftMixConfig(Settings):
     """`demonstrations` or a .jsonl or .csv file, as in `warmup.data`."""
     states: StatesRule | None = None
     """The states that demonstrations show, as in `warmup.states`."""
+    player: str | None = None
+    """The baseline of the env whose actions demonstrations show, as in `warmup.player`; None is
+    uniformly random actions."""
     rows: int = Field(default=32, ge=1)
     """Fresh rows in each iteration, shared out among its mini-batches."""
     spans: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
@@ -130,6 +138,7 @@ class SftMixConfig(Settings):
     @model_validator(mode="after")
     def _check(self) -> SftMixConfig:
         _check_states(self.data, self.states)
+        _check_player(self.data, self.player)
         unknown = sorted(set(self.final) - set(self.spans))
         if unknown:
             raise ValueError(
