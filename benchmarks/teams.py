@@ -36,16 +36,13 @@ POLICIES = {
     "models": ("tool", "planner"),
 }
 """A kind of policies, which is a preset of each recipe -> the policies that it has."""
-SPINE = (
-    *("topology.kind=spine", "topology.siblings=8", "topology.score=turn_end"),
-    *("trainer.group_size=1", "credit.scheme=at_grpo"),
-)
+SPINE = ("preset=at-grpo",)
 VINE = (
-    *("topology.kind=vine", "topology.siblings=8", "trainer.group_size=1"),
+    *("topology.kind=vine", "topology.siblings=6", "trainer.group_size=1"),
     *("credit.scheme=counterfactual", "trainer.tasks_per_iteration=6"),
 )
 GRPO = ("credit.scheme=grpo",)
-OUTCOME = ('credit.rewards={"solved" = 1.0, "invalid" = -0.1}',)
+OUTCOME = ('credit.rewards={"solved" = 1.0, "invalid" = -1.0}',)
 LOCK = Lock()
 
 
