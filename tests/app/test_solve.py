@@ -23,6 +23,7 @@ from turnwise.errors import ConfigError, Interrupted, RunError
 from turnwise.recipe.schema import load_recipe
 from turnwise.runs import read_episodes, read_metrics
 from turnwise.types import Episode, EpisodeId, Sampling, Task, Trajectory, Turn, TurnId
+from turnwise.utils.text import printable
 
 from ..conftest import TINY
 
@@ -370,8 +371,10 @@ def test_the_command_prints_json_or_a_picture(base, tmp_path):
     assert (tmp_path / "run" / "drawing.png").read_bytes().startswith(b"\x89PNG")
     report = (tmp_path / "run" / "report.md").read_text(encoding="utf-8")
     assert "![drawing](drawing.png)" in report
-    first = found["program"].splitlines()[0]
-    assert f"## Program\n\nThe first exact program or else the best one:\n\n    {first}\n" in report
+    written = (tmp_path / "run" / "program.txt").read_text(encoding="utf-8")
+    assert written == f"{found['program']}\n"
+    code = printable("".join(f"    {line}\n" for line in written.splitlines()))
+    assert f"## Program\n\nThe first exact program or else the best one:\n\n{code}" in report
     command = next(line for line in report.splitlines() if line.startswith("turnwise solve"))
     again = CliRunner().invoke(app, [*shlex.split(command)[1:], "--json"])
     assert json.loads(again.stdout) == found

@@ -184,6 +184,10 @@ def test_none_is_the_value_of_that_name_where_an_option_has_one():
 
 
 WRONG = {
+    "a misspelt player of the mix": ("sft_mix.player=optimol", "did you mean 'optimal'"),
+    "a player of a mix of rows": (
+        "sft_mix={data='rows.jsonl',player='optimal'}", "chooses what demonstrations show",
+    ),
     "a misspelt key": ("trainer.iteratoins=3", "did you mean 'trainer.iterations'"),
     "a misspelt key without value": ("trainer.grop_size=none", "did you mean 'trainer.group_size'"),
     "a misspelt section": ("trianer.iterations=3", "did you mean 'trainer'"),

@@ -128,7 +128,7 @@ def show(found: Solved) -> None:
     say(found.program)
     said = "solved" if found.solved else f"not solved: {found.pixels:.1%} of the cells are right"
     if found.greedy_exact and not found.solved:
-        shows = f"`turnwise play --run {found.run}`"
+        shows = f"`turnwise play --run {shlex.quote(str(found.run))}`"
         said += f" in the best sample, but the greedy program is exact, which {shows} shows"
     if found.test_exact is not None:
         said += f", the test pairs are {'right' if found.test_exact else 'not right'}"

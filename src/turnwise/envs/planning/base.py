@@ -239,35 +239,38 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
     def _called(
         self, state: PlanState[P], call: str, result: str, moves: Sequence[str], ran: bool
     ) -> Step[PlanState[P]]:
-        useful, proposed, idle, _ = self._proposed(state, moves)
+        useful, proposed, faults = self._proposed(state, moves)
         begun = state.begun + (not state.calls)
         calls = (*state.calls, (call, result))
         after = replace(state, begun=begun, calls=calls, proposed=proposed)
-        rewards = {"call_useful": useful, "call_failed": float(not ran), "idle": idle}
+        rewards = {"call_useful": useful, "call_failed": float(not ran), "idle": faults["idle"]}
         return Step(state=after, rewards=rewards, terminated=False, truncated=False)
 
     def _planned(self, state: PlanState[P], action: str) -> Step[PlanState[P]]:
         moves = self._moves_of(state, action)
-        useful, proposed, idle, illegal = self._proposed(state, moves)
+        useful, proposed, faults = self._proposed(state, moves)
         after = replace(state, plans=(*state.plans, " ".join(moves)), proposed=proposed)
-        rewards = {"call_useful": useful, "illegal": illegal, "idle": idle}
+        rewards = {"call_useful": useful, **faults}
         return Step(state=after, rewards=rewards, terminated=False, truncated=False)
 
     def _proposed(
         self, state: PlanState[P], moves: Sequence[str]
-    ) -> tuple[float, tuple[float, ...], float, float]:
-        """Return what a proposal of the acting seat is worth, and the last proposals of all seats.
+    ) -> tuple[float, tuple[float, ...], dict[str, float]]:
+        """Return what a proposal of the acting seat is worth, and its faults.
 
-        The last two values say whether it leaves the position as it is, and whether it cannot be
-        made as a whole.
+        In between are the potentials of all seats' last proposals.
         """
-        rules, place = self.puzzle.rules, state.turn
-        end, count = run_moves(rules, state.position, moves)
+        place = state.turn
+        end, count = run_moves(self.puzzle.rules, state.position, moves)
         value = potential(self.puzzle.role_cost(end), state.costs[1])
         known = state.proposed
         proposed = (*known[:place], value, *known[place + 1 :])
-        illegal = count < len(moves) and not rules.solved(end)
-        return value - known[place], proposed, float(end == state.position), float(illegal)
+        return value - known[place], proposed, self._faults(state.position, end, count < len(moves))
+
+    def _faults(self, before: P, after: P, stopped: bool) -> dict[str, float]:
+        """Return the components of moves that were `stopped` before the last, or change nothing."""
+        illegal = stopped and not self.puzzle.rules.solved(after)
+        return {"illegal": float(illegal), "idle": float(after == before)}
 
     def _moves_of(self, state: PlanState[P], action: str) -> Sequence[str]:
         """Return the moves of a planner's or a judge's answer.
@@ -305,8 +308,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
             for name, cost, start in measured
         }
         rewards["solved"] = float(after.solved)
-        rewards["illegal"] = float(count < len(moves) and not after.solved)
-        rewards["idle"] = float(position == before)
+        rewards |= self._faults(before, position, count < len(moves))
         ended = after.solved
         return Step(
             state=after, rewards=rewards, terminated=ended, truncated=not ended and not after.left
