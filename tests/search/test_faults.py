@@ -13,7 +13,7 @@ import time
 import pytest
 
 from turnwise.app.search import resume_search, search_policy
-from turnwise.errors import RunError
+from turnwise.errors import ConfigError, RunError
 from turnwise.search.config import SearchConfig
 from turnwise.search.history import HISTORY
 from turnwise.settings import parse
@@ -155,6 +155,13 @@ def test_the_key_is_sent_and_nowhere_kept(server, no_pauses, tmp_path, monkeypat
     assert any("*** *** none" in text for text in kept)
     for text in (*kept, str(refused.value), *capfd.readouterr()):
         assert key not in text
+
+
+def test_a_key_that_is_not_set_is_told_where_the_search_has_it(monkeypatch, server, tmp_path):
+    monkeypatch.delenv("SEARCH_KEY", raising=False)
+    config = searching(server(lambda n: says(proposes)), endpoint={"api_key_env": "SEARCH_KEY"})
+    with pytest.raises(ConfigError, match=r"^endpoint\.api_key_env = 'SEARCH_KEY'"):
+        search_policy(config, tmp_path / "a")
 
 
 def command(there, folder, *more):

@@ -46,7 +46,7 @@ class Endpoint:
     def __init__(self, config: EndpointConfig, seed: int, render: Render) -> None:
         self._sampling = Sampling(temperature=config.temperature, max_tokens=config.max_tokens)
         self._render = render
-        self._engine = RemoteEngine(ROLE, config, seed)
+        self._engine = RemoteEngine(ROLE, config, seed, section="endpoint")
         self._runner = asyncio.Runner()
 
     def ask(self, history: History, slot: int, attempt: int) -> Reply:

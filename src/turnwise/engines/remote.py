@@ -74,15 +74,23 @@ class RemoteEngine:
     The seed of a request is a function of the run's seed and the turn, and is sent along: a server
     may use it. The weights are the server's, at version 0.
 
+    Args:
+        policy: the policy's name.
+        config: its options.
+        seed: of the run.
+        section: where the options stand in the settings, for messages; `policies.<policy>` by
+            default.
+
     Raises:
         ConfigError: if the environment variable that `api_key_env` names is not set, or
             `base_url` is not an address.
         MissingDependencyError: if httpx is not installed.
     """
 
-    def __init__(self, policy: str, config: RemoteConfig, seed: int) -> None:
+    def __init__(self, policy: str, config: RemoteConfig, seed: int, section: str = "") -> None:
         self.policy, self.config = policy, config
-        self._seed, self._key = seed, _key_of(policy, config)
+        section = section or f"policies.{policy}"
+        self._seed, self._key = seed, _key_of(section, config)
         self._open: _Open | None = None
         self._calls = self._retries = 0
         self._unanswered, self._trying = 0, False
@@ -91,7 +99,7 @@ class RemoteEngine:
             httpx.URL(config.base_url)
         except httpx.InvalidURL as error:
             raise ConfigError(
-                f"policies.{policy}.base_url = {config.base_url!r} is not an address ({error}): "
+                f"{section}.base_url = {config.base_url!r} is not an address ({error}): "
                 "give one such as https://api.openai.com/v1"
             ) from error
 
@@ -355,18 +363,18 @@ def pause_of(headers: Mapping[str, str]) -> float | None:
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
-def _key_of(policy: str, config: RemoteConfig) -> str:
+def _key_of(section: str, config: RemoteConfig) -> str:
     if not config.api_key_env:
         return ""
     key = os.environ.get(config.api_key_env, "").strip()
     if not key:
         raise ConfigError(
-            f"policies.{policy}.api_key_env = {config.api_key_env!r}: this environment variable "
+            f"{section}.api_key_env = {config.api_key_env!r}: this environment variable "
             "is not set; set it to the endpoint's key, or leave api_key_env out"
         )
     if not key.isascii() or not key.isprintable():
         raise ConfigError(
-            f"policies.{policy}.api_key_env = {config.api_key_env!r}: the variable holds "
+            f"{section}.api_key_env = {config.api_key_env!r}: the variable holds "
             "characters that no HTTP header can carry; set it to the endpoint's key"
         )
     return key
