@@ -3,15 +3,16 @@
     turnwise train arc-draw-base --run runs/base
     python benchmarks/drawing.py FILE --base runs/base --arms grpo hindsight --seeds 0 1 2
     python benchmarks/drawing.py FILE --tasks 16-squares --budget 4096 --workers 2 --base runs/base
-    python benchmarks/drawing.py FILE                     # the table; --plot PNG draws it
+    python benchmarks/drawing.py FILE                     # the table
+    python benchmarks/drawing.py FILE --plot drawing.png --arms grpo hindsight  # solves nothing
 
 A job is an arm, a task and a seed: `turnwise solve` with a method and some settings. Jobs whose
 command FILE holds for the same base are not solved again, and one that was interrupted goes on. One
 that fails is told, and the others go on. Each line of FILE holds its command, the commit, the costs
 that every comparison prints (docs/math.md 5), and as `curve` the programs, the updates and the best
-share of cells after each iteration. The plot shows that share by programs, or by updates (`--by
-updates`). A task passes the gate if none of 256 samples of the base is exact: `--arms gate-0.5
-gate-0.9`.
+share of cells after each iteration. The plot shows the mean of that share over seeds by programs,
+or by updates (`--by updates`), and a dot for each exact program. A task passes the gate if none of
+256 samples of the base is exact: `--arms gate-0.5 gate-0.9`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -262,12 +264,16 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def plot(rows: list[dict[str, Any]], path: Path, by: str) -> None:
-    """Draw the best share of cells of each run by programs or updates; a dot is an exact one."""
+    """Draw the best share of cells by programs or updates, the mean over seeds.
+
+    A run that drew the picture has the share 1 from there on; a dot is the end of such a run.
+    """
     from matplotlib.figure import Figure
 
-    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    solved = {row["task"] for row in rows}
+    tasks = [*(task for task in TASKS if task in solved), *sorted(solved - set(TASKS))]
     arms = list(dict.fromkeys(row["arm"] for row in rows))
-    figure = Figure(figsize=(3.6 * len(tasks) + 1.6, 3.8), dpi=130, layout="constrained")
+    figure = Figure(figsize=(3.2 * len(tasks) + 1.4, 3.4), dpi=110, layout="constrained")
     for place, task in enumerate(tasks):
         axes = figure.add_subplot(1, len(tasks), place + 1)
         axes.set_title(task, fontsize=10)
@@ -275,19 +281,37 @@ def plot(rows: list[dict[str, Any]], path: Path, by: str) -> None:
         axes.xaxis.set_major_formatter("{x:g}")
         axes.set_xlabel("programs sampled" if by == "programs" else "optimizer steps")
         for number, arm in enumerate(arms):
+            runs = [row for row in rows if (row["task"], row["arm"]) == (task, arm)]
             color = f"C{number % 10}"
             axes.plot([], [], color=color, label=arm)
-            for row in rows:
-                if (row["task"], row["arm"]) != (task, arm):
-                    continue
-                across = [point[by == "updates"] for point in row["curve"]]
-                up = [point[2] for point in row["curve"]]
-                axes.plot(across, up, color=color, linewidth=1, alpha=0.8)
-                if row["solved"]:
-                    axes.plot(across[-1:], up[-1:], "o", color=color, markersize=5)
+            if not runs:
+                continue
+            curves = [
+                ([point[by == "updates"] for point in row["curve"]], [p[2] for p in row["curve"]])
+                for row in runs
+            ]
+            across = sorted({each for xs, _ in curves for each in xs if each > 0})
+            axes.plot(across, mean_curve(curves, across), color=color, linewidth=1.5)
+            ends = [xs[-1] for (xs, _), row in zip(curves, runs, strict=True) if row["solved"]]
+            heights = [1.01 + 0.012 * number] * len(ends)
+            axes.plot(ends, heights, "o", color=color, markersize=4, alpha=0.8)
     figure.axes[0].set_ylabel("best share of right cells")
     figure.axes[-1].legend(fontsize=8, loc="lower right")
     figure.savefig(path)
+
+
+def mean_curve(curves: list[tuple[list[int], list[float]]], across: Sequence[int]) -> list[float]:
+    """Return the mean over runs of the last best share at each place of `across`.
+
+    Example:
+        >>> mean_curve([([1, 3], [0.5, 1.0]), ([2], [0.7])], [2, 3])
+        [0.6, 0.85]
+    """
+    at = [
+        [max((y for x, y in zip(*each, strict=True) if x <= place), default=0.0) for each in curves]
+        for place in across
+    ]
+    return [round(sum(each) / len(each), 6) for each in at]
 
 
 def main() -> None:
@@ -302,9 +326,19 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], help="a setting of all arms")
     parser.add_argument("--runs", type=Path, default=Path("runs/drawing"))
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--plot", type=Path, metavar="PNG")
+    parser.add_argument("--plot", type=Path, metavar="PNG", help="draw rows, and solve nothing")
     parser.add_argument("--by", choices=("programs", "updates"), default="programs")
     args = parser.parse_args()
+    if args.plot:
+        rows = [
+            row
+            for row in kept_rows(args.file)
+            if row["task"] in args.tasks and (row["arm"] in args.arms or not args.arms)
+        ]
+        if not rows:
+            parser.error(f"--plot: {args.file} has no row of these arms and tasks")
+        plot(rows, args.plot, args.by)
+        return
     if args.arms and args.base is None:
         parser.error("--base: give a run of arc-draw-base")
     for arm in (ARMS[name] for name in args.arms):
@@ -342,8 +376,6 @@ def main() -> None:
     with ThreadPoolExecutor(args.workers) as pool:
         list(pool.map(one, [job for job in jobs if job.command not in known]))
     print(table(rows))
-    if args.plot and rows:
-        plot(rows, args.plot, args.by)
     if failed:
         sys.exit(1)
 
