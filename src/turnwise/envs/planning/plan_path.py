@@ -48,8 +48,7 @@ from turnwise.envs.planning import plan_path_rules as rules
 from turnwise.envs.planning.base import PlanningEnv
 from turnwise.envs.planning.plan_path_rules import MOVES, WALL, Position
 from turnwise.envs.planning.puzzle import Puzzle, Reflex
-from turnwise.envs.planning.squares import symmetries
-from turnwise.envs.planning.state import PlanningConfig
+from turnwise.envs.planning.squares import SquaresConfig, symmetries
 from turnwise.errors import ConfigError, DataError
 from turnwise.settings import Settings
 
@@ -59,7 +58,7 @@ WORDS = ("size", "walls", "none", "you", "goal", "edge", "wall", "free", "here",
 BACK = {"UP": "DOWN", "DOWN": "UP", "LEFT": "RIGHT", "RIGHT": "LEFT"}
 
 
-class PlanPathConfig(PlanningConfig):
+class PlanPathConfig(SquaresConfig):
     """Options of the `plan-path` env."""
 
     size: int = Field(default=10, ge=3, le=20)
@@ -173,11 +172,14 @@ class PlanPathPuzzle(Puzzle[Position]):
 
     def lines(self, position: Position) -> Sequence[str]:
         """Return the size, the walls, the player's cell and the goal."""
+        names = self.config.names(position.columns, position.at)
+        sights = zip(names, position.board, strict=True)
+        walls = [name for name, sign in sights if sign == WALL]
         return (
             f"size {position.columns}",
-            wall_line(position.board, position.columns),
+            " ".join(["walls", *(walls or ["none"])]),
             f"you {rules.name(position, position.at)}",
-            f"goal {rules.name(position, position.goal)}",
+            f"goal {names[position.goal]}",
         )
 
     def description(self, position: Position) -> str:
@@ -189,7 +191,8 @@ class PlanPathPuzzle(Puzzle[Position]):
                 said.append(f"{move} edge")
             else:
                 free = "wall" if position.board[cell] == WALL else "free"
-                said.append(f"{move} {rules.name(position, cell)} {free}")
+                named = "" if self.config.relative else f" {rules.name(position, cell)}"
+                said.append(f"{move}{named} {free}")
         return " ".join([*said, "goal", *_directions(position)])
 
     def render(self, position: Position) -> str:
@@ -206,12 +209,10 @@ class PlanPathPuzzle(Puzzle[Position]):
 
     def vocabulary(self) -> tuple[str, ...]:
         """Return the names of cells, and all other words."""
-        numbers = range(self.config.size)
-        names = [f"r{row}c{column}" for row in numbers for column in numbers]
         return (
             *["size", "walls", "none", "you", "goal", "edge", "wall", "free", "here", "distance"],
             *MOVES,
-            *names,
+            *self.config.cell_words(self.config.size),
         )
 
 
@@ -264,13 +265,6 @@ def walk_lengths(size: int, goal: int) -> tuple[int, ...]:
     """Return the number of steps from each cell to the goal without walls."""
     row, column = divmod(goal, size)
     return tuple(abs(r - row) + abs(c - column) for r in range(size) for c in range(size))
-
-
-@lru_cache(maxsize=4096)
-def wall_line(board: str, columns: int) -> str:
-    """Return the names of all walls."""
-    names = [f"r{i // columns}c{i % columns}" for i, cell in enumerate(board) if cell == WALL]
-    return " ".join(["walls", *(names or ["none"])])
 
 
 def _directions(position: Position) -> list[str]:

@@ -58,7 +58,7 @@ from turnwise.envs.planning.sokoban_levels import (
 )
 from turnwise.envs.planning.sokoban_rules import MOVES, WALL, Position
 from turnwise.envs.planning.sokoban_solver import MOST_NODES, greedy_move, greedy_solves, solve
-from turnwise.envs.planning.state import PlanningConfig
+from turnwise.envs.planning.squares import SquaresConfig
 from turnwise.errors import ConfigError, DataError
 from turnwise.settings import Settings
 
@@ -68,7 +68,7 @@ WORDS = ("size", "walls", "none", "boxes", "goals", "you", "box", "goal", "wall"
 RESULTS = ("distance", "on", "dead", "alive")
 
 
-class SokobanConfig(PlanningConfig):
+class SokobanConfig(SquaresConfig):
     """Options of the `sokoban` env."""
 
     size: int = Field(default=6, ge=5, le=10)
@@ -159,22 +159,26 @@ class SokobanPuzzle(Puzzle[Position]):
 
     def lines(self, position: Position) -> Sequence[str]:
         """Return the size, and the cells of walls, boxes, goals and the player."""
-        boxes = " ".join(rules.name(position, box) for box in position.boxes)
+        columns = position.columns
+        names = self.config.names(columns, position.at)
+        walls = [names[cell] for cell in _inner_walls(position.board, columns)]
         return (
-            *_fixed_lines(position.board, position.columns),
-            f"boxes {boxes}",
-            _goal_line(position.columns, position.goals),
+            f"size {columns}",
+            " ".join(["walls", *(walls or ["none"])]),
+            " ".join(["boxes", *(names[box] for box in position.boxes)]),
+            " ".join(["goals", *(names[goal] for goal in position.goals)]),
             f"you {rules.name(position, position.at)}",
         )
 
     def description(self, position: Position) -> str:
         """Return what is beside the player, and the ways to each box and to its nearest goal."""
-        said = []
+        said, names = list[str](), self.config.names(position.columns, position.at)
         for move, step in rules.offsets(position.columns).items():
             cell = position.at + step
             wall = position.board[cell] == WALL
             what = "wall" if wall else "box" if cell in position.boxes else "free"
-            said.append(f"{move} {rules.name(position, cell)} {what}")
+            named = "" if self.config.relative else f" {names[cell]}"
+            said.append(f"{move}{named} {what}")
         for box in position.boxes:
             goal = min(
                 position.goals, key=lambda each: rules.walk_length(position.columns, box, each)
@@ -183,7 +187,7 @@ class SokobanPuzzle(Puzzle[Position]):
                 _directions(position.columns, position.at, box),
                 _directions(position.columns, box, goal),
             )
-            said.append(f"{rules.name(position, box)} you {to_box} goal {to_goal}")
+            said.append(f"{names[box]} you {to_box} goal {to_goal}")
         return " ".join(said)
 
     def render(self, position: Position) -> str:
@@ -198,9 +202,7 @@ class SokobanPuzzle(Puzzle[Position]):
 
     def vocabulary(self) -> tuple[str, ...]:
         """Return the names of cells, and all other words."""
-        numbers = range(self.config.size)
-        names = [f"r{row}c{column}" for row in numbers for column in numbers]
-        return (*WORDS, *RESULTS, *MOVES, *names)
+        return (*WORDS, *RESULTS, *MOVES, *self.config.cell_words(self.config.size))
 
 
 class Sokoban(PlanningEnv[Position]):
@@ -225,19 +227,14 @@ def pushes_of(position: Position) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _fixed_lines(board: str, columns: int) -> tuple[str, str]:
-    """Return the size, and the names of the inner walls."""
-    last, names = columns - 1, list[str]()
-    for cell, sign in enumerate(board):
-        row, column = divmod(cell, columns)
-        if sign == WALL and 0 < row < last and 0 < column < last:
-            names.append(f"r{row}c{column}")
-    return f"size {columns}", " ".join(["walls", *(names or ["none"])])
-
-
-@lru_cache(maxsize=4096)
-def _goal_line(columns: int, goals: tuple[int, ...]) -> str:
-    return " ".join(["goals", *(f"r{goal // columns}c{goal % columns}" for goal in goals)])
+def _inner_walls(board: str, columns: int) -> tuple[int, ...]:
+    """Return the cells of the walls inside the outer wall."""
+    inner = range(1, columns - 1)
+    return tuple(
+        cell
+        for cell, sign in enumerate(board)
+        if sign == WALL and cell // columns in inner and cell % columns in inner
+    )
 
 
 def _directions(columns: int, cell: int, target: int) -> str:

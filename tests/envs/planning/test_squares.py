@@ -1,0 +1,76 @@
+"""Names of cells on square boards: by row and column, and by the steps from the player."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from turnwise.envs import check_env, make_env
+from turnwise.envs.planning.squares import offset_names
+from turnwise.types import Task
+
+ENVS = ("plan-path", "sokoban")
+ABSOLUTE = re.compile(r"r(\d+)c(\d+)")
+RELATIVE = re.compile(r"(?:([ud])(\d+))?(?:([lr])(\d+))?")
+
+
+def seen(env, seed):
+    """The lines and the description of a random task, without the size."""
+    data = env.generate(np.random.default_rng(seed))
+    state = env.reset(Task(id="t", env=env.name, seed=0, data=data))
+    told = env.observe(state, "tool")
+    return told.text.split("\n ")[1:], told.description
+
+
+def place(name, at):
+    """The row and column that a name means for a player at `at`."""
+    if found := ABSOLUTE.fullmatch(name):
+        return tuple(map(int, found.groups()))
+    if name == "here":
+        return at
+    vertical, down, across, right = RELATIVE.fullmatch(name).groups()
+    row = at[0] + int(down or 0) * (1 if vertical == "d" else -1)
+    return row, at[1] + int(right or 0) * (1 if across == "r" else -1)
+
+
+@pytest.mark.parametrize("name", ENVS)
+@pytest.mark.parametrize("seed", range(5))
+def test_relative_names_mean_the_same_cells(name, seed):
+    options = {"size": 6, "walls": 0.25}
+    plain, said = seen(make_env(name, **options), seed)
+    lines, told = seen(make_env(name, cells="relative", **options), seed)
+    (you,) = (line.split()[1] for line in plain if line.startswith("you "))
+    at = place(you, (0, 0))
+    assert [line.split()[0] for line in lines] == [line.split()[0] for line in plain]
+    for line, other in zip(plain, lines, strict=True):
+        first, *cells = line.split()
+        own = other.split()[1:]
+        if cells == ["none"] or first == "your":
+            assert own == cells
+        elif first == "you":  # functions take absolute names
+            assert own == cells == [you]
+        else:
+            assert [place(cell, at) for cell in own] == [place(cell, at) for cell in cells]
+            assert not any(ABSOLUTE.fullmatch(cell) for cell in own)
+    assert not ABSOLUTE.search(told) and ABSOLUTE.search(said)
+    words = [word for word in said.split() if not ABSOLUTE.fullmatch(word)]
+    assert [word for word in told.split() if not re.fullmatch("[udlr][udlr0-9]+", word)] == words
+
+
+@pytest.mark.parametrize("name", ENVS)
+def test_all_words_are_in_the_vocabulary_and_the_contract_is_kept(name):
+    env = make_env(name, cells="relative", described=True, size=6)
+    assert check_env(env).longest > 0
+    words = set(env.vocabulary())
+    for seed in range(10):
+        for line in seen(env, seed)[0][:-1]:
+            assert set(line.split()) <= words
+
+
+def test_each_cell_has_a_name_of_its_own():
+    for at in range(16):
+        names = offset_names(4, at)
+        assert len(set(names)) == 16
+        assert names[at] == "here"
