@@ -42,7 +42,7 @@ VINE = (
     *("topology.kind=vine", "topology.siblings=6", "trainer.group_size=1"),
     *("credit.scheme=counterfactual", "trainer.tasks_per_iteration=6"),
 )
-OUTCOME = ('credit.rewards={"solved" = 1.0, "invalid" = -1.0}',)
+OUTCOME = ("preset=outcome", "credit.rewards.invalid=-1.0")
 
 
 class Row(NamedTuple):
