@@ -10,74 +10,32 @@ leaves a number at 0: the defect was then not in the run.
 
 from __future__ import annotations
 
-import json
 import runpy
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from defects import REPLACED, Count, defective
-
-SECONDS = 5.0
-"""How often the counts are written while a command runs, so that a kill loses few."""
-UNUSED = (
-    "the function that {name!r} replaces was called {calls} times, and its result differed from the "
-    "original's {differed} times: the defect was not in this run; expected both above 0"
-)
-
-
-def read_counts(file: Path) -> dict[str, dict[str, int]]:
-    """Return the counts of a file by name, none where there is no file."""
-    return json.loads(file.read_text()) if file.is_file() else {}
-
-
-def unused(counts: Mapping[str, Mapping[str, int]], names: Sequence[str]) -> list[str]:
-    """Return a sentence for each name whose function was not called or made no difference."""
-    none = {"calls": 0, "differed": 0}
-    found = {name: counts.get(name, none) for name in names}
-    return [UNUSED.format(name=n, **each) for n, each in found.items() if not each["differed"]]
+from defect_counts import CountFile, read_counts, unused
+from defects import REPLACED, defective
 
 
 def run(names: Sequence[str], file: Path, words: Sequence[str]) -> int:
     """Run a command of turnwise with defects; return its exit code, 1 if a defect was not used."""
-    before = read_counts(file)
-    due = time.monotonic() + SECONDS
-    counts: Mapping[str, Count] = {}
-
-    def write() -> None:
-        known = {n: before.get(n, {"calls": 0, "differed": 0}) for n in names}
-        total = {
-            n: {
-                "calls": known[n]["calls"] + each.calls,
-                "differed": known[n]["differed"] + each.differed,
-            }
-            for n, each in counts.items()
-        }
-        part = file.with_suffix(".part")
-        part.write_text(json.dumps(total))
-        part.replace(file)
-
-    def note() -> None:
-        nonlocal due
-        if time.monotonic() > due:
-            due = time.monotonic() + SECONDS
-            write()
-
-    argv, code = sys.argv, 0
-    with defective(names, note) as counts:
+    kept, argv = CountFile(file), sys.argv
+    with defective(names, kept.write_when_due) as counts:
         sys.argv = ["turnwise", *words]
         try:
             runpy.run_module("turnwise", run_name="__main__")
+            code = 0
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
         finally:
             sys.argv = argv
-            write()
-    if code == 0 and (problems := unused(read_counts(file), names)):
+            kept.write(counts)
+    problems = unused(read_counts(file), names) if code == 0 else []
+    if problems:
         sys.stderr.write("\n".join(problems) + "\n")
-        return 1
-    return code
+    return 1 if problems else code
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import partial, wraps
 from importlib import import_module
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -134,7 +134,8 @@ async def stale_state(
         return found, False
     if not shown.state.turn:
         play.begun = shown.state
-    own, rewards = play.own.get(place, shown.state), dict(branch.turn.rewards)
+    own: PlanState[Any] = play.own.get(place) or shown.state
+    rewards = dict(branch.turn.rewards)
     if not own.ended:
         acting = agent.seat in agent.context.env.acting(own)
         stepped = await original(agent, branch, draw=draw, state=own if acting else shown.state)
@@ -263,39 +264,33 @@ REPLACED: dict[str, Replaced] = {
 """Name -> what it replaces."""
 
 
-@dataclass
-class Count:
-    """How often a replaced function was called, and how often its result differed."""
+@contextmanager
+def defective(
+    names: Iterable[str], note: Callable[[Mapping[str, dict[str, int]]], None] | None = None
+) -> Iterator[Mapping[str, dict[str, int]]]:
+    """Replace functions inside the block; yield by name how often they were called and differed.
 
-    calls: int = 0
-    differed: int = 0
-    note: Callable[[], None] = field(default=lambda: None, compare=False)
+    `note` is given these counts after each call.
+    """
+    counts = {name: {"calls": 0, "differed": 0} for name in names}
 
-    def result(self, made: Any, differs: bool) -> Any:
-        """Count a call; return its result, or raise it."""
-        self.calls += 1
-        self.differed += differs
-        self.note()
+    def result(name: str, made: Any, differs: bool) -> Any:
+        counts[name]["calls"] += 1
+        counts[name]["differed"] += differs
+        if note is not None:
+            note(counts)
         if isinstance(made, Exception):
             raise made
         return made
 
-
-@contextmanager
-def defective(
-    names: Iterable[str], note: Callable[[], None] = lambda: None
-) -> Iterator[Mapping[str, Count]]:
-    """Replace functions inside the block; yield the counts of each name's calls.
-
-    `note` is called after each call.
-    """
-    counts = {name: Count(note=note) for name in names}
     with ExitStack() as stack:
-        for name, count in counts.items():
+        for name in counts:
             owner, attribute = _place(REPLACED[name].target)
             original = vars(owner)[attribute]
             stack.callback(setattr, owner, attribute, original)
-            setattr(owner, attribute, _counted(original, REPLACED[name].by, count))
+            setattr(
+                owner, attribute, _replacement(original, REPLACED[name].by, partial(result, name))
+            )
         yield counts
 
 
@@ -309,18 +304,20 @@ def _place(target: str) -> tuple[Any, str]:
     return owner, name
 
 
-def _counted(original: Any, by: Callable[..., Any], count: Count) -> Callable[..., Any]:
-    """Return a function that calls `by` with the original, and counts."""
+def _replacement(
+    original: Any, by: Callable[..., Any], result: Callable[[Any, bool], Any]
+) -> Callable[..., Any]:
+    """Return a function that calls `by` with the original, and passes what it returns on."""
     if inspect.iscoroutinefunction(original):
 
         @wraps(original)
         async def waits(*args: Any, **more: Any) -> Any:
-            return count.result(*await by(original, *args, **more))
+            return result(*await by(original, *args, **more))
 
         return waits
 
     @wraps(original)
     def returns(*args: Any, **more: Any) -> Any:
-        return count.result(*by(original, *args, **more))
+        return result(*by(original, *args, **more))
 
     return returns

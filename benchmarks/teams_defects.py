@@ -55,7 +55,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
-from defect_run import read_counts, unused
+from defect_counts import read_counts, unused
 from teams_runs import (
     COSTS,
     GRPO,
@@ -79,8 +79,10 @@ ONE_PROCESS = "processes=1"
 OWN_LOGPROBS = ("trainer.old_logprobs=recompute", "trainer.mismatch=ignore")
 HOT = ("agents.tool.temperature=1.5", "agents.planner.temperature=1.5")
 OTHER_REWARDS = (
-    'credit.rewards={"solved" = 2.0, "progress" = 2.0, "call_useful" = 1.0, "illegal" = -0.2, '
-    '"call_failed" = -2.0, "invalid" = -2.0}'
+    "preset=outcome",  # which leaves the recipe's rewards out
+    *("credit.rewards.solved=2.0", "credit.rewards.progress=2.0", "credit.rewards.illegal=-0.2"),
+    *("credit.rewards.call_useful=1.0", "credit.rewards.call_failed=-2.0"),
+    "credit.rewards.invalid=-2.0",
 )
 CLEAN = "at-grpo"
 
@@ -108,7 +110,7 @@ ROWS: dict[str, Row] = {
     "independent": Row(5, GRPO),
     "mixed-roles": Row(6, (*GRPO, "credit.statistics=all"), beside="independent"),
     "last-round": Row(6, GRPO, ("last-round",), beside="independent"),
-    "other-rewards": Row(7, (*SPINE, OTHER_REWARDS)),
+    "other-rewards": Row(7, (*SPINE, *OTHER_REWARDS)),
     "dithering": Row(8, SPINE, ("dithering",)),
     "dithering-returns": Row(8, GRPO, ("dithering",), beside="independent"),
     "filtered-sampling": Row(9, SPINE, ("filtered-sampling",)),

@@ -1,4 +1,4 @@
-"""Runs of teams on planning puzzles: warm-ups, training that goes on, results in a file of JSON lines.
+"""Runs of teams on planning puzzles: warm-ups, training that goes on, rows of results in a file.
 
 Provides what `teams.py` and `teams_defects.py` share. A run is a folder, and a finished one has the
 file `eval.json`. Jobs of one seed share warm-ups and follow each other; seeds run side by side.
