@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from importlib.resources import files
 from types import SimpleNamespace
 
 import pytest
@@ -154,7 +156,13 @@ def test_the_smoke_preset_trains_with_each_replaced_function(script, used, warm,
 
 @pytest.mark.slow
 def test_rows_are_written_once_and_a_run_goes_on(script, tmp_path, monkeypatch, capsys):
-    """Two rows by commands of their own, as a user starts them."""
+    """Two rows by commands of their own, as a user starts them, of a smaller model."""
+    shipped = (files("turnwise") / "recipes" / "plan-path-two-policy.toml").read_text()
+    small = re.sub(
+        r"nano = \{ hidden = \d+, layers = \d", "nano = { hidden = 32, layers = 1", shipped
+    )
+    (tmp_path / "small.toml").write_text(small)
+    monkeypatch.setitem(script.RECIPES, "plan-path", str(tmp_path / "small.toml"))
     file, runs = tmp_path / "rows.jsonl", tmp_path / "runs"
     words = [str(file), "--envs", "plan-path", "--seeds", "0", "--runs", str(runs)]
     words += ["--rows", "at-grpo", "dithering"]
