@@ -19,7 +19,7 @@ SMOKE = (
     *("engine.probe_tokens=64", "forest.probe_tokens=64"),
 )
 TAUGHT = (
-    "warmup.steps=40", "warmup.batch_size=16", "warmup.optimizer.lr=1e-2",
+    "warmup.steps=30", "warmup.eval_every=30", "warmup.batch_size=16", "warmup.optimizer.lr=1e-2",
     "policies.main.nano={hidden=32,layers=1,heads=2,kv_heads=1,head_dim=16,intermediate=64}",
 )  # fmt: skip
 """A warm-up of seconds after which most replies are read."""
@@ -166,7 +166,7 @@ def test_rows_are_written_once_and_a_run_goes_on(script, tmp_path, monkeypatch, 
     file, runs = tmp_path / "rows.jsonl", tmp_path / "runs"
     words = [str(file), "--envs", "plan-path", "--seeds", "0", "--runs", str(runs)]
     words += ["--rows", "at-grpo", "dithering"]
-    for setting in (*SMOKE, *TAUGHT[:3]):
+    for setting in (*SMOKE, *TAUGHT[:4]):
         words += ["--set", setting]
     monkeypatch.setattr("sys.argv", ["teams_defects.py", *words])
     script.main()
