@@ -10,7 +10,7 @@ of the recipe where a setting can express it. The others replace a function of t
 called, or never gave another result, has failed. Jobs that FILE holds are not trained again, and a
 run that was interrupted goes on. A line of FILE holds the commands, the commit, `eval.json`, the
 totals, the curve of validation scores, and for each replaced function its calls and the calls whose
-result differed.
+result differed, those of tests among them.
 
 The public code has these defects, by the numbers of the project's list:
 

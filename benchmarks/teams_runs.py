@@ -119,6 +119,13 @@ def kept_rows(file: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def add_row(file: Path, row: dict[str, Any]) -> None:
+    """Append a row to a file, on a new line also where a kill has cut the last one off."""
+    is_cut = file.is_file() and not file.read_bytes()[-1:] in (b"", b"\n")
+    with file.open("a") as out:
+        out.write("\n" * is_cut + json.dumps(row) + "\n")
+
+
 def commit() -> str:
     """Return the commit of this checkout, marked where files differ from it."""
     asked = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
@@ -160,8 +167,7 @@ def run_jobs(
                 continue
             with lock:
                 rows.append(row)
-                with file.open("a") as out:
-                    out.write(json.dumps(row) + "\n")
+                add_row(file, row)
             print(job.name, f"{row['scores']['score']:.3f}", flush=True)
 
     with ThreadPoolExecutor(workers) as pool:
