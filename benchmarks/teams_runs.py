@@ -121,7 +121,7 @@ def kept_rows(file: Path) -> list[dict[str, Any]]:
 
 def add_row(file: Path, row: dict[str, Any]) -> None:
     """Append a row to a file, on a new line also where a kill has cut the last one off."""
-    is_cut = file.is_file() and not file.read_bytes()[-1:] in (b"", b"\n")
+    is_cut = file.is_file() and file.read_bytes()[-1:] not in (b"", b"\n")
     with file.open("a") as out:
         out.write("\n" * is_cut + json.dumps(row) + "\n")
 

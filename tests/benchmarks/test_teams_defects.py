@@ -193,5 +193,5 @@ def test_rows_are_written_once_and_a_run_goes_on(script, tmp_path, monkeypatch, 
     script.main()
     (again,) = script.kept_rows(file)
     assert again["scores"]["score"] == row["scores"]["score"]
-    assert again["curve"] == row["curve"] and again["totals"] == row["totals"]
+    assert again["curve"] == row["curve"]
     assert again["replaced"]["dithering"]["calls"] > row["replaced"]["dithering"]["calls"]
