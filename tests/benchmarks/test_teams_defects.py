@@ -131,11 +131,19 @@ def test_a_row_that_a_kill_cut_off_does_not_take_the_next_one_with_it(script, tm
 
 
 @pytest.fixture(scope="module")
-def warm(script, tmp_path_factory):
-    """A warm-up of the smoke preset, in which replies are learned."""
-    run = tmp_path_factory.mktemp("warm") / "run"
-    given = ["preset=shared", "processes=1", *SMOKE, *TAUGHT, "trainer.iterations=0"]
-    lifecycle.train(load_recipe("plan-path-two-policy", given), run=run)
+def warm(used, tmp_path_factory):
+    """`warm(names)`: a warm-up with these defects, in which replies are learned."""
+    made = {}
+
+    def run(names):
+        if names not in made:
+            made[names] = tmp_path_factory.mktemp("warm") / "run"
+            given = ["preset=shared", "processes=1", *SMOKE, *TAUGHT, "trainer.iterations=0"]
+            with used.defects.defective(names):
+                recipe = load_recipe("plan-path-two-policy", given)
+                lifecycle.train(recipe, run=made[names])
+        return made[names]
+
     return run
 
 
@@ -153,7 +161,7 @@ def test_the_smoke_preset_trains_with_each_replaced_function(script, used, warm,
         "processes=1",
         *row.settings,
         *SMOKE,
-        *script.begun_from(warm, "shared"),
+        *script.begun_from(warm(row.warms), "shared"),
     ]
     words = script.words_of("plan-path", given)
     file, run = tmp_path / "counts.json", tmp_path / "run"
