@@ -14,36 +14,35 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from math import nan, sqrt
 from pathlib import Path
 from statistics import mean, stdev
-from threading import Lock
 from typing import Any, NamedTuple
+
+from teams_runs import (
+    COSTS,
+    GRPO,
+    RECIPES,
+    SPINE,
+    begun_from,
+    commit,
+    kept_rows,
+    measured,
+    run_jobs,
+    trained,
+    turnwise,
+    words_of,
+)
 
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571}
 """97.5th percentile of Student's t by number of seeds."""
-RECIPES = {env: f"{env}-two-policy" for env in ("sokoban", "plan-path", "sudoku")}
-POLICIES = {
-    "single": ("main",),
-    "shared": ("main",),
-    "lora": ("tool", "planner"),
-    "models": ("tool", "planner"),
-}
-"""A kind of policies, which is a preset of each recipe -> the policies that it has."""
-SPINE = ("preset=at-grpo",)
 VINE = (
     *("topology.kind=vine", "topology.siblings=6", "trainer.group_size=1"),
     *("credit.scheme=counterfactual", "trainer.tasks_per_iteration=6"),
 )
-GRPO = ("credit.scheme=grpo",)
-OUTCOME = ('credit.rewards={"solved" = 1.0, "invalid" = -1.0}',)
-LOCK = Lock()
+OUTCOME = ("preset=outcome", "credit.rewards.invalid=-1.0")
 
 
 class Row(NamedTuple):
@@ -107,71 +106,20 @@ class Job(NamedTuple):
         return f"{self.env}-{self.row}-{self.seed}"
 
 
-def turnwise(words: Sequence[str], log: Path, *, told: bool = False) -> str:
-    """Run a command; return its output if it is to be told, else it is in `log`."""
-    with log.open("a") as file:
-        done = subprocess.run(
-            [sys.executable, "-m", "turnwise", *words],
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if told else file,
-            stderr=file,
-            text=True,
-            check=True,
-        )
-    return done.stdout or ""
-
-
-def trained(words: Sequence[str], run: Path) -> None:
-    """Train in a run folder, or go on."""
-    if (run / "eval.json").is_file():
-        return
-    going = (run / "recipe.toml").is_file()
-    asked = ["resume", str(run)] if going else [*words, "--run", str(run)]
-    turnwise(asked, run.with_name(f"{run.name}.log"))
-
-
-def words_of(env: str, settings: Sequence[str]) -> list[str]:
-    """Return the command that trains a recipe with settings."""
-    return ["train", RECIPES[env], *(word for one in settings for word in ("--set", one))]
-
-
 def warm_up(env: str, kind: str, seed: int, runs: Path) -> tuple[list[str], list[str]]:
     """Return the settings of the warm-up, and those of a run that begins with its weights."""
     run = runs / f"{env}-warm-{kind}-{seed}"
     given = [f"preset={kind}", f"seed={seed}"]
     asked = [*given, "trainer.iterations=0"]
     trained(words_of(env, asked), run)
-    if kind == "lora":  # the base is what both adapters begin with
-        (base,) = (run / "models").iterdir()
-        weights = dict.fromkeys(POLICIES[kind], base)
-    else:
-        weights = {name: run / "start" / name for name in POLICIES[kind]}
-    begun = [f"policies.{name}.model={path}" for name, path in weights.items()]
-    begun.append("pretrain=none" if kind == "lora" else "warmup.steps=0")
-    return asked, [*given, *begun]
+    return asked, [*given, *begun_from(run, kind)]
 
 
-def measured(run: Path) -> dict[str, Any]:
-    """Return the scores of a run, its totals and its curve."""
-    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    last = records[-1]
-    curve = [
-        (int(r["total/sampled_tokens"]), int(r["total/env_steps"]), round(r["validation/score"], 4))
-        for r in records
-        if "validation/score" in r
-    ]
-    totals = {k.removeprefix("total/"): v for k, v in last.items() if k.startswith("total/")}
-    totals["seconds"] = last["time/total"]
-    scores = json.loads((run / "eval.json").read_text())
-    return {"scores": scores, "totals": totals, "curve": curve}
-
-
-def train(job: Job, runs: Path, commit: str) -> dict[str, Any]:
+def train(job: Job, runs: Path, version: str) -> dict[str, Any]:
     """Train a job, or go on; return what is kept."""
     row = ROWS[job.row]
     kept = {"row": job.row, "env": job.env, "seed": job.seed, "settings": list(job.settings)}
-    kept |= {"commit": commit}
+    kept |= {"commit": version}
     if row.plays:
         folders = {other: runs / f"{job.env}-{other}-{job.seed}" for _, other, _ in row.plays}
         words = ["eval", str(folders[row.plays[0][1]]), "--json"]
@@ -186,15 +134,6 @@ def train(job: Job, runs: Path, commit: str) -> dict[str, Any]:
     return kept | {"command": " && ".join(commands)} | measured(runs / job.name)
 
 
-def kept_rows(file: Path) -> list[dict[str, Any]]:
-    """Return the rows of a file; what a kill cut off is left out."""
-    rows: list[dict[str, Any]] = []
-    for line in file.read_text().splitlines() if file.is_file() else ():
-        with suppress(json.JSONDecodeError):
-            rows.append(json.loads(line))
-    return rows
-
-
 def told(values: Sequence[float]) -> str:
     """Return a mean, with the 95 % interval over seeds where there are several."""
     if len(values) < 2:
@@ -207,9 +146,6 @@ def gap(scores: dict[str, Any], decoding: str) -> float:
     """Return the share of the gap between the warm-up and the solver that is closed."""
     low, high = scores["baselines"].get("warmup", 0.0), scores["baselines"]["optimal"]
     return (scores[f"score_{decoding}"] - low) / (high - low)
-
-
-COSTS = ("sampled_tokens", "prefilled_tokens", "trained_tokens", "env_steps", "state_resets")
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -268,32 +204,21 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
     rows = kept_rows(args.file)
     known = {(row["row"], row["env"], row["seed"], tuple(row["settings"])) for row in rows}
-    asked = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    commit = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    version = commit()
     jobs = [
         Job(row, env, seed, tuple(args.set))
         for env in args.envs
         for row in args.rows
         for seed in args.seeds
     ]
-    failed: list[str] = []
-
-    def one_seed(seed: int) -> None:  # rows of one seed share warm-ups, so one follows the other
-        for job in (each for each in jobs if each.seed == seed and each not in known):
-            try:
-                row = train(job, args.runs, commit)
-            except subprocess.CalledProcessError:
-                failed.append(job.name)
-                print(job.name, "failed: read", args.runs / f"{job.name}.log", flush=True)
-                continue
-            with LOCK:
-                rows.append(row)
-                with args.file.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
-            print(job.name, f"{row['scores']['score']:.3f}", flush=True)
-
-    with ThreadPoolExecutor(args.workers) as pool:
-        list(pool.map(one_seed, args.seeds))
+    made, failed = run_jobs(
+        [job for job in jobs if job not in known],
+        lambda job: train(job, args.runs, version),
+        args.file,
+        runs=args.runs,
+        workers=args.workers,
+    )
+    rows += made
     if rows:
         print(table(rows))
     if args.plot and rows:
