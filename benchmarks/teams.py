@@ -25,7 +25,7 @@ from teams_runs import (
     COSTS,
     GRPO,
     RECIPES,
-    SPINE,
+    TURNS,
     begun_from,
     commit,
     kept_rows,
@@ -42,7 +42,7 @@ VINE = (
     *("topology.kind=vine", "topology.siblings=6", "trainer.group_size=1"),
     *("credit.scheme=counterfactual", "trainer.tasks_per_iteration=6"),
 )
-OUTCOME = ("preset=outcome", "credit.rewards.invalid=-1.0")
+OUTCOME = ("preset=outcome",)
 
 
 class Row(NamedTuple):
@@ -59,28 +59,28 @@ class Row(NamedTuple):
 ROWS: dict[str, Row] = {
     # equal feedback and budget for one role
     "single-grpo": Row("single", GRPO),
-    "single-turns": Row("single"),
-    "single-spine": Row("single", SPINE),
+    "single-turns": Row("single", TURNS),
+    "single-spine": Row("single"),
     # a team; `turns` has the recipe's credit, a return for each turn
     "team-grpo": Row("shared", GRPO),
-    "team-turns": Row("shared"),
-    "at-grpo": Row("shared", SPINE),
-    "at-grpo-lora": Row("lora", SPINE),
-    "at-grpo-models": Row("models", SPINE),
+    "team-turns": Row("shared", TURNS),
+    "at-grpo": Row("shared"),
+    "at-grpo-lora": Row("lora"),
+    "at-grpo-models": Row("models"),
     "team-grpo-models": Row("models", GRPO),
-    "team-turns-models": Row("models"),
+    "team-turns-models": Row("models", TURNS),
     # other credit; team-grpo has statistics for each role
     "pooled-statistics": Row("shared", (*GRPO, "credit.statistics=all")),
-    "rae": Row("shared", ("credit.scheme=rae",)),
+    "rae": Row("shared", (*GRPO, "credit.scheme=rae")),
     "counterfactual": Row("shared", VINE),
     # the solved puzzle is the only reward; siblings need a return, so the spine is a vine
-    "single-outcome": Row("single", (*GRPO, *OUTCOME)),
-    "team-outcome": Row("shared", (*GRPO, *OUTCOME)),
-    "single-vine-outcome": Row("single", (*VINE, *OUTCOME)),
-    "vine-outcome": Row("shared", (*VINE, *OUTCOME)),
+    "single-outcome": Row("single", OUTCOME),
+    "team-outcome": Row("shared", OUTCOME),
+    "single-vine-outcome": Row("single", (*OUTCOME, *VINE)),
+    "vine-outcome": Row("shared", (*OUTCOME, *VINE)),
     # roles trained alone, the other one as warmed up, and combined; roles swapped
-    "tool-alone": Row("models", (*SPINE, "policies.planner.trainable=false")),
-    "planner-alone": Row("models", (*SPINE, "policies.tool.trainable=false")),
+    "tool-alone": Row("models", ("policies.planner.trainable=false",)),
+    "planner-alone": Row("models", ("policies.tool.trainable=false",)),
     "combined": Row(
         "models",
         plays=(("tool", "tool-alone", "tool"), ("planner", "planner-alone", "planner")),

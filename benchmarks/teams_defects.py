@@ -61,7 +61,6 @@ from teams_runs import (
     COSTS,
     GRPO,
     RECIPES,
-    SPINE,
     TURNWISE,
     UnfinishedError,
     begun_from,
@@ -80,10 +79,9 @@ ONE_PROCESS = "processes=1"
 OWN_LOGPROBS = ("trainer.old_logprobs=recompute", "trainer.mismatch=ignore")
 HOT = ("agents.tool.temperature=1.5", "agents.planner.temperature=1.5")
 OTHER_REWARDS = (
-    "preset=outcome",  # which leaves the recipe's rewards out
     *("credit.rewards.solved=2.0", "credit.rewards.progress=2.0", "credit.rewards.illegal=-0.2"),
     *("credit.rewards.call_useful=1.0", "credit.rewards.call_failed=-2.0"),
-    "credit.rewards.invalid=-2.0",
+    *("credit.rewards.invalid=-2.0", "credit.rewards.move_useful=0.0", "credit.rewards.idle=0.0"),
 )
 CLEAN = "at-grpo"
 
@@ -103,29 +101,25 @@ class Row(NamedTuple):
 
 
 ROWS: dict[str, Row] = {
-    CLEAN: Row(0, SPINE),
-    "merged-problems": Row(1, SPINE, ("merged-problems",)),
-    "one-reward": Row(2, SPINE, ("one-reward",)),
-    "stale-state": Row(3, SPINE, ("stale-state",)),
-    "no-hand-off": Row(4, SPINE, ("no-hand-off",), warms=("no-hand-off",)),
+    CLEAN: Row(0, ()),
+    "merged-problems": Row(1, (), ("merged-problems",)),
+    "one-reward": Row(2, (), ("one-reward",)),
+    "stale-state": Row(3, (), ("stale-state",)),
+    "no-hand-off": Row(4, (), ("no-hand-off",), warms=("no-hand-off",)),
     "independent": Row(5, GRPO),
     "mixed-roles": Row(6, (*GRPO, "credit.statistics=all"), beside="independent"),
     "last-round": Row(6, GRPO, ("last-round",), beside="independent"),
-    "other-rewards": Row(7, (*SPINE, *OTHER_REWARDS)),
-    "dithering": Row(8, SPINE, ("dithering",)),
+    "other-rewards": Row(7, OTHER_REWARDS),
+    "dithering": Row(8, (), ("dithering",)),
     "dithering-returns": Row(8, GRPO, ("dithering",), beside="independent"),
-    "filtered-sampling": Row(9, SPINE, ("filtered-sampling",)),
-    "hot": Row(0, (*SPINE, *HOT)),
-    "other-temperature": Row(
-        9, (*SPINE, *HOT, *OWN_LOGPROBS), ("other-temperature",), beside="hot"
-    ),
-    "failed-left-out": Row(0, SPINE, ("failed-left-out",)),
-    "failed-trained": Row(
-        10, (*SPINE, *OWN_LOGPROBS), ("failed-trained",), beside="failed-left-out"
-    ),
+    "filtered-sampling": Row(9, (), ("filtered-sampling",)),
+    "hot": Row(0, HOT),
+    "other-temperature": Row(9, (*HOT, *OWN_LOGPROBS), ("other-temperature",), beside="hot"),
+    "failed-left-out": Row(0, (), ("failed-left-out",)),
+    "failed-trained": Row(10, OWN_LOGPROBS, ("failed-trained",), beside="failed-left-out"),
     "together": Row(
         0,
-        SPINE,
+        (),
         ("merged-problems", "one-reward", "stale-state", "no-hand-off"),
         warms=("no-hand-off",),
     ),

@@ -25,8 +25,8 @@ POLICIES = {
     "models": ("tool", "planner"),
 }
 """A kind of policies, which is a preset of each recipe -> the policies that it has."""
-SPINE = ("preset=at-grpo",)
-GRPO = ("credit.scheme=grpo",)
+GRPO, TURNS = ("preset=grpo",), ("preset=turns",)
+"""Whole episodes are compared; the recipes themselves have a spine, that is AT-GRPO."""
 COSTS = ("sampled_tokens", "prefilled_tokens", "trained_tokens", "env_steps", "state_resets")
 TURNWISE = ("-m", "turnwise")
 """What follows the interpreter in a command of turnwise."""
