@@ -29,7 +29,9 @@ from turnwise.cli.options import (
     print_styled,
     problems,
     say,
+    tell,
 )
+from turnwise.cli.publish import card
 from turnwise.cli.sandbox import sandbox
 from turnwise.cli.search import search
 from turnwise.cli.solve import solve
@@ -52,6 +54,7 @@ app.command()(search)
 app.command()(solve)
 app.command()(sweep)
 app.command()(render)
+app.command()(card)
 
 
 def _say_version(asked: bool) -> None:
@@ -196,6 +199,7 @@ def report(
     run: Annotated[Path, typer.Argument(help="The run folder, or the folder of a search.")],
 ) -> None:
     """Write the report and the pictures of a run, or of a search, again."""
+    from turnwise.app.film import write_film
     from turnwise.report import write_report
     from turnwise.report.search import REPORT, write_search_report
     from turnwise.runs import Run
@@ -207,7 +211,7 @@ def report(
             say(f"report: {run / REPORT}")
             return
         folder = Run.open(run)
-        write_report(folder)
+        write_report(folder, film=write_film(folder, tell))
     say(f"report: {folder.report}")
 
 
