@@ -31,7 +31,7 @@ from turnwise.cli.options import (
     say,
     tell,
 )
-from turnwise.cli.publish import card
+from turnwise.cli.publish import card, push
 from turnwise.cli.sandbox import sandbox
 from turnwise.cli.search import search
 from turnwise.cli.solve import solve
@@ -55,6 +55,7 @@ app.command()(solve)
 app.command()(sweep)
 app.command()(render)
 app.command()(card)
+app.command()(push)
 
 
 def _say_version(asked: bool) -> None:
@@ -281,8 +282,14 @@ def envs(as_json: AsJson = False) -> None:
 
 @app.command()
 def data(
-    name: Annotated[str, typer.Argument(help="The data set's name: frozen-lake-q.")],
-    out: Annotated[Path, typer.Option(help="The .csv or .jsonl file to write; must not exist.")],
+    name: Annotated[str, typer.Argument(help="The data set's name, such as frozen-lake-q.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="The .csv or .jsonl file to write, or a folder for the Hugging Face hub; must not "
+            "exist."
+        ),
+    ],
     rows: Annotated[int, typer.Option(min=1, help="How many rows.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="Seeds all randomness.")] = 0,
     sets: Sets = None,

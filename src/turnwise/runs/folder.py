@@ -187,6 +187,11 @@ class Run:
         return self.path / "episode.gif"
 
     @property
+    def card(self) -> Path:
+        """The folder of the model card, where `turnwise card` wrote one."""
+        return self.path / "card"
+
+    @property
     def evaluation(self) -> Path:
         """The scores on test tasks."""
         return self.path / "eval.json"

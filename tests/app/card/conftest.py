@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from turnwise.app import lifecycle
-from turnwise.app.card import write_card
+from turnwise.app.card.write import write_card
 from turnwise.recipe.schema import load_recipe
 
 TINY = Path(__file__).parents[2] / "adapters" / "tiny.toml"

@@ -17,7 +17,8 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 from turnwise.app import loading
-from turnwise.app.card import published_files, write_card
+from turnwise.app.card.files import published_files
+from turnwise.app.card.write import write_card
 from turnwise.errors import ModelError, RunError
 from turnwise.policies.joined import write_joined
 from turnwise.recipe.schema import load_recipe

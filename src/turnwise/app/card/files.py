@@ -13,6 +13,8 @@ from turnwise.errors import RunError
 from turnwise.utils.redaction import secrets_in
 
 README = "README.md"
+HERE = 'here = "."  # this folder'
+"""The line of a card's code that names its folder."""
 MODEL_FILES = ("config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json")
 TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
@@ -20,7 +22,8 @@ TOKENIZER_FILES = (
 )
 _MODEL = (*MODEL_FILES, *TOKENIZER_FILES, "adapter_config.json")
 _CARD = (*_MODEL, README, "recipe.toml", "eval.json", "curve.png", "episode.gif")
-_DATA = (README, "train.jsonl")
+DATA = "train.jsonl"
+"""The file of a data set."""
 _SKIPPED = ("__pycache__", ".DS_Store", ".cache")
 """Names that systems and the hub's client leave behind, which are not uploaded."""
 
@@ -76,7 +79,7 @@ def published_files(folder: Path, *, data: bool = False) -> list[Path]:
 
 def _belongs(folder: Path, file: Path, *, data: bool) -> bool:
     """Return whether a file may be in a card's folder; models may be one folder below it."""
-    patterns = _DATA if data else _CARD if len(file.parts) == 1 else _MODEL
+    patterns = (README, DATA) if data else _CARD if len(file.parts) == 1 else _MODEL
     deep = len(file.parts) > (1 if data else 2)
     return not deep and matches(file.name, patterns) and not (folder / file).is_symlink()
 

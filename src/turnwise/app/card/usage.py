@@ -1,7 +1,7 @@
 """The code of a model card that loads a policy and asks it once, without turnwise.
 
-Provides `Example`, `example_for`, `usage_code` and `on_the_hub`. The code needs transformers, and
-PEFT for an adapter.
+Provides `Example`, `example_for` and `usage_code`. The code needs transformers, and PEFT for an
+adapter.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.agents import AgentConfig, prompt_for
+from turnwise.app.card.files import HERE
 from turnwise.app.card.weights import PublishedPolicy
 from turnwise.envs.base import Env
 from turnwise.errors import ConfigError
@@ -20,9 +21,6 @@ from turnwise.render import RenderConfig, Renderer
 from turnwise.rollout import first_states
 from turnwise.tasks import GeneratedTasks
 from turnwise.types import Decoding
-
-HERE = 'here = "."  # this folder'
-"""The line of the code that names the folder of the card."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,17 +112,6 @@ def usage_code(policy: PublishedPolicy, example: Example) -> str:
 
 def _place(folder: str) -> str:
     return f'f"{{here}}/{folder}"' if folder else "here"
-
-
-def on_the_hub(code: str, repository: str) -> str:
-    r"""Return code of a card that takes the files from a repository of the hub.
-
-    Example:
-        >>> on_the_hub(f"{HERE}\nload(here)", "ann/lake").splitlines()[-2:]
-        ['here = snapshot_download("ann/lake")', 'load(here)']
-    """
-    download = "from huggingface_hub import snapshot_download\n\nhere = snapshot_download"
-    return code.replace(HERE, f'{download}("{repository}")')
 
 
 def _prompt_lines(example: Example) -> list[str]:

@@ -49,7 +49,7 @@ def write_card(run: Path, out: Path | None = None, *, license: str = "") -> Path
         TurnwiseError: if a policy cannot be published; the message says why.
     """
     folder, scores = _finished(run)
-    target = folder.path / "card" if out is None else out
+    target = folder.card if out is None else out
     if target.exists():
         raise RunError(f"'{target}' exists: delete it, or choose another folder with --out")
     recipe = load_recipe(str(folder.recipe), (), lambda text: None)
