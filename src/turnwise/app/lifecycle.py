@@ -13,6 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from turnwise.app.film import write_film
 from turnwise.app.resume import Change, changed_recipe, write_change
 from turnwise.errors import Interrupted, ModelError
 from turnwise.recipe.schema import Recipe, load_recipe
@@ -168,7 +169,8 @@ def _run(recipe: Recipe, folder: Run, watcher: Progress, change: Change | None =
             def finish(session: Session, scores: RunScores) -> None:
                 write_scores(folder.evaluation, scores)
                 session.metrics.summarise(scores.as_metrics())
-                write_report(folder, command=f"turnwise train {folder.recipe}")
+                film = write_film(folder, watcher.note)
+                write_report(folder, command=f"turnwise train {folder.recipe}", film=film)
                 memory = memory_line(read_metrics(folder.metrics)[-1])
                 if memory:
                     watcher.note(memory)

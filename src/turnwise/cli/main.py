@@ -29,7 +29,9 @@ from turnwise.cli.options import (
     print_styled,
     problems,
     say,
+    tell,
 )
+from turnwise.cli.publish import card, push
 from turnwise.cli.sandbox import sandbox
 from turnwise.cli.search import search
 from turnwise.cli.solve import solve
@@ -52,6 +54,8 @@ app.command()(search)
 app.command()(solve)
 app.command()(sweep)
 app.command()(render)
+app.command()(card)
+app.command()(push)
 
 
 def _say_version(asked: bool) -> None:
@@ -196,6 +200,7 @@ def report(
     run: Annotated[Path, typer.Argument(help="The run folder, or the folder of a search.")],
 ) -> None:
     """Write the report and the pictures of a run, or of a search, again."""
+    from turnwise.app.film import write_film
     from turnwise.report import write_report
     from turnwise.report.search import REPORT, write_search_report
     from turnwise.runs import Run
@@ -207,7 +212,7 @@ def report(
             say(f"report: {run / REPORT}")
             return
         folder = Run.open(run)
-        write_report(folder)
+        write_report(folder, film=write_film(folder, tell))
     say(f"report: {folder.report}")
 
 
@@ -277,8 +282,14 @@ def envs(as_json: AsJson = False) -> None:
 
 @app.command()
 def data(
-    name: Annotated[str, typer.Argument(help="The data set's name: frozen-lake-q.")],
-    out: Annotated[Path, typer.Option(help="The .csv or .jsonl file to write; must not exist.")],
+    name: Annotated[str, typer.Argument(help="The data set's name, such as frozen-lake-q.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="The .csv or .jsonl file to write, or a folder for the Hugging Face hub; must not "
+            "exist."
+        ),
+    ],
     rows: Annotated[int, typer.Option(min=1, help="How many rows.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="Seeds all randomness.")] = 0,
     sets: Sets = None,

@@ -146,6 +146,15 @@ class Renderer:
             return ids + self._ids(rest)
         return None if ids[-1] in self.stop_ids else ids + self._ids(self._end_text + rest)
 
+    def shown(self, messages: Sequence[Message]) -> list[Message]:
+        """Return messages as the chat template gets them.
+
+        Special tokens written out in them are broken up. Where the template has no system role, the
+        system text is in the first user message.
+        """
+        harmless = [Message(role=m.role, content=self._harmless(m.content)) for m in messages]
+        return _merge_system(harmless) if self.merges_system else harmless
+
     def calls(self, reply: str) -> str | None:
         """Return the calls of tools in a reply as an env's action; None if it calls nothing."""
         return self._call_form.action(reply) if self._call_form else None
@@ -323,10 +332,8 @@ class Renderer:
                 "instruction-tuned model; use one, put a chat_template.jinja beside the tokenizer, "
                 "or give raw text as the prompt"
             )
-        harmless = [Message(role=m.role, content=self._harmless(m.content)) for m in messages]
         try:
-            shown = _merge_system(harmless) if self.merges_system else harmless
-            return self._apply(shown, prompt, tools)
+            return self._apply(self.shown(messages), prompt, tools)
         except TemplateError as error:
             roles = ", ".join(message.role for message in messages)
             raise ModelError(

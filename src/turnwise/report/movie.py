@@ -1,10 +1,11 @@
 """Movies of frames: GIF files by Pillow, and MP4 files by ffmpeg where it is installed.
 
-Provides `write_movie`.
+Provides `write_movie`, and `gif_of`, a GIF of bounded size.
 """
 
 from __future__ import annotations
 
+import io
 import shutil
 import subprocess
 import tempfile
@@ -26,6 +27,8 @@ WIDEST = 480
 CAPTION = 18
 """The height of the text in pixels."""
 LINE = (225, 225, 225)
+MOST_FRAMES, MOST_BYTES = 120, 1_000_000
+"""The most pictures and bytes of a GIF of bounded size."""
 
 
 def write_movie(path: Path, frames: Sequence[Frame], seconds: float) -> None:
@@ -56,10 +59,37 @@ def write_movie(path: Path, frames: Sequence[Frame], seconds: float) -> None:
         ) from error
 
 
-def _write_gif(path: Path, images: Sequence[Image], seconds: float) -> None:
+def gif_of(frames: Sequence[Frame], seconds: float, most_bytes: int = MOST_BYTES) -> bytes:
+    """Return frames of one size as a GIF of at most `MOST_FRAMES` pictures and `most_bytes` bytes.
+
+    Pictures are left out evenly until it is small enough; the first and the last one stay. Two
+    pictures may need more bytes.
+
+    Args:
+        frames: at least one.
+        seconds: for which a picture is shown.
+        most_bytes: the size from which on pictures are left out.
+    """
+    count = min(len(frames), MOST_FRAMES)
+    while True:
+        last = max(count - 1, 1)
+        kept = [frames[round(i * (len(frames) - 1) / last)] for i in range(count)]
+        buffer = io.BytesIO()
+        _write_gif(buffer, [_image(frame) for frame in kept], seconds)
+        if buffer.tell() <= most_bytes or count <= 2:
+            return buffer.getvalue()
+        count = max(2, min(count - 1, count * most_bytes // buffer.tell()))
+
+
+def _write_gif(target: Path | io.BytesIO, images: Sequence[Image], seconds: float) -> None:
     small = [image.quantize(64) for image in images]
     small[0].save(
-        path, save_all=True, append_images=small[1:], duration=round(1000 * seconds), loop=0
+        target,
+        format="GIF",
+        save_all=True,
+        append_images=small[1:],
+        duration=round(1000 * seconds),
+        loop=0,
     )
 
 

@@ -1,7 +1,8 @@
 """The report of a run: its settings, its scores beside the baselines, and its cost.
 
-Provides `write_report`, which writes `report.md` and its picture. The report is made from the run
-folder only, so it can be written again at any time. Every score has its error and the baselines.
+Provides `write_report`, which writes `report.md` and its picture, and the sections that a model
+card has too. The report is made from the run folder only, so it can be written again at any time.
+Every score has its error and the baselines.
 """
 
 from __future__ import annotations
@@ -33,12 +34,13 @@ _PLAYED: dict[Decoding, str] = {
 }
 
 
-def write_report(run: Run, *, command: str = "") -> str:
+def write_report(run: Run, *, command: str = "", film: str = "") -> str:
     """Write `report.md` and `curve.png` of a run, whole or partial, and return the text.
 
     Args:
         run: the run folder.
         command: the command line that made the run, as the user would repeat it.
+        film: what the film in the run folder shows; empty if it has none.
 
     Raises:
         RunError: if a file of the run is damaged.
@@ -48,17 +50,18 @@ def write_report(run: Run, *, command: str = "") -> str:
     parts = (
         [f"# {run.name}"],
         _how(command),
-        _results(records, scores),
+        result_lines(records, scores),
         [f"![score, return, entropy and groups]({run.curve.name})"],
         _pictures(run),
+        _film(run, film),
         _program(run),
         _opponents(scores),
-        _measures(scores),
+        measure_lines(scores),
         _exact(scores),
         _thoughts(scores),
         policy_lines(records),
-        _costs(records),
-        _findings(run, scores),
+        cost_lines(records),
+        finding_lines(run, scores),
         adapter_lines(run.adapters),
         _next(run),
     )
@@ -72,7 +75,8 @@ def _how(command: str) -> list[str]:
     return [f"```\n{command}\n```", "", recipe] if command else [recipe]
 
 
-def _results(records: Sequence[Record], scores: RunScores | None) -> list[str]:
+def result_lines(records: Sequence[Record], scores: RunScores | None) -> list[str]:
+    """Return the table of the policy's scores, of those before training, and of baselines."""
     lines = ["## Result", ""]
     if scores is None:
         return [*lines, *_partial(records)]
@@ -110,10 +114,16 @@ def _why_this_decoding(records: Sequence[Record], scores: RunScores) -> str:
 
 
 def _pictures(run: Run) -> list[str]:
-    """Return the pictures that commands wrote into the run folder, apart from the curve."""
+    """Return the pictures that commands wrote into the run folder, apart from the report's own."""
     found = (each for each in run.path.iterdir() if each.suffix in (".gif", ".png"))
-    names = sorted(each.name for each in found if each.name != run.curve.name)
+    own = (run.curve.name, run.film.name)
+    names = sorted(each.name for each in found if each.name not in own)
     return [f"![{Path(name).stem}]({name})" for name in names]
+
+
+def _film(run: Run, shows: str) -> list[str]:
+    """Return the film of an episode."""
+    return ["## An episode", "", shows, "", f"![an episode]({run.film.name})"] if shows else []
 
 
 def _program(run: Run) -> list[str]:
@@ -141,7 +151,7 @@ def _opponents(scores: RunScores | None) -> list[str]:
     ]
 
 
-def _measures(scores: RunScores | None) -> list[str]:
+def measure_lines(scores: RunScores | None) -> list[str]:
     """Return the table of what the env measures beside the score."""
     found = {} if scores is None else scores.measured()
     if not found:
@@ -239,7 +249,7 @@ def _partial(records: Sequence[Record]) -> list[str]:
     return [said + "."]
 
 
-def _costs(records: Sequence[Record]) -> list[str]:
+def cost_lines(records: Sequence[Record]) -> list[str]:
     """Return the table of costs (docs/math.md 5), as totals since the start of the run."""
     if not records:
         return []
@@ -269,7 +279,8 @@ def _total(record: Record, metrics: Sequence[str]) -> float:
     return sum(record[name] for name in metrics if record.get(name) is not None)
 
 
-def _findings(run: Run, scores: RunScores | None) -> list[str]:
+def finding_lines(run: Run, scores: RunScores | None) -> list[str]:
+    """Return what may have kept the run from learning."""
     found = find_findings(Facts.of_run(run, scores))
     return ["## Findings", "", *(f"- {finding}" for finding in found)] if found else []
 

@@ -182,6 +182,16 @@ class Run:
         return self.path / "curve.png"
 
     @property
+    def film(self) -> Path:
+        """The film of an episode in the report, where the env draws pictures."""
+        return self.path / "episode.gif"
+
+    @property
+    def card(self) -> Path:
+        """The folder of the model card, where `turnwise card` wrote one."""
+        return self.path / "card"
+
+    @property
     def evaluation(self) -> Path:
         """The scores on test tasks."""
         return self.path / "eval.json"
