@@ -16,7 +16,7 @@ from ..conftest import load_benchmark
 
 SMOKE = (
     *("preset=smoke", "env.options.hard=false", "env.options.rounds=4"),
-    *("engine.probe_tokens=64", "forest.probe_tokens=64"),
+    *("engine.probe_tokens=64", "forest.probe_tokens=64", "trainer.stop_if_failed=never"),
 )
 TAUGHT = (
     "warmup.steps=30", "warmup.eval_every=30", "warmup.batch_size=16", "warmup.optimizer.lr=1e-2",
@@ -70,7 +70,7 @@ def test_rows_are_recipes_that_differ_from_the_clean_run_in_what_they_name(scrip
     assert found["mixed-roles"]["credit"]["statistics"] == "all"
     assert found["other-rewards"]["credit"]["rewards"] == {
         "solved": 2.0, "progress": 2.0, "call_useful": 1.0, "illegal": -0.2, "call_failed": -2.0,
-        "invalid": -2.0,
+        "invalid": -2.0, "move_useful": 0.0, "idle": 0.0,
     }  # fmt: skip
     heats = {role: each["temperature"] for role, each in found["hot"]["agents"].items()}
     assert heats == {"tool": 1.5, "planner": 1.5}
