@@ -351,7 +351,7 @@ def returns_of(env, task, player, mix, rng):
 def test_every_task_has_an_outcome_only_twin():
     for recipe in DENSE:
         twin, dense = load_recipe(recipe, ["preset=outcome"]), load_recipe(recipe)
-        assert twin.credit.rewards == {"solved": 1.0}
+        assert twin.credit.rewards == {"solved": 1.0, "invalid": -1.0}
         assert set(dense.credit.rewards) == {*make_env(dense.env.name).components, "invalid"}
         assert twin.env == dense.env
 
