@@ -25,11 +25,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from threading import Lock
 from typing import Any, NamedTuple
+
+from result_rows import add_row, commit, kept_rows
 
 from turnwise.app.solve_base import base_of, digest_of, weights_of
 from turnwise.runs import (
@@ -168,7 +169,7 @@ def job_of(arm: str, task: str, seed: int, args: argparse.Namespace) -> Job:
     return Job(arm, task, seed, budget, settings, commands)
 
 
-def solve(job: Job, args: argparse.Namespace, commit: str, base: str) -> dict[str, Any]:
+def solve(job: Job, args: argparse.Namespace, version: str, base: str) -> dict[str, Any]:
     """Solve a task, or go on; return what is kept."""
     parts = list[dict[str, Any]]()
     folder = args.runs / f"{job.arm}-{job.task}-{job.seed}-{short_hash(f'{base} {job.command}')}"
@@ -190,7 +191,7 @@ def solve(job: Job, args: argparse.Namespace, commit: str, base: str) -> dict[st
             if parts[-1]["solved"]:
                 break
     kept = {"arm": job.arm, "budget": job.budget, "settings": job.settings, "command": job.command}
-    return kept | {"commit": commit} | joined(parts)
+    return kept | {"commit": version} | joined(parts)
 
 
 def joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -227,18 +228,6 @@ def measured(run: Run) -> dict[str, Any]:
         curve.append((int(totals["total/episodes"]), updates, round(best, 4)))
     last = records[max(records)]
     return {name: int(last[key]) for name, key in TOTALS.items()} | {"curve": curve}
-
-
-def kept_rows(file: Path) -> list[dict[str, Any]]:
-    """Return the rows of a file that hold a whole object; what a kill cut off is left out."""
-    text = file.read_text() if file.is_file() else ""
-    rows: list[dict[str, Any]] = []
-    for line in text.splitlines():
-        with suppress(json.JSONDecodeError):
-            rows.append(json.loads(line))
-    if text and not text.endswith("\n"):  # the next row begins a line of its own
-        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return rows
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -349,8 +338,7 @@ def main() -> None:
     rows = kept_rows(args.file)
     base = digest_of(weights_of(base_of(args.base))) if args.arms else ""
     known = {row["command"] for row in rows if row["base"] == base}
-    told = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    commit = subprocess.run(told, capture_output=True, text=True, check=False).stdout.strip()
+    version = commit()
     jobs = [
         job_of(arm, task, seed, args)
         for seed in args.seeds
@@ -361,15 +349,14 @@ def main() -> None:
 
     def one(job: Job) -> None:
         try:
-            row = solve(job, args, commit, base)
+            row = solve(job, args, version, base)
         except subprocess.CalledProcessError:
             failed.append(f"{job.arm}-{job.task}-{job.seed}")
             print(*job[:3], "failed: read", args.runs / f"{failed[-1]}.log", flush=True)
             return
         with LOCK:
             rows.append(row)
-            with args.file.open("a") as file:
-                file.write(json.dumps(row) + "\n")
+            add_row(args.file, row)
         said = "solved" if row["solved"] else f"{row['pixels']:.3f} of the cells"
         print(*job[:3], said, row["generations"], f"{row['seconds']:.0f} s", flush=True)
 

@@ -26,11 +26,10 @@ from teams_runs import (
     GRPO,
     RECIPES,
     TURNS,
+    Job,
     begun_from,
-    commit,
-    kept_rows,
     measured,
-    run_jobs,
+    run_rows,
     trained,
     turnwise,
     words_of,
@@ -61,7 +60,7 @@ ROWS: dict[str, Row] = {
     "single-grpo": Row("single", GRPO),
     "single-turns": Row("single", TURNS),
     "single-spine": Row("single"),
-    # a team; `turns` has the recipe's credit, a return for each turn
+    # a team; `turns` has a return for each turn
     "team-grpo": Row("shared", GRPO),
     "team-turns": Row("shared", TURNS),
     "at-grpo": Row("shared"),
@@ -92,20 +91,6 @@ ROWS: dict[str, Row] = {
 }
 
 
-class Job(NamedTuple):
-    """A row to be trained on an env with a seed, and its settings."""
-
-    row: str
-    env: str
-    seed: int
-    settings: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """The name of its run folder."""
-        return f"{self.env}-{self.row}-{self.seed}"
-
-
 def warm_up(env: str, kind: str, seed: int, runs: Path) -> tuple[list[str], list[str]]:
     """Return the settings of the warm-up, and those of a run that begins with its weights."""
     run = runs / f"{env}-warm-{kind}-{seed}"
@@ -118,10 +103,9 @@ def warm_up(env: str, kind: str, seed: int, runs: Path) -> tuple[list[str], list
 def train(job: Job, runs: Path, version: str) -> dict[str, Any]:
     """Train a job, or go on; return what is kept."""
     row = ROWS[job.row]
-    kept = {"row": job.row, "env": job.env, "seed": job.seed, "settings": list(job.settings)}
-    kept |= {"commit": version}
+    kept = job.kept(version)
     if row.plays:
-        folders = {other: runs / f"{job.env}-{other}-{job.seed}" for _, other, _ in row.plays}
+        folders = {other: runs / job.folder(other) for _, other, _ in row.plays}
         words = ["eval", str(folders[row.plays[0][1]]), "--json"]
         for role, other, policy in row.plays:
             words += ["--policy", f"{role}={folders[other]}:{policy}"]
@@ -200,25 +184,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--plot", type=Path, metavar="PNG")
     args = parser.parse_args()
-    for folder in (args.runs, args.file.parent):
-        folder.mkdir(parents=True, exist_ok=True)
-    rows = kept_rows(args.file)
-    known = {(row["row"], row["env"], row["seed"], tuple(row["settings"])) for row in rows}
-    version = commit()
-    jobs = [
-        Job(row, env, seed, tuple(args.set))
-        for env in args.envs
-        for row in args.rows
-        for seed in args.seeds
-    ]
-    made, failed = run_jobs(
-        [job for job in jobs if job not in known],
-        lambda job: train(job, args.runs, version),
-        args.file,
-        runs=args.runs,
-        workers=args.workers,
-    )
-    rows += made
+    rows, failed = run_rows(args, lambda job, version: train(job, args.runs, version))
     if rows:
         print(table(rows))
     if args.plot and rows:

@@ -50,7 +50,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from hashlib import sha256
 from math import sqrt
 from pathlib import Path
 from statistics import mean, stdev
@@ -62,12 +61,11 @@ from teams_runs import (
     GRPO,
     RECIPES,
     TURNWISE,
+    Job,
     UnfinishedError,
     begun_from,
-    commit,
-    kept_rows,
     measured,
-    run_jobs,
+    run_rows,
     trained,
     words_of,
 )
@@ -126,25 +124,6 @@ ROWS: dict[str, Row] = {
 }
 
 
-class Job(NamedTuple):
-    """A row to be trained on an env with a seed, and settings of the warm-up and the training."""
-
-    row: str
-    env: str
-    seed: int
-    settings: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """The name of its run folder."""
-        return self.folder(self.row)
-
-    def folder(self, what: str) -> str:
-        """Return the name of a folder of the env, the seed and the settings."""
-        own = sha256("\n".join(self.settings).encode()).hexdigest()[:8] if self.settings else ""
-        return "-".join(filter(None, (self.env, what, str(self.seed), own)))
-
-
 def program_of(names: Sequence[str], run: Path) -> tuple[str, ...]:
     """Return what follows the interpreter in the command of a run with replaced functions."""
     if not names:
@@ -181,8 +160,7 @@ def train(job: Job, runs: Path, version: str) -> dict[str, Any]:
     run = runs / job.name
     words = words_of(job.env, [*given, *row.settings, *begun_from(warm, KIND)])
     commands.append(trained_with(row.replaced, words, run))
-    kept = {"row": job.row, "env": job.env, "seed": job.seed, "settings": list(job.settings)}
-    kept |= {"commit": version, "command": " && ".join(commands)}
+    kept = job.kept(version) | {"command": " && ".join(commands)}
     return kept | {"replaced": read_counts(counts_of(run))} | measured(run)
 
 
@@ -227,24 +205,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs/teams-defects"))
     parser.add_argument("--workers", type=int, default=2, help="seeds that run side by side")
     args = parser.parse_args()
-    for folder in (args.runs, args.file.parent):
-        folder.mkdir(parents=True, exist_ok=True)
-    rows, version = kept_rows(args.file), commit()
-    known = {(row["row"], row["env"], row["seed"], tuple(row["settings"])) for row in rows}
-    asked = [
-        Job(row, env, seed, tuple(args.set))
-        for env in args.envs
-        for row in args.rows
-        for seed in args.seeds
-    ]
-    made, failed = run_jobs(
-        [job for job in asked if job not in known],
-        lambda job: train(job, args.runs, version),
-        args.file,
-        runs=args.runs,
-        workers=args.workers,
-    )
-    rows += made
+    rows, failed = run_rows(args, lambda job, version: train(job, args.runs, version))
     if rows:
         print(table(rows))
     if failed:

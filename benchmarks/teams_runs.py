@@ -6,16 +6,20 @@ file `eval.json`. Jobs of one seed share warm-ups and follow each other; seeds r
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple
+
+from result_rows import add_row, commit, kept_rows
 
 RECIPES = {env: f"{env}-two-policy" for env in ("sokoban", "plan-path", "sudoku")}
 POLICIES = {
@@ -30,23 +34,6 @@ GRPO, TURNS = ("preset=grpo",), ("preset=turns",)
 COSTS = ("sampled_tokens", "prefilled_tokens", "trained_tokens", "env_steps", "state_resets")
 TURNWISE = ("-m", "turnwise")
 """What follows the interpreter in a command of turnwise."""
-
-
-class JobLike(Protocol):
-    """What `run_jobs` reads of a job."""
-
-    @property
-    def seed(self) -> int:
-        """The seed of the run."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """The name of the run folder."""
-        ...
-
-
-J = TypeVar("J", bound=JobLike)
 
 
 class UnfinishedError(Exception):
@@ -110,66 +97,67 @@ def measured(run: Path) -> dict[str, Any]:
     return {"scores": scores, "totals": totals, "curve": curve}
 
 
-def kept_rows(file: Path) -> list[dict[str, Any]]:
-    """Return the rows of a file; what a kill cut off is left out."""
-    rows: list[dict[str, Any]] = []
-    for line in file.read_text().splitlines() if file.is_file() else ():
-        with suppress(json.JSONDecodeError):
-            rows.append(json.loads(line))
-    return rows
+class Job(NamedTuple):
+    """A row to be trained on an env with a seed, and settings of all rows."""
+
+    row: str
+    env: str
+    seed: int
+    settings: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of its run folder."""
+        return self.folder(self.row)
+
+    def folder(self, what: str) -> str:
+        """Return the name of a folder of the env, the seed and the settings."""
+        own = sha256("\n".join(self.settings).encode()).hexdigest()[:8] if self.settings else ""
+        return "-".join(filter(None, (self.env, what, str(self.seed), own)))
+
+    def kept(self, version: str) -> dict[str, Any]:
+        """Return what its line in a file begins with."""
+        named = {"row": self.row, "env": self.env, "seed": self.seed}
+        return named | {"settings": list(self.settings), "commit": version}
 
 
-def add_row(file: Path, row: dict[str, Any]) -> None:
-    """Append a row to a file, on a new line also where a kill has cut the last one off."""
-    is_cut = file.is_file() and file.read_bytes()[-1:] not in (b"", b"\n")
-    with file.open("a") as out:
-        out.write("\n" * is_cut + json.dumps(row) + "\n")
-
-
-def commit() -> str:
-    """Return the commit of this checkout, marked where files differ from it."""
-    asked = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
-
-
-def run_jobs(
-    jobs: Iterable[J],
-    train: Callable[[J], dict[str, Any]],
-    file: Path,
-    *,
-    runs: Path,
-    workers: int,
+def run_rows(
+    args: argparse.Namespace, train: Callable[[Job, str], dict[str, Any]]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Train jobs, and append a row of each to a file; return the rows and the failed jobs' names.
+    """Train the jobs that a file lacks, and append a line of each; return all rows, and failures.
 
     Args:
-        jobs: what is left to do, in order; those of one seed follow each other.
-        train: trains a job, or goes on, and returns its row.
-        file: gets a line of JSON for each row.
-        runs: the folder of the runs, with their logs.
-        workers: how many seeds run side by side.
+        args: `file`; `envs`, `rows`, `seeds` and `set`, which name the jobs; `runs`, the folder of
+            the runs; `workers`, how many seeds run side by side.
+        train: trains a job, or goes on, and returns its row; it is given the commit.
     """
-    rows: list[dict[str, Any]] = []
+    for folder in (args.runs, args.file.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    rows, version = kept_rows(args.file), commit()
+    known = {(row["row"], row["env"], row["seed"], tuple(row["settings"])) for row in rows}
     failed: list[str] = []
     lock = Lock()
-    seeds: dict[int, list[J]] = {}
-    for job in jobs:
-        seeds.setdefault(job.seed, []).append(job)
+    seeds: dict[int, list[Job]] = {}
+    for env, row, seed in product(args.envs, args.rows, args.seeds):
+        job = Job(row, env, seed, tuple(args.set))
+        if job not in known:
+            seeds.setdefault(seed, []).append(job)
 
-    def one_seed(own: Sequence[J]) -> None:
+    def one_seed(own: Sequence[Job]) -> None:  # they share warm-ups, so one follows the other
         for job in own:
             try:
-                row = train(job)
+                row = train(job, version)
             except (subprocess.CalledProcessError, UnfinishedError) as problem:
                 failed.append(job.name)
                 said = f"{problem}; " if isinstance(problem, UnfinishedError) else ""
-                print(f"{job.name} failed: {said}read {runs / f'{job.name}.log'}", flush=True)
+                log = args.runs / f"{job.name}.log"
+                print(f"{job.name} failed: {said}read {log}", flush=True)
                 continue
             with lock:
                 rows.append(row)
-                add_row(file, row)
+                add_row(args.file, row)
             print(job.name, f"{row['scores']['score']:.3f}", flush=True)
 
-    with ThreadPoolExecutor(workers) as pool:
+    with ThreadPoolExecutor(args.workers) as pool:
         list(pool.map(one_seed, seeds.values()))
     return rows, failed

@@ -119,15 +119,15 @@ def test_a_defect_that_is_not_in_the_run_fails_it_and_counts_are_added(used, tmp
     assert used.counts.unused({"dithering": {"calls": 4, "differed": 0}}, ["dithering"])
 
 
-def test_a_row_that_a_kill_cut_off_does_not_take_the_next_one_with_it(script, tmp_path):
-    runs, file = load_benchmark("teams_runs"), tmp_path / "rows.jsonl"
+def test_a_row_that_a_kill_cut_off_does_not_take_the_next_one_with_it(tmp_path):
+    result_rows, file = load_benchmark("result_rows"), tmp_path / "rows.jsonl"
     for number in range(2):
-        runs.add_row(file, {"seed": number})
+        result_rows.add_row(file, {"seed": number})
     with file.open("a") as out:
         out.write('{"seed": 2, "sco')
     for number in (2, 3):
-        runs.add_row(file, {"seed": number})
-    assert script.kept_rows(file) == [{"seed": number} for number in range(4)]
+        result_rows.add_row(file, {"seed": number})
+    assert result_rows.kept_rows(file) == [{"seed": number} for number in range(4)]
 
 
 @pytest.fixture(scope="module")
@@ -183,23 +183,24 @@ def test_rows_are_written_once_and_a_run_goes_on(script, tmp_path, monkeypatch, 
     (tmp_path / "small.toml").write_text(small)
     monkeypatch.setitem(script.RECIPES, "plan-path", str(tmp_path / "small.toml"))
     file, runs = tmp_path / "rows.jsonl", tmp_path / "runs"
+    result_rows = load_benchmark("result_rows")
     words = [str(file), "--envs", "plan-path", "--seeds", "0", "--runs", str(runs)]
     words += ["--rows", "dithering"]
     for setting in (*SMOKE, *TAUGHT[:4]):
         words += ["--set", setting]
     monkeypatch.setattr("sys.argv", ["teams_defects.py", *words])
     script.main()
-    (row,) = script.kept_rows(file)
+    (row,) = result_rows.kept_rows(file)
     assert row["row"] == "dithering" and row["replaced"]["dithering"]["differed"] > 0
     assert "defect_run.py dithering" in row["command"] and row["commit"]
     assert capsys.readouterr().out.count("plan-path |") == 1
     script.main()  # nothing is left
-    assert len(script.kept_rows(file)) == 1
+    assert len(result_rows.kept_rows(file)) == 1
     file.write_text(json.dumps(row)[:40])
     (run,) = (p for p in runs.iterdir() if p.is_dir() and "dithering" in p.name)
     (run / "eval.json").unlink()  # killed before the test was written
     script.main()
-    (again,) = script.kept_rows(file)
+    (again,) = result_rows.kept_rows(file)
     assert again["scores"]["score"] == row["scores"]["score"]
     assert again["curve"] == row["curve"]
     assert again["replaced"]["dithering"]["calls"] > row["replaced"]["dithering"]["calls"]
