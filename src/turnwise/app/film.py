@@ -1,6 +1,7 @@
 """A film of one episode that a run has recorded: its actions are played again, without a model.
 
-Provides `film_of` and `write_film`. Only envs that draw pictures (`Env.frame`) have one.
+Provides `film_of`, `noted_film` and `write_film`. Only envs that draw pictures (`Env.frame`) have
+one.
 """
 
 from __future__ import annotations
@@ -33,21 +34,26 @@ class Film:
 
 
 def write_film(run: Run, note: Callable[[str], None]) -> str:
-    """Write the film of a run into its folder and return its caption; empty if there is none.
+    """Write the film of a run into its folder and return its caption; empty if there is none."""
+    film = noted_film(run, note)
+    if film is None:
+        return ""
+    write_atomically(run.film, film.gif)
+    return film.caption
+
+
+def noted_film(run: Run, note: Callable[[str], None]) -> Film | None:
+    """Return the film of a run, None if there is none.
 
     Args:
         run: the run.
         note: receives a sentence if the env cannot play the episode again.
     """
     try:
-        film = film_of(run)
+        return film_of(run)
     except TurnwiseError as error:
-        note(f"the report has no film of an episode: {error}")
-        film = None
-    if film is None:
-        return ""
-    write_atomically(run.film, film.gif)
-    return film.caption
+        note(f"there is no film of an episode: {error}")
+        return None
 
 
 def film_of(run: Run) -> Film | None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from turnwise.cli.options import one_sentence, say
+from turnwise.cli.options import one_sentence, say, tell
 
 
 def card(
@@ -29,7 +29,7 @@ def card(
         from turnwise.app.card.files import published_files
         from turnwise.app.card.write import write_card
 
-        folder = write_card(run, out, license=license)
+        folder = write_card(run, out, license=license, note=tell)
         for line in listed(folder, published_files(folder)):
             say(line)
     say(f"model card: {folder / 'README.md'}")

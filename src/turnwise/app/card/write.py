@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from warnings import warn
 
 import tomli_w
 
@@ -17,7 +19,7 @@ from turnwise.app.card.files import README, published_files
 from turnwise.app.card.readme import CardFacts, card_text
 from turnwise.app.card.usage import example_for, usage_code
 from turnwise.app.card.weights import PublishedPolicy, write_weights
-from turnwise.app.film import film_of
+from turnwise.app.film import noted_film
 from turnwise.app.sources import best_checkpoint
 from turnwise.app.stages import PRETRAIN, without_adapters
 from turnwise.errors import RunError
@@ -36,13 +38,16 @@ HEAD = (
 )
 
 
-def write_card(run: Path, out: Path | None = None, *, license: str = "") -> Path:
+def write_card(
+    run: Path, out: Path | None = None, *, license: str = "", note: Callable[[str], None] = warn
+) -> Path:
     """Write the model card of a finished run and return its folder.
 
     Args:
         run: the run folder.
         out: where the card goes, a folder that does not exist; None is `card` in the run folder.
         license: the license of the weights, as the hub names it; empty leaves it open.
+        note: receives a sentence if there is no film because the env plays differently now.
 
     Raises:
         RunError: if there is no run, it is not finished, or `out` exists.
@@ -54,11 +59,11 @@ def write_card(run: Path, out: Path | None = None, *, license: str = "") -> Path
         raise RunError(f"'{target}' exists: delete it, or choose another folder with --out")
     recipe = load_recipe(str(folder.recipe), (), lambda text: None)
     chosen = best_checkpoint(folder, recipe)
+    film = noted_film(folder, note)
     with replaced_folder(target) as place, quiet():
         policies = write_weights(place, folder, recipe, chosen)
         plain = without_adapters(recipe) if chosen.phase == PRETRAIN else recipe
         records = read_metrics(folder.metrics)
-        film = film_of(folder)
         if film is not None:
             (place / folder.film.name).write_bytes(film.gif)
         draw_curve(place / folder.curve.name, recipe.name, records, scores)
