@@ -246,6 +246,31 @@ def test_the_round_limit_is_a_multiple_of_what_the_solver_needs():
         assert data["rounds"] == min(20, int(np.ceil(1.5 * needed)))
 
 
+def test_an_episode_may_end_when_the_puzzle_is_lost():
+    for ends in (False, True):
+        env = made("sudoku", size=4, clues=5, rounds=11, moves_per_turn=1, end_when_lost=ends)
+        data = env.generate(generator(0, "lost"))
+        state = env.reset(Task(id="t", env="sudoku", seed=0, data=data))
+        right, *later = env.puzzle.solve(state.position)
+        state, paid, step = play(env, state, "legal", right)
+        assert (step.terminated, state.lost, state.ended) == (False, False, False)
+        rules = env.puzzle.rules
+        wrong = next(
+            move
+            for move in rules.moves(state.position)
+            if move not in later and rules.apply(state.position, move) is not None
+        )
+        state, paid, step = play(env, state, "legal", wrong)
+        assert (step.terminated, step.truncated) == (ends, False)
+        assert (state.lost, state.ended) == (ends, ends)
+        assert paid[-1]["move_useful"] < DEAD and env.score(state) == 0.0
+        if ends:
+            with pytest.raises(EnvError):
+                env.step(state, TOOL, "legal", RNG)
+        else:
+            play(env, state, "legal", "r0c0 1")
+
+
 @pytest.mark.parametrize("env", ["plan-path", "sokoban"])
 def test_hard_tasks_are_those_that_every_reflex_fails(env):
     options = {"size": 5, "walls": 0.3, "least_detour": 2} if env == "plan-path" else {"walls": 0.2}

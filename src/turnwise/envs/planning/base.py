@@ -27,7 +27,8 @@ Rewards:
         more often wrong than right, and a policy that waits never learns which one is right.
     The last three are for negative weights. The others telescope, so that no weights of them pay
     for moving back and forth.
-End: terminated when solved; truncated when the rounds are over. The score is 1 if solved, else 0.
+End: terminated when solved, and with `end_when_lost` when a role's cost is infinite; truncated when
+    the rounds are over. The score is 1 if solved, else 0.
 Measures: `rounds` begun, `moves` made.
 Baselines: random; always-MOVE, a constant call and move; first-legal, which always calls `legal`
     and plays the first move of the answer; random-legal, random moves that are possible; the
@@ -38,7 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import ceil
+from math import ceil, inf
 from typing import Any, ClassVar, Generic
 
 import numpy as np
@@ -297,6 +298,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
             last=moves[count - 1] if count else state.last,
             moves=state.moves + count,
             solved=rules.solved(position),
+            lost=self.config.end_when_lost and self.puzzle.role_cost(position) == inf,
         )
         team, own = state.costs
         measured = (
@@ -309,7 +311,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         }
         rewards["solved"] = float(after.solved)
         rewards |= self._faults(before, position, count < len(moves))
-        ended = after.solved
+        ended = after.solved or after.lost
         return Step(
             state=after, rewards=rewards, terminated=ended, truncated=not ended and not after.left
         )

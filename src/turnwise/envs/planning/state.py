@@ -47,6 +47,9 @@ class PlanningConfig(Settings):
     not learn to describe it, and its replies are short."""
     hard: bool = False
     """Whether there are only tasks that every reflex fails within the rounds."""
+    end_when_lost: bool = False
+    """Whether an episode ends when a role's cost is infinite, that is when the puzzle cannot be
+    solved any more. Scores are the same, and training does not play on in lost positions."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,8 @@ class PlanState(Generic[P]):
     `costs` are those of the start, of the team and of a role. `calls` are the calls of this round
     with their results, and `plans` the proposals of its planners. `proposed` are the potentials of
     where each seat's last proposal led, in the order of seats. `last` is the last move made. `left`
-    counts the rounds that have not ended, `begun` those that have begun.
+    counts the rounds that have not ended, `begun` those that have begun. `lost` is whether the
+    episode has ended because the puzzle cannot be solved any more.
     """
 
     position: P
@@ -110,6 +114,7 @@ class PlanState(Generic[P]):
     last: str = ""
     moves: int = 0
     solved: bool = False
+    lost: bool = False
 
     @property
     def turn(self) -> int:
@@ -119,7 +124,7 @@ class PlanState(Generic[P]):
     @property
     def ended(self) -> bool:
         """Whether the episode is over."""
-        return self.solved or not self.left
+        return self.solved or self.lost or not self.left
 
 
 def potential(cost: float, start: float) -> float:
