@@ -7,8 +7,9 @@ A job is a row of `ROWS`, an env and a seed: `turnwise train` with some settings
 that the rows of one kind of policies and one seed share. Jobs whose command FILE holds are not
 trained again, and a run that was interrupted goes on. Each line of FILE holds the commands, the
 commit, `eval.json`, the totals of the run, and as `curve` the sampled tokens, the env steps and the
-validation score. `eval.json` scores the tasks that the reflexes fail; `all_tasks` has the scores on
-all tasks. A row with `plays` is trained by others: it exchanges policies for the test.
+validation score, and the scores of other tests: of the hard half of Sokoban's levels, which are
+those that the reflex fails, and of tasks of which few are hard where the recipe has hard ones only.
+A row with `plays` is trained by others: it exchanges policies for the test.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ VINE = (
     *("credit.scheme=counterfactual", "trainer.tasks_per_iteration=6"),
 )
 OUTCOME = ("preset=outcome",)
-ALL_TASKS = ("--set", "env.options.hard=false")
+TESTS = {"hard_tasks": "env.options.hard_share=1.0", "all_tasks": "env.options.hard=false"}
+"""Other tests of an env."""
 
 
 class Row(NamedTuple):
@@ -111,18 +113,25 @@ def train(job: Job, runs: Path, version: str) -> dict[str, Any]:
         words = ["eval", str(folders[row.plays[0][1]]), "--json"]
         for role, other, policy in row.plays:
             words += ["--policy", f"{role}={folders[other]}:{policy}"]
-        log = runs / f"{job.name}.log"
-        found = {"scores": words, "all_tasks": [*words, *ALL_TASKS]}
-        scores = {name: json.loads(turnwise(each, log, told=True)) for name, each in found.items()}
-        return kept | {"command": " ".join(["turnwise", *words])} | scores
+        kept |= {"command": " ".join(["turnwise", *words]), "scores": scored(words, job, runs)}
+        return kept | other_tests(words, job, runs)
     warm, begun = warm_up(job.env, row.kind, job.seed, runs)
     settings = [*begun, *row.settings, *job.settings]
     trained(words_of(job.env, settings), runs / job.name)
     commands = [" ".join(["turnwise", *words_of(job.env, each)]) for each in (warm, settings)]
-    asked = ["eval", str(runs / job.name), "--json", *ALL_TASKS]
-    on_all = json.loads(turnwise(asked, runs / f"{job.name}.log", told=True))
-    measures = measured(runs / job.name) | {"all_tasks": on_all}
-    return kept | {"command": " && ".join(commands)} | measures
+    others = other_tests(["eval", str(runs / job.name), "--json"], job, runs)
+    return kept | {"command": " && ".join(commands)} | measured(runs / job.name) | others
+
+
+def scored(words: list[str], job: Job, runs: Path) -> dict[str, Any]:
+    """Return what a command prints as JSON."""
+    return json.loads(turnwise(words, runs / f"{job.name}.log", told=True))
+
+
+def other_tests(words: list[str], job: Job, runs: Path) -> dict[str, Any]:
+    """Return the scores of the other test of an env, by its name in a row."""
+    name = "hard_tasks" if job.env == "sokoban" else "all_tasks"
+    return {name: scored([*words, "--set", TESTS[name]], job, runs)}
 
 
 def told(values: Sequence[float]) -> str:
@@ -141,7 +150,7 @@ def gap(scores: dict[str, Any], decoding: str) -> float:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Return the scores and costs of each env and row, means over seeds with 95 % intervals."""
-    heads = (*("env", "row", "seeds", "greedy", "sampled", "gap closed"), "all", *COSTS, "seconds")
+    heads = ("env", "row", "seeds", "greedy", "sampled", "gap closed", "other test", *COSTS, "s")
     lines = ["| " + " | ".join(heads) + " |", "|---" * 2 + "|---:" * (len(heads) - 2) + "|"]
     groups: dict[tuple[str, str, tuple[str, ...]], list[dict[str, Any]]] = {}
     for row in rows:
@@ -150,7 +159,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         scores = [row["scores"] for row in group]
         columns = [[each[f"score_{how}"] for each in scores] for how in ("greedy", "sampled")]
         columns.append([gap(each, each["decoding"]) for each in scores])
-        columns.append([row["all_tasks"]["score_greedy"] for row in group])
+        columns.append([row[n]["score_greedy"] for row in group for n in TESTS if n in row])
         cells = [env, " ".join([name, *settings]), str(len(group)), *map(told, columns)]
         for cost in (*COSTS, "seconds"):
             spent = [row["totals"][cost] for row in group if cost in row.get("totals", {})]

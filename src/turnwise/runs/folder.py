@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -303,6 +303,27 @@ def check_free(directory: Path) -> None:
         )
     if any(path.name != ".recipe.toml.partial" for path in directory.iterdir()):
         raise RunError(f"'{directory}' is not empty: give --run a folder that is new or empty")
+
+
+def check_own(directory: Path, marker: str, leftovers: Collection[str]) -> None:
+    """Check that a folder, which may be missing, is of the kind that a file `marker` tells.
+
+    Args:
+        directory: the folder.
+        marker: the name of the file.
+        leftovers: what a kill at the start leaves without it.
+
+    Raises:
+        RunError: if it is a file, or has other files and no `marker`.
+    """
+    if directory.is_file():
+        raise RunError(f"'{directory}' is a file: choose a folder that is new or empty")
+    if not directory.is_dir() or (directory / marker).is_file():
+        return
+    if any(path.name not in leftovers for path in directory.iterdir()):
+        raise RunError(
+            f"'{directory}' is not empty and has no {marker}: choose a folder that is new or empty"
+        )
 
 
 def resume_command(path: Path) -> str:

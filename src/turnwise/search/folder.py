@@ -18,7 +18,7 @@ import tomli_w
 
 from turnwise.errors import ConfigError, RunError
 from turnwise.runs.files import json_object, locked, write_atomically
-from turnwise.runs.folder import claim_folder
+from turnwise.runs.folder import check_own, claim_folder
 from turnwise.search.config import SearchConfig
 from turnwise.search.history import HISTORY
 from turnwise.settings import parse
@@ -160,17 +160,8 @@ def read_result(folder: Path) -> Result | None:
 
 def _check(config: SearchConfig, folder: Path) -> None:
     """Refuse a folder of something else before anything is written to it."""
-    if folder.is_file():
-        raise RunError(f"'{folder}' is a file: choose a folder that is new or empty")
-    if not folder.is_dir():
-        return
+    check_own(folder, SETTINGS, {LOCK, f".{SETTINGS}.partial"})
     if not is_search(folder):
-        own = {LOCK, f".{SETTINGS}.partial"}  # left by a kill at the start
-        if any(path.name not in own for path in folder.iterdir()):
-            raise RunError(
-                f"'{folder}' is not empty and has no {SETTINGS}: choose a folder that is new or "
-                "empty"
-            )
         return
     ours, theirs = (_flat(c.model_dump(mode="json")) for c in (config, read_config(folder)))
     keys = [key for key in {**theirs, **ours} if ours.get(key) != theirs.get(key)]

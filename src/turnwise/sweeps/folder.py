@@ -18,6 +18,7 @@ import tomli_w
 from turnwise.errors import RunError
 from turnwise.recipe.schema import read_recipe
 from turnwise.runs.files import json_object, locked, read_json_lines, write_atomically
+from turnwise.runs.folder import check_own
 from turnwise.sweeps.definition import Cell, SweepConfig, finite, key_of
 from turnwise.sweeps.results import is_number
 
@@ -34,7 +35,7 @@ def opened(config: SweepConfig, folder: Path) -> Iterator[None]:
         RunError: if it belongs to something else, to another process or to another recipe; it is
             left as it was.
     """
-    _check_folder(folder)
+    check_own(folder, ABOUT, {LOCK, BASE, f".{BASE}.partial", f".{ABOUT}.partial"})
     folder.mkdir(parents=True, exist_ok=True)
     busy = "wait for it, stop it, or choose another folder"
     with locked(folder / LOCK, f"sweep '{folder}'", busy):
@@ -75,19 +76,6 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
                 "of them"
             )
     return rows
-
-
-def _check_folder(folder: Path) -> None:
-    """Refuse a folder of something else before anything is written to it."""
-    if folder.is_file():
-        raise RunError(f"'{folder}' is a file: choose a folder that is new or empty")
-    if not folder.is_dir() or (folder / ABOUT).is_file():
-        return
-    own = {LOCK, BASE, f".{BASE}.partial", f".{ABOUT}.partial"}  # left by a kill at the start
-    if any(path.name not in own for path in folder.iterdir()):
-        raise RunError(
-            f"'{folder}' is not empty and has no {ABOUT}: choose a folder that is new or empty"
-        )
 
 
 def _begin(config: SweepConfig, folder: Path) -> None:

@@ -284,6 +284,25 @@ def test_hard_tasks_are_those_that_every_reflex_fails(env):
         assert score_of(hard, task, players["optimal"]) == 1.0
 
 
+@pytest.mark.parametrize("env", ["plan-path", "sokoban"])
+def test_a_share_of_tasks_may_be_hard_and_the_others_are_as_they_come(env):
+    options = {"size": 5, "walls": 0.3} if env == "plan-path" else {"walls": 0.2}
+    options |= {"rounds": 6, "moves_per_turn": 3, "round_limit": 1.5, "hard": True}
+    shares = {}
+    for share in (0.5, 1.0):
+        mixed = made(env, hard_share=share, **options)
+        failed = 0
+        for number in range(40):
+            data = mixed.generate(generator(0, "share", number))
+            failed += not mixed.reflex_solves(mixed.puzzle.first(data), data["rounds"])
+        shares[share] = failed / 40
+    assert shares[1.0] == 1.0
+    assert 0.3 < shares[0.5] < 0.8
+    for share in (0.0, 1.5):
+        with pytest.raises(ConfigError, match="hard_share"):
+            made(env, hard_share=share, **options)
+
+
 def test_hard_tasks_that_hardly_exist_are_refused():
     with pytest.raises(ConfigError, match="a reflex solves all of 5000 tasks within 200 rounds"):
         made(size=3, walls=0.0, rounds=200, hard=True).generate(RNG)

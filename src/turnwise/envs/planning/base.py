@@ -113,16 +113,18 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         """Draw a task that the solver solves within the rounds.
 
         Raises:
-            ConfigError: if tasks must be hard, and the reflexes fail hardly any.
+            ConfigError: if a task must be hard, and the reflexes fail hardly any.
         """
         most = self.config.rounds * self.config.moves_per_turn
-        for _ in range(MOST_DRAWS if self.config.hard else 1):
-            data = self.puzzle.generate(rng, most)
-            if not self.config.hard and self.config.round_limit is None:
+        share = self.config.hard_share
+        hard = self.config.hard and (share == 1 or rng.random() < share)
+        for _ in range(MOST_DRAWS if hard else 1):
+            data = self.puzzle.generate(rng, most, hard)
+            if not hard and self.config.round_limit is None:
                 return data
             first = self.puzzle.first(data)
             rounds = self._rounds(first)
-            if not self.config.hard or not self.reflex_solves(first, rounds):
+            if not hard or not self.reflex_solves(first, rounds):
                 return data | {"rounds": rounds}
         raise ConfigError(
             f"{self.name}: a reflex solves all of {MOST_DRAWS} tasks within {self.config.rounds} "

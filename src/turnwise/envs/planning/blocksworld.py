@@ -95,7 +95,9 @@ class BlocksworldPuzzle(Puzzle[Position]):
     def __init__(self, config: BlocksworldConfig) -> None:
         self.config = config
 
-    def generate(self, rng: np.random.Generator, most_moves: int) -> dict[str, Any]:
+    def generate(
+        self, rng: np.random.Generator, most_moves: int, hard: bool = False
+    ) -> dict[str, Any]:
         """Draw two arrangements that are far enough apart, and near enough.
 
         Raises:

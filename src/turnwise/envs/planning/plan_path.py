@@ -80,7 +80,9 @@ class PlanPathPuzzle(Puzzle[Position]):
     def __init__(self, config: PlanPathConfig) -> None:
         self.config = config
 
-    def generate(self, rng: np.random.Generator, most_moves: int) -> dict[str, Any]:
+    def generate(
+        self, rng: np.random.Generator, most_moves: int, hard: bool = False
+    ) -> dict[str, Any]:
         """Draw a board, its goal, and a start from which the goal is near enough.
 
         Raises:

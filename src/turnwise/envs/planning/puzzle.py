@@ -31,8 +31,14 @@ class Puzzle(ABC, Generic[P]):
     constants: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
-    def generate(self, rng: np.random.Generator, most_moves: int) -> dict[str, Any]:
-        """Draw the JSON-able data of a task that `solve` solves in at most `most_moves` moves."""
+    def generate(
+        self, rng: np.random.Generator, most_moves: int, hard: bool = False
+    ) -> dict[str, Any]:
+        """Draw the JSON-able data of a task that `solve` solves in at most `most_moves` moves.
+
+        With `hard`, tasks that a reflex solves are drawn again by the env. A puzzle may leave out
+        some of them itself, where that is faster.
+        """
 
     @abstractmethod
     def canonical(self, data: Mapping[str, Any]) -> str:

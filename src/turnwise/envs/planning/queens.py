@@ -85,7 +85,9 @@ class QueensPuzzle(Puzzle[Position]):
     def __init__(self, config: QueensConfig) -> None:
         self.config = config
 
-    def generate(self, rng: np.random.Generator, most_moves: int) -> dict[str, Any]:
+    def generate(
+        self, rng: np.random.Generator, most_moves: int, hard: bool = False
+    ) -> dict[str, Any]:
         """Draw a placement, and which of its queens are given."""
         size = self.config.size
         known = placements(NONE * size)

@@ -95,7 +95,9 @@ class SokobanPuzzle(Puzzle[Position]):
     def __init__(self, config: SokobanConfig) -> None:
         self.config = config
 
-    def generate(self, rng: np.random.Generator, most_moves: int) -> dict[str, Any]:
+    def generate(
+        self, rng: np.random.Generator, most_moves: int, hard: bool = False
+    ) -> dict[str, Any]:
         """Draw a level by playing backwards.
 
         Levels whose shortest solution takes more than half of the solver's work are drawn again; so
@@ -109,7 +111,7 @@ class SokobanPuzzle(Puzzle[Position]):
             found = draw_level(rng, config.size, config.boxes, config.walls, config.pulls)
             if found is None or not config.least_pushes <= pushes_of(found) < inf:
                 continue
-            if config.hard and greedy_solves(found, most_moves):  # before the solver: it is faster
+            if hard and greedy_solves(found, most_moves):  # before the solver: it is faster
                 continue
             moves = solve(found, MOST_NODES // 2)
             if moves is not None and len(moves) <= most_moves:

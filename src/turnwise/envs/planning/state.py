@@ -46,7 +46,9 @@ class PlanningConfig(Settings):
     """Whether observations say what is beside the player, or the like, in words. A policy then need
     not learn to describe it, and its replies are short."""
     hard: bool = False
-    """Whether there are only tasks that every reflex fails within the rounds."""
+    """Whether tasks are drawn again until every reflex fails them within the rounds."""
+    hard_share: float = Field(default=1.0, gt=0, le=1)
+    """With `hard`, the share of tasks for which that holds; the others are taken as they come."""
     end_when_lost: bool = False
     """Whether an episode ends when a role's cost is infinite, that is when the puzzle cannot be
     solved any more. Scores are the same, and training does not play on in lost positions."""

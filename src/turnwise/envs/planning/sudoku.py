@@ -115,14 +115,16 @@ class SudokuPuzzle(Puzzle[Position]):
     def __init__(self, config: SudokuConfig) -> None:
         self.config = config
 
-    def generate(self, rng: np.random.Generator, most_moves: int) -> dict[str, Any]:
+    def generate(
+        self, rng: np.random.Generator, most_moves: int, hard: bool = False
+    ) -> dict[str, Any]:
         """Draw a board with one solution.
 
         Raises:
             ConfigError: if the options hardly ever give one.
         """
         size = self.config.size
-        board = draw_puzzle(size, self.config.clues, rng, hard=self.config.hard)
+        board = draw_puzzle(size, self.config.clues, rng, hard=hard)
         return {"rows": [board[i : i + size] for i in range(0, len(board), size)]}
 
     def canonical(self, data: Mapping[str, Any]) -> str:
