@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import takewhile
 
 import numpy as np
 import pytest
@@ -108,6 +109,29 @@ def test_the_solver_solves_every_task_and_random_play_hardly_any(name):
     assert scores["random"].mean < 0.2
     assert all(score.broken == 0 for score in scores.values())
     assert all(scores[n].mean < 0.2 for n in scores if n.startswith("always-"))
+
+
+def test_random_narrow_fills_cells_that_the_description_names_with_their_candidates():
+    env = make_env("sudoku", rounds=24, moves_per_turn=1, described=True)
+    play = env.baselines()["random-narrow"]
+    rng, drawn = np.random.default_rng(0), set()
+    for task in GeneratedTasks(env, "test", seed=0).take(10):
+        state = env.reset(task)
+        while not state.ended:
+            named = env.puzzle.description(state.position).split()[1:]
+            fill = play(state, rng)
+            seat = env.acting(state)[0]
+            if seat == "tool":
+                assert fill.startswith("apply ")
+                fill = fill.removeprefix("apply ")
+            cell, digit = fill.split()
+            if "none" not in named:
+                place = named.index(cell)
+                digits = takewhile(str.isdigit, named[place + 1 :])
+                assert digit in digits
+                drawn.add(sum(word.startswith("r") for word in named[:place]))
+            state = env.step(state, seat, f"apply {fill}" if seat == "tool" else fill, rng).state
+    assert drawn == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize(

@@ -352,9 +352,13 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
 
     def baselines(self) -> Mapping[str, Baseline]:
         """Return the baselines of the module docstring."""
-        calls = Calls(program=self.config.runner == "sandbox", most=self.config.moves_per_call)
-        own = players_of(self.puzzle, calls, self.config.moves_per_turn, self.calls_next)
+        own = players_of(self.puzzle, self.calls, self.config.moves_per_turn, self.calls_next)
         return {**super().baselines(), **own}
+
+    @property
+    def calls(self) -> Calls:
+        """How players without a model call."""
+        return Calls(program=self.config.runner == "sandbox", most=self.config.moves_per_call)
 
     def vocabulary(self) -> tuple[str, ...]:
         """Return the words of the puzzle and of calls and results."""

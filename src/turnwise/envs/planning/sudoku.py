@@ -10,10 +10,12 @@ Functions: `legal`; `apply MOVES`; `candidates CELL`, the digits that it may hav
     or box (`b0`) that may have the digit; `consistent`, whether every empty cell has a candidate.
 Costs: of the team the number of cells that are empty or wrong; of a role the same, infinite with a
     wrong cell.
-Baselines: random; always-r0c0-1; first-legal; naked-single, which fills the first cell that has one
-    candidate as long as there is one; guesser, which then draws one of the candidates of the first
-    of the cells with the fewest; singles, which before that fills a cell that is the only place of
-    a unit for a digit; optimal, the solution. With `hard = true` naked-single solves no task.
+Baselines: random; always-r0c0-1; first-legal; random-legal; random-narrow, a random candidate of
+    one of the 4 cells with the fewest, which a described position names; naked-single, which fills
+    the first cell that has one candidate as long as there is one; guesser, which then draws one of
+    the candidates of the first of the cells with the fewest; singles, which before that fills a
+    cell that is the only place of a unit for a digit; optimal, the solution. With `hard = true`
+    naked-single solves no task.
 Splits: puzzles of 9 rows are divided by their solutions up to symmetry
     (`sudoku_symmetry.grid_class`): no test puzzle has the solution of a training puzzle. The 288
     solutions of 4 rows are 2 up to symmetry, the 28,200,960 of 6 rows are 49, too few to be
@@ -229,7 +231,18 @@ class Sudoku(PlanningEnv[Position]):
         optimal = found.pop("optimal")
         players = {"guesser": (naked_single,), "singles": (naked_single, hidden_single)}
         guessers = {name: partial(self._guess, finders) for name, finders in players.items()}
-        return {**found, **guessers, "optimal": optimal}
+        return {**found, "random-narrow": self._random_narrow, **guessers, "optimal": optimal}
+
+    def _random_narrow(self, state: PlanState[Position], rng: np.random.Generator) -> str:
+        """Return a random digit of a random cell of those with the fewest candidates."""
+        board, calls = state.position.board, self.calls_next(state)
+        known = [(cell, digits) for _, cell, digits in _narrowest(board) if digits]
+        if not known:  # any move is forbidden then
+            fill = _fill(state.position, None)
+        else:
+            cell, digits = known[rng.integers(len(known))]
+            fill = _fill(state.position, (cell, digits[rng.integers(len(digits))]))
+        return self.calls.propose([fill]) if calls else fill
 
     def _guess(
         self, finders: Sequence[Finder], state: PlanState[Position], rng: np.random.Generator
@@ -287,6 +300,11 @@ def _free(board: str) -> list[tuple[int, str]]:
     return [(c, candidates(board, c)) for c, digit in enumerate(board) if digit == EMPTY]
 
 
+def _narrowest(board: str) -> list[tuple[int, int, str]]:
+    """Return the number of candidates, the cell and its candidates for `DESCRIBED` cells."""
+    return sorted((len(digits), cell, digits) for cell, digits in _free(board))[:DESCRIBED]
+
+
 @lru_cache(maxsize=16384)
 def _lines(board: str) -> tuple[str, ...]:
     size = round(len(board) ** 0.5)
@@ -298,6 +316,5 @@ def _lines(board: str) -> tuple[str, ...]:
 @lru_cache(maxsize=16384)
 def _description(board: str) -> str:
     names = shape_of(len(board)).names
-    narrowest = sorted((len(digits), cell, digits) for cell, digits in _free(board))[:DESCRIBED]
-    said = [f"{names[cell]} {' '.join(digits) or 'none'}" for _, cell, digits in narrowest]
+    said = [f"{names[cell]} {' '.join(digits) or 'none'}" for _, cell, digits in _narrowest(board)]
     return " ".join(["narrow", *said]) if said else "full"
