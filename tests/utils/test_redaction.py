@@ -100,6 +100,21 @@ def test_paths_in_a_sentence_are_cut():
     assert "'x.py'" in said and "path:y.py" in said and said.endswith("https://a.b/c/d")
 
 
+@pytest.mark.parametrize(
+    "host", ["gpu-box", "gpu.corp.internal", "10.0.3.7", "[fe80::1]", "ann-laptop.local"]
+)
+def test_hosts_of_a_private_network_are_not_named(host):
+    assert cleaned({"base_url": f"http://{host}:8000/v1"}) == {
+        "base_url": "http://localhost:8000/v1"
+    }
+    assert host not in without_paths(f"no answer from https://{host}/v1: refused")
+
+
+def test_public_hosts_stay():
+    for text in ("https://api.openai.com/v1", "[x](https://huggingface.co/a/b)", "see http://a.b."):
+        assert without_paths(text) == text
+
+
 def test_long_texts_take_no_long_time():
     began = time.process_time()
     for text in (
@@ -108,6 +123,7 @@ def test_long_texts_take_no_long_time():
         "'/a" * 60_000,
         "x://" * 60_000,
         "sk-" * 60_000,
+        "http://" * 60_000,
     ):
         without_paths(without_secrets(text))
     assert time.process_time() - began < 5

@@ -1,4 +1,4 @@
-"""Texts without what is nobody else's business: absolute paths of a machine, and secrets.
+"""Texts without what is nobody else's business: paths and hosts of a machine, and secrets.
 
 Provides `without_paths`, `without_secrets`, `cleaned` and `secrets_in`.
 """
@@ -22,6 +22,13 @@ _HOME = re.compile(
     r"(?<![\w</.\\])(?:file://)?/(?:home|Users)/[^\s/'\"`,;:)\]]+/?(?![^\s'\"`,;:)\]])"
 )
 """A home folder, whose last part is the name of a user."""
+_HOST = re.compile(r"\b((?:http|ws)s?://)(\[[^\]\s]*\]|[^\s/:@?#'\"`\[\]]+)")
+"""An address up to its host, the second group."""
+_NEARBY = re.compile(
+    r"\[.*|[^.]*|[\d.]+|.*\.(?:local|localdomain|lan|internal|intranet|corp|home|private|arpa)\.?",
+    re.IGNORECASE,
+)
+"""A host that is known in one network only, and numbers."""
 _KEY = r"[A-Za-z0-9_-]"
 _SECRETS = {
     "a Hugging Face token": re.compile(r"\bhf_[A-Za-z0-9]{20,}"),
@@ -56,6 +63,8 @@ REMOVED = "removed"
 def without_paths(text: str) -> str:
     """Return text in which every absolute path is its last part, and a home folder is `~`.
 
+    Hosts that are known in one network only are `localhost`.
+
     Example:
         >>> without_paths("rows of /home/ann/data/rows.jsonl, see https://a.b/c/d")
         'rows of rows.jsonl, see https://a.b/c/d'
@@ -64,7 +73,12 @@ def without_paths(text: str) -> str:
         >>> without_paths("in /home/ann: no file '/home/ann/my data/rows.jsonl'")
         "in ~: no file 'rows.jsonl'"
     """
+    text = _HOST.sub(lambda found: found[1] + _public(found[2]), text)
     return _PATH.sub(r"\1", _HOME.sub("~", _QUOTED.sub(r"\1", text)))
+
+
+def _public(host: str) -> str:
+    return "localhost" if _NEARBY.fullmatch(host) else host
 
 
 def without_secrets(text: str) -> str:

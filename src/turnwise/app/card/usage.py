@@ -94,7 +94,7 @@ def _generation_stops(folder: Path) -> tuple[int, ...]:
 def usage_code(policy: PublishedPolicy, example: Example) -> str:
     """Return Python code that prints a policy's reply to an example."""
     lines = ["from peft import PeftModel"] if policy.is_adapter else []
-    lines += ["from transformers import AutoModelForCausalLM, AutoTokenizer", ""]
+    lines += ["from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig", ""]
     lines += [HERE]
     own = _place(policy.folder)
     code = ", trust_remote_code=True" if policy.config.trust_remote_code else ""
@@ -123,7 +123,7 @@ def _prompt_lines(example: Example) -> list[str]:
     lines = ["messages = ["]
     for message in example.messages:
         said = _literal(message["content"])
-        lines += [f'    {{"role": "{message["role"]}", "content": {said}}},']
+        lines += [f'    {{"role": {_literal(message["role"])}, "content": {said}}},']
     lines += ["]"]
     if example.tools:
         lines += [f"tools = {[json.loads(tool) for tool in example.tools]!r}"]
@@ -148,9 +148,10 @@ def _reply_lines(example: Example) -> list[str]:
     if example.decoding == "sampled":
         how = f"do_sample=True, temperature={example.temperature:g}, top_k=0, top_p=1.0"
     return [
-        "reply = model.generate(",
-        f"    **prompt, max_new_tokens={example.max_tokens}, {how},",
+        "model.generation_config = GenerationConfig(  # in place of the base model's own",
+        f"    max_new_tokens={example.max_tokens}, {how},",
         f"    eos_token_id={list(example.stop_ids)}, pad_token_id={example.pad_id},",
         ")",
+        "reply = model.generate(**prompt)",
         'print(tokenizer.decode(reply[0, prompt["input_ids"].shape[1] :]))',
     ]
