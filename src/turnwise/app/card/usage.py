@@ -69,7 +69,7 @@ def example_for(
         )
     tokenizer = AutoTokenizer.from_pretrained(folder / policy.folder)
     options = policy.config.template_options
-    stops = _generation_stops(folder / (policy.base_folder or policy.folder))
+    stops = generation_stops(folder, policy)
     renderer = Renderer(tokenizer, RenderConfig(template_options=options), extra_stop_ids=stops)
     return Example(
         messages=tuple(message.as_dict() for message in renderer.shown(prompt.messages)),
@@ -84,9 +84,17 @@ def example_for(
     )
 
 
-def _generation_stops(folder: Path) -> tuple[int, ...]:
-    """Return the end ids of the generation config in a folder, if there is one."""
-    file = folder / "generation_config.json"
+def generation_stops(folder: Path, policy: PublishedPolicy) -> tuple[int, ...]:
+    """Return the end ids of the model's generation config, if there is one.
+
+    That of a base on the hub is in the hub's cache, from which the run has loaded the base.
+    """
+    from huggingface_hub import try_to_load_from_cache
+
+    name = "generation_config.json"
+    cached = try_to_load_from_cache(policy.base, name) if policy.base else None
+    file = folder / (policy.base_folder or policy.folder) / name
+    file = Path(cached) if isinstance(cached, str) else file
     eos = json.loads(file.read_text(encoding="utf-8")).get("eos_token_id") if file.is_file() else ()
     return (eos,) if isinstance(eos, int) else tuple(eos or ())
 
