@@ -177,7 +177,8 @@ def test_a_token_with_odd_characters_is_not_repeated(card, server, monkeypatch, 
 
 def test_a_card_of_earlier_scores_is_not_uploaded_for_the_run(card, tmp_path):
     run = tmp_path / "run"
-    card.rename(run.mkdir() or run / "card")
+    run.mkdir()
+    card.rename(run / "card")
     (run / "recipe.toml").write_text('name = "lake"\n')
     scores = RunScores(
         env="lake", tasks=9, seed=0, score=0.5, stderr=0.1, score_sampled=0.4,
