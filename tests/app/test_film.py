@@ -10,7 +10,9 @@ import pytest
 from PIL import Image
 
 from turnwise.app.film import film_of, write_film
+from turnwise.envs import FrozenLake, FrozenLakeConfig, guarded
 from turnwise.envs.frames import Cell, Frame
+from turnwise.errors import BrokenEnvError
 from turnwise.recipe.schema import load_recipe
 from turnwise.report.movie import MOST_FRAMES, gif_of
 from turnwise.report.report import write_report
@@ -89,6 +91,33 @@ def test_an_episode_that_plays_differently_now_has_no_film(run):
     assert write_film(run, notes.append) == "" and not run.film.exists()
     (note,) = notes
     assert "no film of an episode" in note and "whose score was 0.875" in note
+
+
+def test_text_of_any_kind_is_drawn():
+    cells = ((Cell("\ud800"), Cell("\x1b[2J"), Cell("\U0001f41c" * 10_000), Cell("")),)
+    frame = Frame(cells=cells, caption="a\x00b\n" + "x" * 2_000_000)
+    with opened(gif_of([frame, frame], 0.1)) as movie:
+        assert movie.size[0] == 4 * 24
+
+
+class Drawn(FrozenLake):
+    """A lake of somebody whose pictures are what `cells` says."""
+
+    cells: tuple = ()
+
+    def frame(self, state):
+        return Frame(cells=self.cells, caption="")
+
+
+@pytest.mark.parametrize("cells", [(), ((),), ((Cell(),), ()), ((1, 2),), [[Cell()]], "picture"])
+def test_what_is_no_picture_is_told_by_the_guard(cells):
+    env = Drawn(FrozenLakeConfig())
+    env.cells = cells
+    lake = guarded(env, timeout=60)
+    with pytest.raises(BrokenEnvError, match="frame.*a Frame whose rows have one length"):
+        lake.frame(None)
+    env.cells = ((Cell(), Cell()),)
+    assert lake.frame(None).size == (1, 2)
 
 
 def test_a_run_without_episodes_or_pictures_has_no_film(run, tmp_path):

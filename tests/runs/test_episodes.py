@@ -316,3 +316,16 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
     path.write_text('{"kind": "episode"}\n')
     with pytest.raises(RunError, match="not an episode file of version 3"):
         read_episodes(path)
+
+
+@pytest.mark.parametrize(
+    "line", ['{"kind": "x"}', "{}", '{"kind": "episode"}', '{"kind": "episode", "task": 9}']
+)
+def test_a_damaged_line_is_told(tmp_path, line):
+    write_many(EpisodeLog(tmp_path), [0])
+    path = episode_file(tmp_path, 0)
+    whole = path.read_text()
+    path.write_text(f"{whole}{line}\n")
+    number = whole.count("\n") + 1
+    with pytest.raises(RunError, match=rf"line {number} is no part of an episode file: .*delete"):
+        read_episodes(path)

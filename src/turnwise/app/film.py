@@ -20,6 +20,7 @@ from turnwise.runs.episodes import episode_file, read_episodes, recorded_iterati
 from turnwise.runs.files import write_atomically
 from turnwise.tasks.openings import replayed
 from turnwise.types import Episode
+from turnwise.utils.text import as_code
 
 SECONDS = 0.15
 """The seconds for which a picture is shown."""
@@ -78,8 +79,14 @@ def film_of(run: Run) -> Film | None:
     if env.frame(env.reset(episode.task)) is None:
         return None
     frames = [frame for state in _states(env, episode, recipe) if (frame := env.frame(state))]
+    sizes = sorted({frame.size for frame in frames})
+    if len(sizes) > 1:
+        raise EnvError(
+            f"{env.name} draws pictures of different sizes in one episode ({sizes[0]} and "
+            f"{sizes[1]} cells): let `frame` draw as many rows and columns in every state"
+        )
     caption = (
-        f"A training episode of iteration {iterations[-1]}, task `{episode.task.id}`, score "
+        f"A training episode of iteration {iterations[-1]}, task {as_code(episode.task.id)}, score "
         f"{episode.score:.3g}: the median of the {len(episodes)} recorded ones by score."
     )
     return Film(gif=gif_of(frames, SECONDS), caption=caption)

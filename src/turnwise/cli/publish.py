@@ -45,7 +45,10 @@ def push(
     ],
     repo: Annotated[str, typer.Option(help="The repository on the hub, as USER/NAME.")],
     private: Annotated[
-        bool, typer.Option("--private", help="Make a new repository private.")
+        bool,
+        typer.Option(
+            "--private", help="Make a new repository private; one that is public is refused."
+        ),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be uploaded, and upload nothing.")
@@ -56,7 +59,7 @@ def push(
         from turnwise.app.card.push import plan_upload
         from turnwise.app.card.push import push as upload_to_hub
 
-        upload = plan_upload(target, repo, private=private)
+        upload = plan_upload(target, repo, private=private, note=tell)
         for line in listed(upload.folder, list(upload.files)):
             say(line)
         which = f"{'private ' if private else ''}{upload.kind} '{repo}'"

@@ -7,7 +7,7 @@ one after another, and `turnwise render` writes them to a file.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Rgb = tuple[int, int, int]
 BLACK: Rgb = (0, 0, 0)
@@ -38,6 +38,25 @@ class Frame:
     def size(self) -> tuple[int, int]:
         """The numbers of rows and columns."""
         return len(self.cells), len(self.cells[0])
+
+
+def is_drawable(found: Any) -> bool:
+    """Return whether a value is a frame with cells, in rows of one length, and text.
+
+    Example:
+        >>> is_drawable(Frame(cells=((Cell("N"),),), caption="")), is_drawable("a picture")
+        (True, False)
+        >>> is_drawable(Frame(cells=((Cell(),), (Cell(), Cell())), caption="two lengths"))
+        False
+    """
+    if not isinstance(found, Frame) or not isinstance(found.caption, str):
+        return False
+    if not isinstance(found.cells, tuple) or not found.cells:
+        return False
+    rows = [len(row) if isinstance(row, tuple) else 0 for row in found.cells]
+    return min(rows) == max(rows) > 0 and all(
+        isinstance(cell, Cell) and isinstance(cell.text, str) for row in found.cells for cell in row
+    )
 
 
 def mixed(colours: list[tuple[Rgb, float]], ground: Rgb = WHITE) -> Rgb:

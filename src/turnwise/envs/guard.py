@@ -28,7 +28,7 @@ from turnwise.envs.base import (
     Step,
 )
 from turnwise.envs.checks.declarations import ATTRIBUTES, place_of_method, properties_of
-from turnwise.envs.frames import Frame
+from turnwise.envs.frames import Frame, is_drawable
 from turnwise.envs.measures import (
     LARGEST_REWARD,
     expected_measures,
@@ -225,9 +225,9 @@ class GuardedEnv(Env[Any]):
     def frame(self, state: Any) -> Frame | None:
         """Return the coloured picture of a state, which must be a frame or None."""
         found: Any = self._call("frame", self._env.frame, state)
-        if found is None or isinstance(found, Frame):
+        if found is None or is_drawable(found):
             return found
-        self._wrong("frame", found, "a Frame or None")
+        self._wrong("frame", found, "a Frame whose rows have one length, of Cells, or None")
 
     def turn_cap(self) -> int:
         """Return the most turns of an episode, which must be 1 or more."""

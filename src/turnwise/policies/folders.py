@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import warnings
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from transformers.utils import logging as hf_logging
+
+from turnwise.errors import RunError
 
 
 @contextmanager
@@ -18,6 +21,9 @@ def replaced_folder(target: Path) -> Iterator[Path]:
     A kill inside the block leaves `target` as it was; what was written is deleted the next time.
     Where `target` exists there is an instant between two renames in which it does not; then its old
     content is in `<target>.old`. One process writes a target at a time.
+
+    Raises:
+        RunError: if another process is writing `target`.
 
     Example:
         >>> import tempfile
@@ -29,18 +35,51 @@ def replaced_folder(target: Path) -> Iterator[Path]:
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     folder = target.with_name(f".{target.name}.partial")
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.is_dir():
+        with _held(folder, target):
+            shutil.rmtree(folder, ignore_errors=True)
+    moved = False
     folder.mkdir()
     try:
-        yield folder
-        old = target.with_name(f"{target.name}.old")
-        if target.exists():
+        with _held(folder, target):
+            yield folder
+            old = target.with_name(f"{target.name}.old")
+            if target.exists():
+                shutil.rmtree(old, ignore_errors=True)
+                target.rename(old)
+            folder.rename(target)
+            moved = True
             shutil.rmtree(old, ignore_errors=True)
-            target.rename(old)
-        folder.rename(target)
-        shutil.rmtree(old, ignore_errors=True)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if not moved:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _held(folder: Path, target: Path) -> Iterator[None]:
+    """Lock a folder in which `target` is written; the system releases it if the process is killed.
+
+    Some file systems have no locks of folders; there nothing is locked.
+    """
+    if os.name != "posix":
+        yield
+        return
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunError(
+                f"'{target}' is being written by another process: wait for it, or choose another "
+                "folder"
+            ) from None
+        except OSError:
+            pass
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

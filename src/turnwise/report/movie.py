@@ -9,11 +9,12 @@ import io
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from turnwise.errors import ConfigError
+from turnwise.utils.text import printable
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -24,6 +25,8 @@ SIDES = (24, 8)
 """The sides of a cell in pixels on small and on large maps."""
 WIDEST = 480
 """The width in pixels from which on cells are smaller."""
+LONGEST = 200
+"""The most characters of a caption."""
 CAPTION = 18
 """The height of the text in pixels."""
 LINE = (225, 225, 225)
@@ -75,19 +78,19 @@ def gif_of(frames: Sequence[Frame], seconds: float, most_bytes: int = MOST_BYTES
         last = max(count - 1, 1)
         kept = [frames[round(i * (len(frames) - 1) / last)] for i in range(count)]
         buffer = io.BytesIO()
-        _write_gif(buffer, [_image(frame) for frame in kept], seconds)
+        _write_gif(buffer, (_image(frame) for frame in kept), seconds)
         if buffer.tell() <= most_bytes or count <= 2:
             return buffer.getvalue()
         count = max(2, min(count - 1, count * most_bytes // buffer.tell()))
 
 
-def _write_gif(target: Path | io.BytesIO, images: Sequence[Image], seconds: float) -> None:
-    small = [image.quantize(64) for image in images]
-    small[0].save(
+def _write_gif(target: Path | io.BytesIO, images: Iterable[Image], seconds: float) -> None:
+    small = (image.quantize(64) for image in images)  # large pictures are not all in memory
+    next(small).save(
         target,
         format="GIF",
         save_all=True,
-        append_images=small[1:],
+        append_images=small,
         duration=round(1000 * seconds),
         loop=0,
     )
@@ -124,6 +127,8 @@ def _image(frame: Frame) -> Image:
             draw.rectangle(box, fill=cell.behind, outline=LINE)
             if cell.text:
                 middle = ((x + 0.5) * side, (y + 0.5) * side)
-                draw.text(middle, cell.text, fill=cell.colour, font=font, anchor="mm")
-    draw.text((2, rows * side + 3), frame.caption, fill=(0, 0, 0), font=font)
+                shown = printable(cell.text[:1])
+                draw.text(middle, shown, fill=cell.colour, font=font, anchor="mm")
+    caption = printable(frame.caption[:LONGEST])
+    draw.text((2, rows * side + 3), caption, fill=(0, 0, 0), font=font)
     return image

@@ -23,7 +23,7 @@ from turnwise.runs.folder import Run
 from turnwise.runs.metrics import Record, read_metrics
 from turnwise.runs.results import Difference, RunScores, read_scores
 from turnwise.types import Decoding
-from turnwise.utils.text import printable
+from turnwise.utils.text import in_cell, printable
 
 Row = tuple[str, float, float | None, Difference | None]
 """A row of the result table: name, score, standard error, lead of the trained policy over it."""
@@ -167,7 +167,8 @@ def measure_lines(scores: RunScores | None) -> list[str]:
         f"|---|{'---:|' * len(columns)}",
     ]
     for player, row in found.items():
-        lines.append(f"| {player} | {' | '.join(row.get(name, '') for name in columns)} |")
+        cells = " | ".join(row.get(name, "") for name in columns)
+        lines.append(f"| {in_cell(player)} | {cells} |")
     return lines
 
 
@@ -221,7 +222,7 @@ def _before(records: Sequence[Record], scores: RunScores) -> list[Row]:
 
 def _baseline(label: str, name: str, scores: RunScores) -> Row:
     error = scores.baselines_stderr.get(name)
-    return (label, scores.baselines[name], error, scores.lead_over(name))
+    return (in_cell(label), scores.baselines[name], error, scores.lead_over(name))
 
 
 def _line(row: Row, scores: RunScores) -> str:

@@ -189,15 +189,21 @@ def episodes_from_lines(path: Path, lines: Sequence[Line]) -> tuple[Line, list[E
     """Return head, episodes and marks of a file's lines.
 
     Raises:
-        RunError: if the first line is no head of a known version.
+        RunError: if the first line is no head of a known version, or another one is damaged.
     """
-    if not lines or lines[0]["kind"] != "head" or lines[0]["version"] != VERSION:
+    if not lines or lines[0].get("kind") != "head" or lines[0].get("version") != VERSION:
         raise RunError(
             f"{path} is not an episode file of version {VERSION}: it was damaged, delete it"
         )
     reader = _Reader()
-    for line in lines[1:]:
-        reader.read(line)
+    for number, line in enumerate(lines[1:], start=2):
+        try:
+            reader.read(line)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise RunError(
+                f"{path}, line {number} is no part of an episode file: it was damaged, delete the "
+                "file"
+            ) from error
     return lines[0], reader.episodes, reader.marks
 
 
@@ -217,7 +223,8 @@ class _Reader:
         elif kind == "prompt":
             self._prompts.append(line)
         else:
-            assert kind == "episode", kind
+            if kind != "episode":
+                raise ValueError(f"kind {kind!r}")
             self.episodes.append(self._episode(line))
 
     def _episode(self, line: Line) -> Episode:

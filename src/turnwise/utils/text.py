@@ -1,6 +1,6 @@
-"""Text for a terminal: without markdown, without characters that control it, and as tables.
+"""Text for a terminal, without Markdown and control characters, and text within Markdown.
 
-Provides `without_markup`, `printable` and `aligned`.
+Provides `without_markup`, `printable` and `aligned`; `as_code`, `in_line` and `in_cell`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,39 @@ def printable(text: str) -> str:
 def _is_shown(character: str) -> bool:
     known = character.isprintable() or character in "\n\t\u200c\u200d"
     return known or category(character) == "Zs"
+
+
+def as_code(text: str) -> str:
+    """Return text as code within a line of Markdown, whatever it holds.
+
+    Example:
+        >>> as_code("lake.py:Lake"), as_code("a`b")
+        ('`lake.py:Lake`', '``a`b``')
+    """
+    line = " ".join(text.split())
+    fence = "`" * (1 + max((len(found) for found in re.findall("`+", line)), default=0))
+    pad = " " if not line or "`" in (line[0], line[-1]) else ""
+    return f"{fence}{pad}{line}{pad}{fence}"
+
+
+def in_line(text: str) -> str:
+    r"""Return text for one line of Markdown that shows it as it is.
+
+    Example:
+        >>> in_line("a_b <b>*"), in_line("two\nlines")
+        ('a_b \\<b\\>\\*', 'two lines')
+    """
+    return re.sub(r"[\\`*\[\]<>#]", r"\\\g<0>", " ".join(text.split()))
+
+
+def in_cell(text: str) -> str:
+    r"""Return Markdown for the cell of a table, in one line.
+
+    Example:
+        >>> in_cell("always a|b")
+        'always a\\|b'
+    """
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -24,6 +24,8 @@ class Hub:
     created: list[dict] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     paths: list[str] = field(default_factory=list)
+    public: set[str] = field(default_factory=set)
+    """The public repositories that were there before."""
 
 
 @contextmanager
@@ -37,6 +39,11 @@ def hub() -> Iterator[Hub]:
         def log_message(self, *said: object) -> None:
             """Keep quiet."""
 
+        def do_GET(self) -> None:
+            state.paths.append(self.path)
+            name = "/".join(self.path.removeprefix("/api/").split("/")[1:3])
+            self._answer(200, {"id": name, "private": name not in state.public})
+
         def do_POST(self) -> None:
             body = self._body()
             state.paths.append(self.path)
@@ -47,7 +54,8 @@ def hub() -> Iterator[Hub]:
                 state.created.append(asked)
                 kind = "" if asked["type"] == "model" else f"{asked['type']}s/"
                 name = f"{asked['organization']}/{asked['name']}"
-                self._answer(200, {"url": f"{state.address}/{kind}{name}"})
+                status = 409 if name in state.public else 200
+                self._answer(status, {"url": f"{state.address}/{kind}{name}"})
             elif self.path == "/api/validate-yaml":
                 self._answer(200, {"warnings": [], "errors": []})
             elif "/preupload/" in self.path:

@@ -14,7 +14,7 @@ import torch
 import yaml
 from huggingface_hub import ModelCard
 from peft import PeftModel
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from turnwise.app import loading
 from turnwise.app.card.files import published_files
@@ -25,6 +25,7 @@ from turnwise.recipe.schema import load_recipe
 from turnwise.runs import read_scores
 
 from .conftest import run_code, snippets
+from .hub import TOKEN
 
 
 def test_the_folder_holds_what_a_card_is_made_of(lora_card):
@@ -64,6 +65,29 @@ def test_the_code_of_the_card_plays_as_the_run_does(lora_run, lora_card):
     said = policy.tokenizer.decode(reply[0, given["input_ids"].shape[1] :])
     assert printed == said and "answer" in said
     assert [m["role"] for m in prompt["messages"]] == ["system", "user"]
+
+
+def test_the_tokenizer_of_the_card_is_that_of_the_run(lora_run, lora_card):
+    found = AutoTokenizer.from_pretrained(lora_card / "adapter")
+    own = AutoTokenizer.from_pretrained(lora_run / "models" / "main")
+    assert (found.eos_token, found.pad_token) == (own.eos_token, own.pad_token)
+    config = json.loads((lora_card / "base" / "config.json").read_text())
+    assert len(found) == len(own) <= config["vocab_size"]
+    assert own.pad_token_id == found.pad_token_id < config["vocab_size"]
+
+
+def test_the_base_models_own_way_to_sample_changes_no_reply(lora_card, tmp_path, capsys):
+    """Models of the hub come with a repetition penalty, which turnwise does not know."""
+    other = shutil.copytree(lora_card, tmp_path / "card")
+    file = other / "base" / "generation_config.json"
+    own = {"repetition_penalty": 9.0, "no_repeat_ngram_size": 2, "num_beams": 3}
+    file.write_text(json.dumps(json.loads(file.read_text()) | own))
+    (code,) = snippets(lora_card)
+    said = []
+    for card in (lora_card, other):
+        exec(code.replace('here = "."', f"here = {str(card)!r}"), {})
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1] != ""
 
 
 def test_one_adapter_is_the_sum_of_two(lora_run, lora_card):
@@ -122,12 +146,14 @@ def changed(run, folder, **policy):
 
 def test_a_folder_of_the_author_is_copied_and_not_named(lora_run, tmp_path):
     model = shutil.copytree(lora_run / "base" / "main", tmp_path / "secret-place" / "lake-base")
+    shutil.copy(model / "model.safetensors", model / "optimizer.safetensors")
     run = changed(lora_run, tmp_path, model=str(model))
     recipe = tomllib.loads((run / "recipe.toml").read_text())
     recipe["policies"]["main"].pop("nano")
     (run / "recipe.toml").write_text(tomli_w.dumps(recipe))
     card = write_card(run)
     assert card == run / "card"
+    assert not (card / "base" / "optimizer.safetensors").exists(), "nobody asked for it"
     text = (card / "README.md").read_text()
     assert "on a model from a folder of the author (a copy is in `base`)" in text
     assert "The author has not chosen a license yet." in text
@@ -145,6 +171,62 @@ def test_a_run_that_is_not_finished_is_refused(lora_run, tmp_path):
     with pytest.raises(RunError, match=r"is not finished, it has no eval\.json: .*turnwise resume"):
         write_card(run)
     assert not (run / "card").exists()
+
+
+def changed_scores(run, folder, **scores):
+    """Return a copy of a run whose eval.json says something else."""
+    copy = shutil.copytree(run, folder / "run")
+    found = json.loads((copy / "eval.json").read_text())
+    (copy / "eval.json").write_text(json.dumps(found | scores))
+    return copy
+
+
+def test_scores_of_other_weights_are_refused(lora_run, tmp_path):
+    run = changed_scores(lora_run, tmp_path, checkpoint="train 1")
+    with pytest.raises(RunError, match=r"scores of checkpoint train 1, .* now .*turnwise resume"):
+        write_card(run)
+    assert not (run / "card").exists()
+
+
+def test_texts_of_envs_and_users_break_no_card(lora_run, tmp_path):
+    """A broken env's error has a token and a path, a baseline a bar, the name marks of Markdown."""
+    broken = f"refused {TOKEN} in /home/ann/keys.py"
+    scores = {"broken": 2, "broken_by": broken, "baselines": {"always a|b": 0.00001, "random": 0.1}}
+    scores |= {"baselines_stderr": {"always a|b": 0.1, "random": 0.1}, "paired": {}}
+    scores |= {"measures": {"falls": {"mean": 1e-5, "stderr": 0.1, "episodes": 4}}}
+    run = changed_scores(lora_run, tmp_path, **scores)
+    recipe = tomllib.loads((run / "recipe.toml").read_text())
+    name = 'ants \U0001f41c "<b>" `|` \\'
+    (run / "recipe.toml").write_text(tomli_w.dumps(recipe | {"name": name.replace("\\", "*")}))
+    card = write_card(run)
+    text = (card / "README.md").read_text()
+    assert TOKEN not in text and "/home" not in text and "refused removed in keys.py" in text
+    assert "| baseline: always a\\|b | 0.000" in text
+    data = ModelCard.load(card / "README.md").data.to_dict()
+    assert data["model-index"][0]["name"] == name.replace("\\", "*")
+    metrics = data["model-index"][0]["results"][0]["metrics"]
+    assert {each["name"]: each["value"] for each in metrics}["falls"] == 1e-5
+    assert TOKEN not in (card / "eval.json").read_text()
+
+
+def test_a_secret_in_a_prompt_is_told(lora_run, tmp_path):
+    run = shutil.copytree(lora_run, tmp_path / "run")
+    recipe = tomllib.loads((run / "recipe.toml").read_text())
+    recipe["agents"]["player"]["system"] = f"Use {TOKEN}."
+    (run / "recipe.toml").write_text(tomli_w.dumps(recipe))
+    with pytest.raises(RunError, match="the prompt of role 'player' seems to hold a Hugging Face"):
+        write_card(run)
+    assert not (run / "card").exists()
+
+
+def test_a_base_with_code_of_its_own_is_refused(lora_run, tmp_path):
+    model = shutil.copytree(lora_run / "base" / "main", tmp_path / "lake-base")
+    run = changed(lora_run, tmp_path, model=str(model), trust_remote_code=True)
+    recipe = tomllib.loads((run / "recipe.toml").read_text())
+    recipe["policies"]["main"].pop("nano")
+    (run / "recipe.toml").write_text(tomli_w.dumps(recipe))
+    with pytest.raises(ModelError, match="policy 'main' needs a model with code of its own"):
+        write_card(run)
 
 
 def test_adapters_that_are_no_plain_sum_are_refused(lora_run, tmp_path):

@@ -10,9 +10,11 @@ import pytest
 from huggingface_hub import constants
 from typer.testing import CliRunner
 
+from turnwise.app.card.files import published_scores
 from turnwise.app.card.push import plan_upload, push
 from turnwise.cli.main import app
 from turnwise.errors import ConfigError, RunError
+from turnwise.runs import RunScores, write_scores
 
 from .hub import TOKEN, hub
 
@@ -129,6 +131,66 @@ def test_a_link_out_of_the_folder_is_refused(card):
     (card / "model.safetensors").symlink_to("/etc/hostname")
     with pytest.raises(RunError, match=r"holds model\.safetensors"):
         plan_upload(card, "ann/lake")
+
+
+def test_a_link_to_a_folder_is_refused(card, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (card / "adapter").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RunError, match="holds adapter, which is no part of a model card"):
+        plan_upload(card, "ann/lake")
+
+
+def test_what_is_no_plain_file_is_refused(card):
+    os.mkfifo(card / "eval.json")  # reading it would wait for ever
+    with pytest.raises(RunError, match=r"holds eval\.json, which is no part of a model card"):
+        plan_upload(card, "ann/lake")
+
+
+def test_weights_of_other_names_are_refused(card):
+    (card / "base" / "optimizer.safetensors").write_bytes(b"x")
+    with pytest.raises(RunError, match=r"holds base/optimizer\.safetensors, which is no part"):
+        plan_upload(card, "ann/lake")
+
+
+def test_a_secret_in_a_text_that_is_not_utf_8_is_refused(card):
+    (card / "recipe.toml").write_bytes(b"# \xff\n" + f'token = "{TOKEN}"\n'.encode())
+    with pytest.raises(RunError, match="seems to hold a Hugging Face token"):
+        plan_upload(card, "ann/lake")
+
+
+def test_a_public_repository_is_not_taken_for_a_private_one(card, server):
+    server.public.add("ann/lake")
+    with pytest.raises(RunError, match="'ann/lake' is on the hub already and public"):
+        push(plan_upload(card, "ann/lake", private=True))
+    assert server.files == {}
+    push(plan_upload(card, "ann/lake"))
+    assert len(server.files) == 3
+
+
+@pytest.mark.parametrize("odd", ["\x01", " ", "\u20ac"])
+def test_a_token_with_odd_characters_is_not_repeated(card, server, monkeypatch, odd):
+    monkeypatch.setenv("HF_TOKEN", f"hf_abc{odd}def")
+    with pytest.raises(ConfigError, match="has characters that no token has") as refused:
+        push(plan_upload(card, "ann/lake"))
+    assert "abc" not in str(refused.value) and server.paths == []
+
+
+def test_a_card_of_earlier_scores_is_not_uploaded_for_the_run(card, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    card.rename(run / "card")
+    (run / "recipe.toml").write_text('name = "lake"\n')
+    scores = RunScores(
+        env="lake", tasks=9, seed=0, score=0.5, stderr=0.1, score_sampled=0.4,
+        score_sampled_stderr=0.1, baselines={}, baselines_stderr={},
+    )  # fmt: skip
+    write_scores(run / "eval.json", scores)
+    (run / "card" / "eval.json").write_text(published_scores(scores))
+    assert plan_upload(run, "ann/lake").folder == run / "card"
+    write_scores(run / "eval.json", scores.model_copy(update={"score": 0.75}))
+    with pytest.raises(RunError, match="card' has other scores than run .*: delete that folder"):
+        plan_upload(run, "ann/lake")
+    assert plan_upload(run / "card", "ann/lake").folder == run / "card"
 
 
 def test_a_secret_in_a_file_is_refused(card):

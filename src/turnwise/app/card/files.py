@@ -1,26 +1,32 @@
 """The files that a folder to be published may hold, and nothing else.
 
-Provides `published_files`, which refuses others, and the patterns of the names of files.
+Provides `published_files`, which refuses others, `published_scores`, and the patterns of the names
+of files.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from turnwise.errors import RunError
-from turnwise.utils.redaction import secrets_in
+from turnwise.runs import RunScores
+from turnwise.utils.redaction import cleaned, secrets_in
 
 README = "README.md"
 HERE = 'here = "."  # this folder'
 """The line of a card's code that names its folder."""
-MODEL_FILES = ("config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json")
+MODEL_FILES = (
+    *("config.json", "generation_config.json", "model.safetensors"),
+    *("model-*-of-*.safetensors", "model.safetensors.index.json"),
+)
 TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("chat_template.jinja", "vocab.json", "vocab.txt", "merges.txt", "*.model"),
 )
-_MODEL = (*MODEL_FILES, *TOKENIZER_FILES, "adapter_config.json")
+_MODEL = (*MODEL_FILES, *TOKENIZER_FILES, "adapter_config.json", "adapter_model.safetensors")
 _CARD = (*_MODEL, README, "recipe.toml", "eval.json", "curve.png", "episode.gif")
 DATA = "train.jsonl"
 """The file of a data set."""
@@ -36,6 +42,11 @@ def matches(name: str, patterns: Sequence[str]) -> bool:
         (True, False)
     """
     return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def published_scores(scores: RunScores) -> str:
+    """Return the `eval.json` of a card: scores without paths and secrets."""
+    return json.dumps(cleaned(scores.model_dump()), indent=2) + "\n"
 
 
 def published_files(folder: Path, *, data: bool = False) -> list[Path]:
@@ -63,7 +74,8 @@ def published_files(folder: Path, *, data: bool = False) -> list[Path]:
     found = [
         file.relative_to(folder)
         for file in sorted(folder.rglob("*"))
-        if not file.is_dir() and not set(file.relative_to(folder).parts) & set(_SKIPPED)
+        if (file.is_symlink() or not file.is_dir())
+        and not set(file.relative_to(folder).parts) & set(_SKIPPED)
     ]
     wrong = [str(file) for file in found if not _belongs(folder, file, data=data)]
     if wrong:
@@ -81,17 +93,17 @@ def _belongs(folder: Path, file: Path, *, data: bool) -> bool:
     """Return whether a file may be in a card's folder; models may be one folder below it."""
     patterns = (README, DATA) if data else _CARD if len(file.parts) == 1 else _MODEL
     deep = len(file.parts) > (1 if data else 2)
-    return not deep and matches(file.name, patterns) and not (folder / file).is_symlink()
+    plain = (folder / file).is_file() and not (folder / file).is_symlink()
+    return plain and not deep and matches(file.name, patterns)
 
 
 def _check_secrets(file: Path) -> None:
     if file.suffix not in (".md", ".toml", ".json", ".jsonl", ".jinja"):
         return
-    found = secrets_in(file.read_text(encoding="utf-8"))
+    with file.open(encoding="utf-8", errors="replace") as lines:  # data sets can be large
+        found = next((kinds[0] for line in lines if (kinds := secrets_in(line))), "")
     if found:
-        raise RunError(
-            f"'{file}' seems to hold {found[0]}: remove it before the folder is uploaded"
-        )
+        raise RunError(f"'{file}' seems to hold {found}: remove it before the folder is uploaded")
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -6,12 +6,19 @@ one commit.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+from warnings import warn
 
-from turnwise.app.card.files import DATA, HERE, README, published_files
+from turnwise.app.card.files import DATA, HERE, README, published_files, published_scores
 from turnwise.errors import ConfigError, RunError
-from turnwise.runs import Run
+from turnwise.runs import Run, read_scores
+from turnwise.utils.redaction import without_secrets
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,20 +37,24 @@ class Upload:
         return sum((self.folder / file).stat().st_size for file in self.files)
 
 
-def plan_upload(target: Path, repo: str, *, private: bool = False) -> Upload:
+def plan_upload(
+    target: Path, repo: str, *, private: bool = False, note: Callable[[str], None] = warn
+) -> Upload:
     """Return what an upload consists of, after all checks that need no network.
 
     Args:
         target: a card's folder, a data set's, or a run, whose card is written if it has none.
         repo: the name of the repository, "user/name".
-        private: whether a new repository is private.
+        private: whether the repository has to be private; a new one is made so.
+        note: receives a sentence on the card of a run that is written, as for `write_card`.
 
     Raises:
         ConfigError: if the name cannot be one of a repository.
-        RunError: if the folder is no card's, or holds other files.
+        RunError: if the folder is no card's, or holds other files, or the run has other scores
+            than its card.
     """
     _check_name(repo)
-    folder = _card_of(target) if _is_run(target) else target
+    folder = _card_of(target, note) if _is_run(target) else target
     data = (folder / DATA).is_file()
     files = tuple(published_files(folder, data=data))
     kind = "dataset" if data else "model"
@@ -58,23 +69,22 @@ def push(upload: Upload) -> str:
 
     Raises:
         ConfigError: if there is no token.
-        RunError: if the hub cannot be reached or refuses the upload.
+        RunError: if the hub cannot be reached or refuses the upload, or the repository is public
+            and has to be private.
     """
-    from huggingface_hub import HfApi, get_token
+    from huggingface_hub import HfApi
     from huggingface_hub.errors import (
         HTTPError,  # pyright: ignore[reportPrivateImportUsage]
         OfflineModeIsEnabled,
     )
 
-    if not get_token():
-        raise ConfigError(
-            "there is no token of the Hugging Face hub: set HF_TOKEN to one that may write, or log "
-            "in with `hf auth login`"
-        )
+    _check_token()
     api, repo = HfApi(), upload.repo
     try:
         kind, private = upload.kind, upload.private
         address = api.create_repo(repo, private=private, repo_type=kind, exist_ok=True)
+        if private:
+            _check_private(api, upload)
         api.create_commit(
             repo,
             operations=_operations(upload),
@@ -83,11 +93,38 @@ def push(upload: Upload) -> str:
         )
     except (HTTPError, OfflineModeIsEnabled, ValueError) as error:
         said = (str(error).strip() or type(error).__name__).splitlines()
+        told = f"{api.endpoint} does not take the upload to '{repo}': {' '.join(said)[:300]}"
         raise RunError(
-            f"{api.endpoint} does not take the upload to '{repo}': {' '.join(said)[:300]}; look at "
-            "the token's rights, the repository's owner and the network, then push again"
+            f"{without_secrets(told)}; look at the token's rights, the repository's owner and the "
+            "network, then push again"
         ) from error
     return str(address)
+
+
+def _check_token() -> None:
+    """Refuse a missing token, and one that the client would repeat in its error."""
+    from huggingface_hub import get_token
+
+    token = get_token()
+    if not token:
+        raise ConfigError(
+            "there is no token of the Hugging Face hub: set HF_TOKEN to one that may write, or log "
+            "in with `hf auth login`"
+        )
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise ConfigError(
+            "the token of the Hugging Face hub has characters that no token has, such as blanks: "
+            "set HF_TOKEN again, or log in with `hf auth login`"
+        )
+
+
+def _check_private(api: HfApi, upload: Upload) -> None:
+    """Refuse a public repository that was there before."""
+    if not api.repo_info(upload.repo, repo_type=upload.kind).private:
+        raise RunError(
+            f"'{upload.repo}' is on the hub already and public, and --private makes only new "
+            "repositories private: make it private in its settings there, or choose another name"
+        )
 
 
 def on_the_hub(code: str, repository: str) -> str:
@@ -134,11 +171,18 @@ def _is_run(target: Path) -> bool:
     return (target / "recipe.toml").is_file() and not (target / README).is_file()
 
 
-def _card_of(run: Path) -> Path:
+def _card_of(run: Path, note: Callable[[str], None]) -> Path:
     """Return the card of a run in its own folder, which is written if it is not there."""
-    card = Run.open(run).card
-    if card.is_dir():
-        return card
-    from turnwise.app.card.write import write_card  # it imports torch
+    folder = Run.open(run)
+    if not folder.card.is_dir():
+        from turnwise.app.card.write import write_card  # it imports torch
 
-    return write_card(run)
+        return write_card(run, note=note)
+    scores, written = read_scores(folder.evaluation), folder.card / folder.evaluation.name
+    before = written.read_text(encoding="utf-8") if written.is_file() else ""
+    if before and scores is not None and before != published_scores(scores):
+        raise RunError(
+            f"'{folder.card}' has other scores than run '{run}', which was tested again since: "
+            "delete that folder, so that the card is written anew, or push the folder"
+        )
+    return folder.card

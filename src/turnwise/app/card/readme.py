@@ -21,8 +21,8 @@ from turnwise.recipe.schema import Recipe
 from turnwise.report.report import cost_lines, finding_lines, measure_lines, result_lines
 from turnwise.runs import Run, RunScores
 from turnwise.runs.metrics import Record
-from turnwise.utils.redaction import without_paths
-from turnwise.utils.text import printable
+from turnwise.utils.redaction import without_paths, without_secrets
+from turnwise.utils.text import as_code, in_cell, in_line, printable
 
 HOME = "https://github.com/turnwise/turnwise"
 
@@ -49,7 +49,7 @@ def card_text(facts: CardFacts) -> str:
     """Return the README.md of a card."""
     parts = (
         _front_matter(facts),
-        [f"# {facts.recipe.name}"],
+        [f"# {in_line(facts.recipe.name)}"],
         _about(facts),
         _usage(facts),
         result_lines(facts.records, facts.scores),
@@ -62,7 +62,8 @@ def card_text(facts: CardFacts) -> str:
     )
     said = ["\n".join(part) for part in parts if part]
     usage = "\n".join(_usage(facts))  # its prompts stay as they are
-    return printable("\n\n".join(p if p == usage else without_paths(p) for p in said) + "\n")
+    shown = [p if p == usage else without_secrets(without_paths(p)) for p in said]
+    return printable("\n\n".join(shown) + "\n")
 
 
 def original_model(policy: PublishedPolicy, recipe: Recipe) -> str:
@@ -70,6 +71,8 @@ def original_model(policy: PublishedPolicy, recipe: Recipe) -> str:
 
     A model that was made on the spot has none, and neither has a folder of this machine.
     """
+    if policy.base_folder and not recipe.pretrains:
+        return ""
     model = recipe.weights[policy.name].model
     local = Path(model).expanduser()
     if is_nano(model) or local.exists() or local.is_absolute() or model.startswith((".", "~")):
@@ -108,24 +111,31 @@ def _model_index(facts: CardFacts) -> list[str]:
     for name, value in metrics.items():
         kind = name.split(",")[0].replace("_", "-")
         lines += [f"    - type: {_yaml(kind)}", f"      name: {_yaml(name)}"]
-        lines += [f"      value: {value!r}"]
+        lines += [f"      value: {_number(value)}"]
     return lines
 
 
 def _yaml(text: str) -> str:
-    return json.dumps(text)
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _number(value: float) -> str:
+    """Return a number for YAML, where one with an exponent must have a point."""
+    text = repr(value)
+    return text if "." in text else text.replace("e", ".0e")
 
 
 def _about(facts: CardFacts) -> list[str]:
     lines = [_what(policy, facts.recipe) for policy in facts.policies]
     for name, remote in facts.recipe.remote.items():
-        lines += [f"- `{name}` is the model `{remote.model}` at an endpoint, which is not here."]
+        model = as_code(remote.model)
+        lines += [f"- `{name}` is the model {model} at an endpoint, which is not here."]
     for name, other in facts.recipe.weights.items():
         if not other.trainable:
-            model = without_paths(other.model)
-            lines += [f"- `{name}` is the model `{model}` without training, which is not here."]
+            model = as_code(without_paths(other.model))
+            lines += [f"- `{name}` is the model {model} without training, which is not here."]
     env = facts.recipe.env
-    lines += ["", f"Trained by [turnwise]({HOME}) in the env `{without_paths(env.name)}`."]
+    lines += ["", f"Trained by [turnwise]({HOME}) in the env {as_code(without_paths(env.name))}."]
     if env.name in ENVS:
         text = inspect.getdoc(inspect.getmodule(ENVS[env.name])) or ""
         lines[-1] += " " + " ".join(text.split("\n\n")[0].split())
@@ -167,7 +177,9 @@ def _usage(facts: CardFacts) -> list[str]:
 
 def _training(facts: CardFacts) -> list[str]:
     recipe = facts.recipe
-    rows: list[tuple[str, Any]] = [("recipe", f"`{recipe.name}`, seed {recipe.seed}")]
+    rows: list[tuple[str, Any]] = [
+        ("recipe", f"{in_cell(as_code(recipe.name))}, seed {recipe.seed}")
+    ]
     for name, phase in (("pretraining", recipe.pretrain), ("warm-up", recipe.warmup)):
         if phase is not None and phase.steps:
             said = f"{phase.steps} steps of {phase.batch_size} rows, rate {phase.optimizer.lr:g}"
@@ -188,7 +200,8 @@ def _training(facts: CardFacts) -> list[str]:
         "|---|---|",
         *(f"| {name} | {value} |" for name, value in rows),
         "",
-        "All settings are in [recipe.toml](recipe.toml), all scores in [eval.json](eval.json).",
+        "All settings are in [recipe.toml](recipe.toml), all scores in [eval.json](eval.json). "
+        "`turnwise train recipe.toml` trains and tests it again.",
     ]
 
 

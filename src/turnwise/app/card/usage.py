@@ -69,7 +69,7 @@ def example_for(
         )
     tokenizer = AutoTokenizer.from_pretrained(folder / policy.folder)
     options = policy.config.template_options
-    stops = _generation_stops(folder / (policy.base_folder or policy.folder))
+    stops = generation_stops(folder, policy)
     renderer = Renderer(tokenizer, RenderConfig(template_options=options), extra_stop_ids=stops)
     return Example(
         messages=tuple(message.as_dict() for message in renderer.shown(prompt.messages)),
@@ -84,9 +84,17 @@ def example_for(
     )
 
 
-def _generation_stops(folder: Path) -> tuple[int, ...]:
-    """Return the end ids of the generation config in a folder, if there is one."""
-    file = folder / "generation_config.json"
+def generation_stops(folder: Path, policy: PublishedPolicy) -> tuple[int, ...]:
+    """Return the end ids of the model's generation config, if there is one.
+
+    That of a base on the hub is in the hub's cache, from which the run has loaded the base.
+    """
+    from huggingface_hub import try_to_load_from_cache
+
+    name = "generation_config.json"
+    cached = try_to_load_from_cache(policy.base, name) if policy.base else None
+    file = folder / (policy.base_folder or policy.folder) / name
+    file = Path(cached) if isinstance(cached, str) else file
     eos = json.loads(file.read_text(encoding="utf-8")).get("eos_token_id") if file.is_file() else ()
     return (eos,) if isinstance(eos, int) else tuple(eos or ())
 
@@ -94,7 +102,7 @@ def _generation_stops(folder: Path) -> tuple[int, ...]:
 def usage_code(policy: PublishedPolicy, example: Example) -> str:
     """Return Python code that prints a policy's reply to an example."""
     lines = ["from peft import PeftModel"] if policy.is_adapter else []
-    lines += ["from transformers import AutoModelForCausalLM, AutoTokenizer", ""]
+    lines += ["from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig", ""]
     lines += [HERE]
     own = _place(policy.folder)
     code = ", trust_remote_code=True" if policy.config.trust_remote_code else ""
@@ -123,7 +131,7 @@ def _prompt_lines(example: Example) -> list[str]:
     lines = ["messages = ["]
     for message in example.messages:
         said = _literal(message["content"])
-        lines += [f'    {{"role": "{message["role"]}", "content": {said}}},']
+        lines += [f'    {{"role": {_literal(message["role"])}, "content": {said}}},']
     lines += ["]"]
     if example.tools:
         lines += [f"tools = {[json.loads(tool) for tool in example.tools]!r}"]
@@ -148,9 +156,10 @@ def _reply_lines(example: Example) -> list[str]:
     if example.decoding == "sampled":
         how = f"do_sample=True, temperature={example.temperature:g}, top_k=0, top_p=1.0"
     return [
-        "reply = model.generate(",
-        f"    **prompt, max_new_tokens={example.max_tokens}, {how},",
+        "model.generation_config = GenerationConfig(  # in place of the base model's own",
+        f"    max_new_tokens={example.max_tokens}, {how},",
         f"    eos_token_id={list(example.stop_ids)}, pad_token_id={example.pad_id},",
         ")",
+        "reply = model.generate(**prompt)",
         'print(tokenizer.decode(reply[0, prompt["input_ids"].shape[1] :]))',
     ]

@@ -90,16 +90,15 @@ def _write_policy(
     saved = policy_folder(chosen.path, name)
     if not (saved / ADAPTER_FILE).is_file():
         if config.trust_remote_code:
-            raise ModelError(
-                f"policy {name!r} is a model with code of its own (trust_remote_code), which "
-                f"a card does not hold: copy {saved} and the code by hand"
-            )
+            raise _needs_code(name, saved)
         place = "" if alone else _folder_of(name)
         copy_files(saved, folder / place, (*MODEL_FILES, *TOKENIZER_FILES))
         return PublishedPolicy(name=name, config=config, folder=place)
     base = _base_of(config, saved)
     beside = ""
     if isinstance(base, Path):
+        if config.trust_remote_code:
+            raise _needs_code(name, base)
         beside = bases.setdefault(base, BASE if not bases else f"{BASE}-{len(bases) + 1}")
         if not (folder / beside).is_dir():
             copy_files(base, folder / beside, MODEL_FILES)
@@ -117,6 +116,13 @@ def _write_policy(
         base_folder=beside,
         rank=written["r"],
         stages=len(below) + 1,
+    )
+
+
+def _needs_code(policy: str, folder: Path) -> ModelError:
+    return ModelError(
+        f"policy {policy!r} needs a model with code of its own (trust_remote_code), which a card "
+        f"does not hold: copy {folder} and the code by hand"
     )
 
 
@@ -152,7 +158,8 @@ def copy_files(source: Path, target: Path, patterns: tuple[str, ...]) -> None:
             value = json.loads(file.read_text(encoding="utf-8"))
             if isinstance(value, Mapping):
                 value = {key: each for key, each in value.items() if key != "_name_or_path"}
-            kept = frozenset({"chat_template", "weight_map"})
+            tokens = (key for key in value if key.endswith("_token"))  # no secrets, as `eos_token`
+            kept = frozenset({"chat_template", "weight_map", *tokens})
             text = json.dumps(cleaned(value, kept), indent=2, ensure_ascii=False) + "\n"
             (target / file.name).write_text(text, encoding="utf-8")
         else:

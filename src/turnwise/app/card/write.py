@@ -6,7 +6,6 @@ can be recognised.
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ from warnings import warn
 
 import tomli_w
 
-from turnwise.app.card.files import README, published_files
+from turnwise.app.card.files import README, published_files, published_scores
 from turnwise.app.card.readme import CardFacts, card_text
 from turnwise.app.card.usage import example_for, usage_code
 from turnwise.app.card.weights import PublishedPolicy, write_weights
@@ -26,9 +25,9 @@ from turnwise.errors import RunError
 from turnwise.policies.folders import quiet, replaced_folder
 from turnwise.recipe.schema import Recipe, load_recipe
 from turnwise.report.curve import draw_curve
-from turnwise.runs import Run, RunScores, read_metrics, read_scores, resume_command
+from turnwise.runs import Checkpoint, Run, RunScores, read_metrics, read_scores, resume_command
 from turnwise.search.folder import is_search
-from turnwise.utils.redaction import cleaned
+from turnwise.utils.redaction import cleaned, secrets_in
 
 KEPT = frozenset({"system"})
 """The keys of a recipe whose texts are prompts, which are published as they are."""
@@ -59,6 +58,7 @@ def write_card(
         raise RunError(f"'{target}' exists: delete it, or choose another folder with --out")
     recipe = load_recipe(str(folder.recipe), (), lambda text: None)
     chosen = best_checkpoint(folder, recipe)
+    _check_scored(folder, scores, chosen)
     film = noted_film(folder, note)
     with replaced_folder(target) as place, quiet():
         policies = write_weights(place, folder, recipe, chosen)
@@ -100,6 +100,17 @@ def _finished(run: Path) -> tuple[Run, RunScores]:
     return folder, scores
 
 
+def _check_scored(folder: Run, scores: RunScores, chosen: Checkpoint) -> None:
+    """Refuse scores of other weights than those of the card."""
+    best = f"{chosen.phase} {chosen.step}"
+    if scores.checkpoint and scores.checkpoint != best:
+        raise RunError(
+            f"{folder.evaluation.name} of run '{folder.path}' has the scores of checkpoint "
+            f"{scores.checkpoint}, but the best one is now {best}: test that one with "
+            f"`{resume_command(folder.path)}`"
+        )
+
+
 def _codes(
     place: Path, recipe: Recipe, scores: RunScores, policies: list[PublishedPolicy]
 ) -> dict[str, str]:
@@ -112,6 +123,12 @@ def _codes(
         if agents:
             example = example_for(place, policy, agents, env, **how)
             found[policy.name] = usage_code(policy, example)
+            secrets = secrets_in(found[policy.name])
+            if secrets:
+                raise RunError(
+                    f"the prompt of role {agents[0].role!r} seems to hold {secrets[0]}, and the "
+                    "code of a card shows it: remove it from the run's recipe.toml or from the env"
+                )
     return found
 
 
@@ -119,9 +136,9 @@ def _write_settings(place: Path, folder: Run, scores: RunScores) -> None:
     """Write the recipe and the scores without paths and secrets."""
     settings = tomllib.loads(folder.recipe.read_text(encoding="utf-8"))
     for policy in settings["policies"].values():
-        if Path(policy.get("model", "")).is_absolute():
+        model = policy.get("model", "")
+        if Path(model).is_absolute() or model.startswith(("~", "..")):
             policy["model"] = f"./{Path(policy['model']).name}"  # a bare name may be a preset's
     text = tomli_w.dumps(cleaned(settings, KEPT))
     (place / folder.recipe.name).write_text(HEAD + text, encoding="utf-8")
-    found = json.dumps(cleaned(scores.model_dump()), indent=2)
-    (place / folder.evaluation.name).write_text(found + "\n", encoding="utf-8")
+    (place / folder.evaluation.name).write_text(published_scores(scores), encoding="utf-8")
