@@ -7,7 +7,7 @@ import math
 import pytest
 
 from turnwise.errors import RunError
-from turnwise.search.history import Call, HistoryLog, Try, read_history
+from turnwise.search.history import Call, History, HistoryLog, Try, read_history
 from turnwise.search.space import ParamSpace
 
 SPACE = ParamSpace(count=2, low=-60, high=60, decimals=1)
@@ -43,6 +43,15 @@ def test_numbers_by_hand(log):
     assert history.best_so_far == [2.0, 2.0, 2.0, 4.0]
     assert (history.spent.calls, history.spent.failed, history.spent.refused) == (3, 1, 1)
     assert (history.spent.prompt_tokens, history.spent.completion_tokens) == (7, 2)
+
+
+@pytest.mark.parametrize("episodes", [3, 7, 20, 22])
+def test_one_success_is_better_than_none(episodes):
+    one = tried(0, (1, 1), 1.0, *(0.0,) * (episodes - 1))
+    none = tried(1, (2, 2), *(0.0,) * episodes)
+    history = History(tries=[none, one])
+    assert one.cautious == none.cautious == 0.0  # their means decide
+    assert history.best() is one
 
 
 def test_what_is_read_is_what_was_written(log, tmp_path):

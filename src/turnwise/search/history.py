@@ -19,6 +19,8 @@ from turnwise.search.problem import Step
 from turnwise.search.space import Params, ParamSpace
 
 HISTORY = "history.jsonl"
+ROUNDING = 1e-12
+"""Smaller shares of a mean are errors of rounding."""
 Source = Literal["warm-up", "search"]
 Outcome = Literal["read", "unreadable", "repeated", "failed"]
 Kind = Literal["try", "again", "call", "lost"]
@@ -34,6 +36,7 @@ class Try:
             linear map's.
         returns: of all its episodes; a policy that is played again has more.
         steps: of its first episode, where they are kept.
+        first_mean: the mean return of its first evaluation, which does not change.
         mean: the mean return.
         stderr: the standard error of the mean; None with one episode.
     """
@@ -44,11 +47,13 @@ class Try:
     returns: list[float]
     steps: tuple[Step, ...] = ()
 
+    first_mean: float = field(init=False)
     mean: float = field(init=False)
     stderr: float | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.extend(())
+        self.first_mean = self.mean
 
     def extend(self, returns: Sequence[float]) -> None:
         """Add the returns of more episodes, and renew the mean and its standard error."""
@@ -60,9 +65,14 @@ class Try:
 
     @property
     def cautious(self) -> float:
-        """The mean minus its standard error, by which the returned policy is chosen."""
-        error = self.stderr
-        return -math.inf if error is None else self.mean - error
+        """The mean minus its standard error, by which the returned policy is chosen.
+
+        One success in any number of episodes gives exactly 0, whatever rounding does.
+        """
+        if self.stderr is None:
+            return -math.inf
+        less = self.mean - self.stderr
+        return less if abs(less) > ROUNDING * abs(self.mean) else 0.0
 
 
 @dataclass(kw_only=True, slots=True)
@@ -147,6 +157,10 @@ class History:
     def knows(self, params: Params) -> bool:
         """Whether a policy was tried."""
         return params in self._by_params
+
+    def exhausts(self, space: ParamSpace) -> bool:
+        """Whether every policy of a space was tried."""
+        return len(self._by_params) >= space.policies
 
     def ranked(self) -> list[Try]:
         """Return the tries, those with the highest mean first, the earlier first among equals."""

@@ -53,6 +53,11 @@ class ParamSpace:
         """The number of values of one parameter."""
         return self.high - self.low + 1
 
+    @property
+    def policies(self) -> int:
+        """The number of different policies."""
+        return self.size**self.count
+
     def values(self, params: Params) -> NDArray[np.float64]:
         """Return parameters as numbers, float64 [count]."""
         return np.asarray(params, dtype=np.float64) / 10**self.decimals

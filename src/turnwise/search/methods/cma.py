@@ -26,7 +26,7 @@ SPREAD = 2.0
 
 
 class CovarianceAdaptation:
-    """Asks the package for generations, and tells it the means of each.
+    """Asks the package for generations, and tells it the means of their first evaluations.
 
     Raises:
         MissingDependencyError: if `cma` is not installed.
@@ -48,7 +48,9 @@ class CovarianceAdaptation:
         if strategy is None or self._told > len(tries):
             strategy = self._begun()
         while len(tries) - self._told >= len(self._asked):
-            scores = [-each.mean for each in tries[self._told : self._told + len(self._asked)]]
+            generation = tries[self._told : self._told + len(self._asked)]
+            # Not the mean: a policy that is played again later has another one after a kill.
+            scores = [-each.first_mean for each in generation]
             self._told += len(self._asked)
             strategy.tell(self._asked, scores)
             self._asked = strategy.ask()

@@ -1,0 +1,133 @@
+"""Tasks of a user's own: few policies, no pictures, rewards that no mean can hold."""
+
+from __future__ import annotations
+
+import json
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from turnwise.app.search import search_policy
+from turnwise.report.search import FILM, REPORT
+from turnwise.report.search_film import FRAMES, _frames
+from turnwise.search import problem
+from turnwise.search.config import SearchConfig
+from turnwise.search.history import HISTORY
+from turnwise.settings import parse
+
+from .conftest import line_of, says
+
+BUDGET = {"iterations": 9, "episodes": 2, "warmup": 2, "recheck": 4, "best": 2, "fresh": 3}
+
+
+class Two(gymnasium.Env):
+    """Two states and two actions, so that there are four policies; no pictures."""
+
+    observation_space, action_space = spaces.Discrete(2), spaces.Discrete(2)
+    steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return 0, {}
+
+    def step(self, action):
+        self.steps += 1
+        return self.steps % 2, float(action), self.steps == 4, False, {}
+
+
+@pytest.fixture(autouse=True)
+def two():
+    gymnasium.register("Two-v0", entry_point=Two, max_episode_steps=9)
+    yield
+    del gymnasium.registry["Two-v0"]
+
+
+def searching(task="Two-v0", method="random", **settings):
+    who = {"method": method} if method else {}
+    return parse(SearchConfig, {"task": task, "budget": BUDGET, **who, **settings}, "the search")
+
+
+def lines(folder):
+    return [json.loads(line) for line in (folder / HISTORY).read_text().splitlines()]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("method", ["random", "hill-climbing", "cem", "cma-es"])
+def test_a_task_with_few_policies_is_searched_to_its_end(method, tmp_path):
+    if method == "cma-es":
+        pytest.importorskip("cma")
+    found = search_policy(searching(method=method), tmp_path / "a").result
+    assert (found.policies, found.evaluations, found.params) == (4, 10, [1, 1])
+    assert found.episodes == 10 * 2
+    kinds = [line["kind"] for line in lines(tmp_path / "a")]
+    assert kinds == ["try"] * 3 + ["again", "try"] + ["again"] * 5
+
+
+def test_a_model_is_not_asked_for_policies_that_do_not_exist(server, tmp_path):
+    there = server(lambda n: says(lambda prompt: line_of(prompt, count=2, actions=2)))
+    where = {"base_url": there.url, "model": "small"}
+    budget = BUDGET | {"warmup": 9}
+    config = searching(method=None, endpoint=where, budget=budget)
+    found = search_policy(config, tmp_path / "a").result
+    assert (found.policies, found.evaluations, found.lost) == (4, 9, 0)
+    assert len(there.asked) == 0
+    warm = [line["params"] for line in lines(tmp_path / "a") if line["kind"] == "try"]
+    assert sorted(warm) == [[0, 0], [0, 1], [1, 0], [1, 1]]
+
+
+class Point(Two):
+    """Two inputs and two outputs, without an end; its pictures are none."""
+
+    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+    observation_space, action_space = spaces.Box(-1, 1, (2,)), spaces.Box(-1, 1, (2,))
+
+    def __init__(self, render_mode=None, picture=None):
+        self.render_mode, self.picture = render_mode, picture
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), -1.0, False, False, {}
+
+    def render(self):
+        return self.picture
+
+
+@pytest.mark.parametrize("picture", [None, np.zeros((8, 8, 3))])
+def test_any_env_has_a_report_and_a_film_ends(picture, tmp_path, monkeypatch):
+    monkeypatch.setattr(problem, "LONGEST", 50)
+    kwargs = {"picture": picture}
+    gymnasium.register("Point-v0", entry_point=Point, kwargs=kwargs)
+    found = search_policy(searching("Point-v0"), tmp_path / "a")
+    del gymnasium.registry["Point-v0"]
+    text = (found.folder / REPORT).read_text()
+    assert ("its picture is no array [height, width, 3]" in text) == (picture is None)
+    assert (found.folder / FILM).is_file() == (picture is not None)
+    assert found.result.score == -50.0
+
+
+def test_an_env_without_pictures_has_a_report(tmp_path):
+    found = search_policy(searching(), tmp_path / "a")
+    assert "the env draws no pictures" in (found.folder / REPORT).read_text()
+
+
+class Long(Two):
+    """An episode of 700 steps whose picture is the number of the step."""
+
+    def step(self, action):
+        self.steps += 1
+        return 0, 0.0, self.steps == 700, False, {}
+
+    def render(self):
+        return np.full((1, 1, 3), self.steps)
+
+
+def test_a_long_episode_is_filmed_evenly_to_its_end():
+    shown = [int(frame[0, 0, 0]) for frame in _frames(Long(), lambda seen: 0, 0)]
+    assert (shown[0], shown[-1], len(shown)) == (0, 700, FRAMES)
+    assert set(np.diff(shown)) <= {4, 8}
