@@ -11,6 +11,11 @@ from turnwise.search.history import Call, History, HistoryLog, Try, read_history
 from turnwise.search.space import ParamSpace
 
 SPACE = ParamSpace(count=2, low=-60, high=60, decimals=1)
+TRY = '{"kind":"try","slot":4,"source":"search","params":[1.0,1.0],"returns":[3.0],"steps":[]}'
+CALL = (
+    '{"kind":"call","slot":4,"outcome":"read","said":"","reply":"","params":[1.0,1.0],'
+    '"prompt_tokens":7,"completion_tokens":0}'
+)
 
 
 def tried(slot, params, *returns, source="search"):
@@ -84,14 +89,43 @@ def test_a_reply_that_was_not_played_yet_is_pending(tmp_path):
     [
         '{"kind":"try","slot":0,"source":"search","params":[1.0],"returns":[1.0],"steps":[]}',
         '{"kind":"again","slot":0,"params":[9.0,9.0],"returns":[1.0]}',
-        '{"kind":"walk"}',
-        '{"kind":"call","slot":0}',
+        '{"kind":"walk","slot":4}',
+        '{"kind":"call","slot":4}',
+        CALL.replace("read", "liked"),
+        CALL.replace("[1.0,1.0]", "null"),
+        CALL.replace("7", "-7"),
+        '{"kind":"lost","slot":3}',
+        '{"kind":"again","slot":5,"params":[0.1,-0.2],"returns":[1.0]}',
+        '{"kind":"again","slot":4,"params":[0.1,-0.2],"returns":[]}',
+        TRY.replace("search", "serach"),
+        TRY.replace("search", "warm-up").replace(":4", ":-9"),
+        TRY.replace(":4", ":5"),
+        TRY.replace("3.0", ""),
+        TRY.replace("3.0", "NaN"),
+        TRY.replace("3.0", "1e999"),
+        TRY.replace("3.0", "-1e200"),
+        TRY.replace("1.0,1.0", "9.0,1.0"),
+        TRY.replace("1.0,1.0", "1.04,1.0"),
+        TRY.replace("1.0,1.0", "NaN,1.0"),
+        TRY.replace("1.0,1.0", "true,1.0"),
         "[]",
     ],
 )
-def test_a_damaged_line_is_named(log, line):
+def test_a_damaged_line_is_named_with_a_cure(log, line, tmp_path):
     log.close()
-    with log.path.open("a") as file:
-        file.write(line + "\n")
-    with pytest.raises(RunError, match="line 9 is not"):
-        HistoryLog(log.path.parent, SPACE)
+    before = log.path.read_text()
+    log.path.write_text(before + line + "\n")
+    with pytest.raises(RunError, match="line 9 is not.*remove it and all lines after it"):
+        HistoryLog(tmp_path, SPACE)
+    for good in (TRY, CALL):
+        log.path.write_text(before + good + "\n")
+        assert HistoryLog(tmp_path, SPACE).history != log.history
+
+
+@pytest.mark.parametrize("missing", [2, 6, 7])
+def test_a_missing_line_is_noticed(log, missing, tmp_path):
+    log.close()
+    written = log.path.read_text().splitlines(keepends=True)
+    log.path.write_text("".join(written[: missing - 1] + written[missing:]))
+    with pytest.raises(RunError, match=f"line {missing} is not.* is the next"):
+        HistoryLog(tmp_path, SPACE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import gymnasium
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from turnwise.app.search import search_policy
+from turnwise.errors import EnvError
 from turnwise.report.search import FILM, REPORT
 from turnwise.report.search_film import FRAMES, _frames
 from turnwise.search import problem
@@ -131,3 +133,22 @@ def test_a_long_episode_is_filmed_evenly_to_its_end():
     shown = [int(frame[0, 0, 0]) for frame in _frames(Long(), lambda seen: 0, 0)]
     assert (shown[0], shown[-1], len(shown)) == (0, 700, FRAMES)
     assert set(np.diff(shown)) <= {4, 8}
+
+
+class Rewarding(Two):
+    """Each step gives the same."""
+
+    def __init__(self, reward):
+        self.reward = reward
+
+    def step(self, action):
+        return *super().step(action)[:1], self.reward, self.steps == 4, False, {}
+
+
+@pytest.mark.parametrize("method", ["random", "q-learning"])
+@pytest.mark.parametrize("reward", [math.inf, math.nan, -1e200])
+def test_rewards_that_no_mean_can_hold_are_refused(method, reward, tmp_path):
+    gymnasium.register("Rewarding-v0", entry_point=Rewarding, kwargs={"reward": reward})
+    with pytest.raises(EnvError, match="'Rewarding-v0': a return or a reward is .*mend the env"):
+        search_policy(searching("Rewarding-v0", method), tmp_path / "a")
+    del gymnasium.registry["Rewarding-v0"]

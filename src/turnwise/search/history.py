@@ -11,14 +11,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from turnwise.errors import RunError
 from turnwise.runs.files import LineLog, read_json_lines
-from turnwise.search.problem import Step
+from turnwise.search.problem import MOST_RETURN, Step
 from turnwise.search.space import Params, ParamSpace
 
 HISTORY = "history.jsonl"
+CURE = "restore it, or remove it and all lines after it, and the search goes on from there"
 ROUNDING = 1e-12
 """Smaller shares of a mean are errors of rounding."""
 Source = Literal["warm-up", "search"]
@@ -273,39 +274,65 @@ def read_history(folder: Path, space: ParamSpace) -> History:
         RunError: if another line is damaged, or is not of a search in this space.
     """
     found, path = History(), folder / HISTORY
-    for number, line in enumerate(read_json_lines(path), start=1):
+    for number, line in enumerate(read_json_lines(path, CURE), start=1):
         try:
             _add_line(found, line, space)
         except (KeyError, TypeError, ValueError) as error:
             raise RunError(
-                f"'{path}', line {number} is not of this search ({error}): restore it, or begin "
-                "anew in another folder"
+                f"'{path}', line {number} is not of this search ({error}): {CURE}"
             ) from error
     return found
 
 
 def _add_line(history: History, line: Mapping[str, Any], space: ParamSpace) -> None:
-    """Add one line of the log to a history."""
-    kind = line["kind"]
+    """Add one line of the log to a history.
+
+    Raises:
+        KeyError, TypeError, ValueError: if it does not follow on the lines before it.
+    """
+    kind, slot = line["kind"], line["slot"]
+    warm_up = kind == "try" and _one_of(Source, line["source"]) == "warm-up"
+    expected = history.slots
+    if warm_up:
+        expected = history.tries[-1].slot + 1 if history.tries else min(slot, -1)
+    if slot != expected:
+        raise ValueError(f"it is of evaluation {str(slot)[:20]}, and {expected} is the next")
     if kind == "call":
-        fields: dict[str, Any] = {name: line[name] for name in Call.__dataclass_fields__}
-        fields["params"] = None if line["params"] is None else space.read(line["params"])
-        history.call(Call(**fields))
+        history.call(_call_of(line, space))
     elif kind == "lost":
         history.lose()
     elif kind == "again":
-        history.play_again(space.read(line["params"]), [float(v) for v in line["returns"]])
+        history.play_again(space.read(line["params"]), _returns_of(line))
     elif kind == "try":
         steps = tuple((int(s), int(a), float(r)) for s, a, r in line["steps"])
         params = None if line["params"] is None else space.read(line["params"])
-        history.add(
-            Try(
-                slot=int(line["slot"]),
-                source=line["source"],
-                params=params,
-                steps=steps,
-                returns=[float(v) for v in line["returns"]],
-            )
-        )
+        returns, source = _returns_of(line), line["source"]
+        history.add(Try(slot=slot, source=source, params=params, steps=steps, returns=returns))
     else:
         raise ValueError(f"kind {str(kind)[:20]!r} is unknown")
+
+
+def _call_of(line: Mapping[str, Any], space: ParamSpace) -> Call:
+    """Return the model call of a line."""
+    fields: dict[str, Any] = {name: line[name] for name in Call.__dataclass_fields__}
+    used = _one_of(Outcome, line["outcome"]) == "read"
+    fields["params"] = space.read(line["params"]) if used else None
+    for name in ("prompt_tokens", "completion_tokens"):
+        if type(line[name]) is not int or line[name] < 0:
+            raise ValueError(f"{name} is no number of tokens")
+    return Call(**fields)
+
+
+def _returns_of(line: Mapping[str, Any]) -> list[float]:
+    """Return the returns of a line."""
+    returns = [float(value) for value in line["returns"]]
+    if not returns or not all(abs(value) <= MOST_RETURN for value in returns):
+        raise ValueError("its returns are not one or more finite numbers")
+    return returns
+
+
+def _one_of(names: Any, given: object) -> str:
+    """Return a name that a Literal has."""
+    if given not in get_args(names):
+        raise ValueError(f"{str(given)[:20]!r} is none of {', '.join(get_args(names))}")
+    return str(given)

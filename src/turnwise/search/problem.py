@@ -24,6 +24,8 @@ from turnwise.search.tasks import SearchTask
 from turnwise.seeding import generator
 
 SEEDS = 1 << 31
+MOST_RETURN = 1e100
+"""The largest size of a return: squares of larger ones overflow."""
 LONGEST = 100_000
 """The most steps of an episode of an env that has no limit of its own."""
 Step = tuple[int, int, float]
@@ -93,18 +95,13 @@ class Problem:
             first_steps: the most steps of the first episode that are kept.
 
         Raises:
-            EnvError: if a return is not finite.
+            EnvError: if a return cannot be averaged.
         """
         seeds = self._seeds(name, episodes)
         if self._side_by_side:
             played = self._play_vector(self.policy.batch(params), episodes, int(seeds[0]))
         else:
             played = self.play_actor(self.policy.actor(params), seeds, first_steps)
-        if not np.all(np.isfinite(played.returns)):
-            raise EnvError(
-                f"task {self.task.name!r}: an episode's return is {played.returns[0]}: a search "
-                "needs finite rewards"
-            )
         return played
 
     def play_actor(self, act: Actor, seeds: NDArray[np.int64], first_steps: int = 0) -> Played:
@@ -122,9 +119,22 @@ class Problem:
                 seen, over = after, terminated or truncated
                 total += float(reward)
                 length += 1
-            returns.append(total)
+            returns.append(self.checked(total))
             lengths.append(length)
         return Played(returns=tuple(returns), lengths=tuple(lengths), steps=tuple(kept))
+
+    def checked(self, value: float) -> float:
+        """Return a reward or a return.
+
+        Raises:
+            EnvError: if it cannot be averaged, as it is not finite or too large.
+        """
+        if abs(value) <= MOST_RETURN:
+            return value
+        raise EnvError(
+            f"task {self.task.name!r}: a return or a reward is {value}: a search needs finite ones "
+            f"of at most {MOST_RETURN:g}: mend the env"
+        )
 
     def fresh_seeds(self, episodes: int) -> NDArray[np.int64]:
         """Return the seeds of episodes that no evaluation of the search plays."""
@@ -173,7 +183,8 @@ class Problem:
             returns[running] += rewards[running]
             lengths[running] += 1
             running &= ~(terminated | truncated) & (lengths < LONGEST)
-        return Played(returns=tuple(returns.tolist()), lengths=tuple(lengths.tolist()))
+        checked = tuple(self.checked(value) for value in returns.tolist())
+        return Played(returns=checked, lengths=tuple(lengths.tolist()))
 
     def _vector(self, episodes: int) -> VectorEnv[Any, Any, Any]:
         if episodes not in self._vectors:

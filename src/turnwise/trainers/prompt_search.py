@@ -144,6 +144,7 @@ class _Parts:
 
         def record(params: Params | None, returns: Sequence[float]) -> bool:
             nonlocal done
+            returns = [self._problem.checked(value) for value in returns]
             if done < len(known):
                 self._compare(known[done], params, returns, done)
             else:
