@@ -9,18 +9,22 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
 from turnwise.app.search import search_policy
-from turnwise.errors import EnvError
+from turnwise.errors import ConfigError, EnvError
 from turnwise.report.search import FILM, REPORT
 from turnwise.report.search_film import FRAMES, _frames
 from turnwise.search import problem
 from turnwise.search.config import SearchConfig
 from turnwise.search.history import HISTORY
+from turnwise.search.tasks import find_task
 from turnwise.settings import parse
 
 from .conftest import line_of, says
 
+SAFE = (0, 3, 3, 3, 0, 0, 0, 0, 3, 1, 0, 0, 0, 2, 1, 0)
+"""The best stationary policy of the 4x4 lake."""
 BUDGET = {"iterations": 9, "episodes": 2, "warmup": 2, "recheck": 4, "best": 2, "fresh": 3}
 
 
@@ -100,6 +104,25 @@ class Point(Two):
         return self.picture
 
 
+def test_an_env_that_cannot_be_made_or_drawn_is_named(tmp_path, monkeypatch):
+    def made(render_mode="", **wrong):
+        if wrong:
+            raise OSError("no map")
+        if render_mode:
+            raise AttributeError("no screen")
+        return Point()
+
+    monkeypatch.setattr(problem, "LONGEST", 50)
+    gymnasium.register("Point-v0", entry_point=made)
+    found = search_policy(searching("Point-v0"), tmp_path / "a")
+    assert "AttributeError('no screen')" in (found.folder / REPORT).read_text()
+    del gymnasium.registry["Point-v0"]
+    gymnasium.register("Point-v0", entry_point=made, kwargs={"wrong": 1})
+    with pytest.raises(ConfigError, match=r"'Point-v0' cannot be made \(OSError\('no map'\)\)"):
+        search_policy(searching("Point-v0"), tmp_path / "b")
+    del gymnasium.registry["Point-v0"]
+
+
 @pytest.mark.parametrize("picture", [None, np.zeros((8, 8, 3))])
 def test_any_env_has_a_report_and_a_film_ends(picture, tmp_path, monkeypatch):
     monkeypatch.setattr(problem, "LONGEST", 50)
@@ -133,6 +156,31 @@ def test_a_long_episode_is_filmed_evenly_to_its_end():
     shown = [int(frame[0, 0, 0]) for frame in _frames(Long(), lambda seen: 0, 0)]
     assert (shown[0], shown[-1], len(shown)) == (0, 700, FRAMES)
     assert set(np.diff(shown)) <= {4, 8}
+
+
+class Shaped(FrozenLakeEnv):
+    """A lake of which each step costs, but for its table."""
+
+    def step(self, a):
+        after, reward, *rest = super().step(a)
+        return after, reward - 0.01, *rest
+
+
+class Renumbered(gymnasium.ObservationWrapper):
+    """Numbers states from the other end, but not those of the table."""
+
+    def observation(self, observation):
+        return 15 - observation
+
+
+def test_an_env_that_differs_from_its_table_has_no_exact_value():
+    exact = []
+    for entry in (FrozenLakeEnv, Shaped, lambda: Renumbered(FrozenLakeEnv())):
+        gymnasium.register("Lake-v0", entry_point=entry, max_episode_steps=100)
+        lake = problem.Problem(find_task("Lake-v0"), 0)
+        exact.append((lake.exact(SAFE), lake.optimum()))
+        del gymnasium.registry["Lake-v0"]
+    assert exact == [pytest.approx((0.7402, 0.7442), abs=1e-4), (None, None), (None, None)]
 
 
 class Rewarding(Two):

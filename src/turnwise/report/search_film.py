@@ -13,12 +13,13 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 
-from turnwise.errors import EnvError
+from turnwise.errors import ConfigError, EnvError, MissingDependencyError
 from turnwise.runs.files import write_atomically
 from turnwise.search.policies import Actor, Policy
 from turnwise.search.problem import make_env
 from turnwise.search.space import Params
 from turnwise.search.tasks import SearchTask
+from turnwise.utils.user_code import MISTAKES
 
 MODE = "rgb_array"
 FRAMES, WIDTH = 120, 320
@@ -50,7 +51,7 @@ def film_episode(
             warnings.simplefilter("ignore")
             env = make_env(task, render_mode=MODE)
             frames = _frames(env, policy.actor(params), seed)
-    except (gymnasium.error.Error, ImportError, EnvError) as error:
+    except (gymnasium.error.Error, ConfigError, MissingDependencyError, EnvError) as error:
         return f"the env cannot be drawn ({error})"
     write_atomically(path, _gif(frames, DURATION * (5 if task.grid is not None else 1)))
     return None
@@ -78,7 +79,10 @@ def _picture(env: gymnasium.Env) -> np.ndarray:
     Raises:
         EnvError: if it is none.
     """
-    picture = np.asarray(env.render())
+    try:
+        picture = np.asarray(env.render())
+    except MISTAKES as error:
+        raise EnvError(f"render raised {error!r}") from error
     if picture.ndim != 3 or picture.shape[2] != 3:
         raise EnvError("its picture is no array [height, width, 3]")
     return picture

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import gymnasium
@@ -16,12 +17,13 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from turnwise.envs.gymnasium.registry import Live, find_spec
-from turnwise.envs.gymnasium.tables import Table, read_table
+from turnwise.envs.gymnasium.tables import Table, played_table
 from turnwise.errors import ConfigError, EnvError, MissingDependencyError
 from turnwise.search.policies import Actor, Policy, TablePolicy, policy_for
 from turnwise.search.space import Params
 from turnwise.search.tasks import SearchTask
 from turnwise.seeding import generator
+from turnwise.utils.user_code import MISTAKES
 
 SEEDS = 1 << 31
 MOST_RETURN = 1e100
@@ -143,9 +145,10 @@ class Problem:
     def exact(self, params: Params) -> float | None:
         """Return the expected return of a policy, where the env publishes its dynamics.
 
-        It is computed from `P[state][action]` within the limit of steps; None for other envs.
+        It is computed from `P[state][action]` within the limit of steps; None for other envs, and
+        for one whose episodes differ from that.
         """
-        table, limit = read_table(self.env), self.limit
+        table, limit = self._table, self.limit
         if table is None or limit is None:
             return None
         assert isinstance(self.policy, TablePolicy), "tables are of discrete observations"
@@ -153,10 +156,14 @@ class Problem:
 
     def optimum(self) -> float | None:
         """Return the best expected return of any policy; None where it cannot be computed."""
-        table, limit = read_table(self.env), self.limit
+        table, limit = self._table, self.limit
         if table is None or limit is None:
             return None
         return float(table.first @ table.values(limit, 1)[limit].max(axis=1))
+
+    @cached_property
+    def _table(self) -> Table | None:
+        return played_table(self.env)
 
     @property
     def limit(self) -> int | None:
@@ -226,7 +233,7 @@ def make_env(task: SearchTask, **options: Any) -> Live:
         raise MissingDependencyError(
             f"task {task.name!r} needs a package that is not installed: {cure}"
         ) from cause
-    except gymnasium.error.Error as cause:
+    except (*MISTAKES, gymnasium.error.Error) as cause:
         raise ConfigError(
-            f"task {task.name!r} cannot be made ({cause}): choose another task"
+            f"task {task.name!r} cannot be made ({cause!r}): mend its env, or choose another task"
         ) from cause
