@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from turnwise.errors import RunError
+from turnwise.errors import EngineError, RunError
 from turnwise.search.history import Call, History, HistoryLog, Try, read_history
+from turnwise.search.prompted import FAILED_APART, PromptedSearch, Reply
 from turnwise.search.space import ParamSpace
 
 SPACE = ParamSpace(count=2, low=-60, high=60, decimals=1)
@@ -129,3 +130,23 @@ def test_a_missing_line_is_noticed(log, missing, tmp_path):
     log.path.write_text("".join(written[: missing - 1] + written[missing:]))
     with pytest.raises(RunError, match=f"line {missing} is not.* is the next"):
         HistoryLog(tmp_path, SPACE)
+
+
+def test_draws_after_failed_requests_are_equal_after_a_kill(tmp_path):
+    asked = []
+
+    def ask(history, slot, attempt):
+        asked.append(attempt)
+        if len(asked) < 4:
+            raise EngineError("down")
+        return Reply(text="params[0]: 1, params[1]: 2", prompt_tokens=1, completion_tokens=1)
+
+    def propose(failures):
+        search = PromptedSearch(SPACE, ask=ask, retries=0, failures=failures, wait=lambda s: None)
+        return search.propose(HistoryLog(tmp_path, SPACE), 0)
+
+    with pytest.raises(RunError, match="down"):
+        propose(failures=1)  # it stops in the middle, as a kill does
+    assert propose(failures=5) == (10, 20)
+    assert asked == [0, FAILED_APART, 2 * FAILED_APART, 3 * FAILED_APART]
+    assert read_history(tmp_path, SPACE).failed_in_a_row == 0

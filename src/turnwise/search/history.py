@@ -130,6 +130,7 @@ class History:
         attempts: the replies in the slot that is not finished.
         pending: what a reply in that slot named, and has not been played.
         refused: why the last reply in that slot was not used.
+        failed_in_a_row: the requests that failed since the last reply.
         lost_in_a_row: the slots at the end that brought no policy.
     """
 
@@ -141,6 +142,7 @@ class History:
     attempts: int = 0
     pending: Params | None = None
     refused: str = ""
+    failed_in_a_row: int = 0
     lost: int = 0
     lost_in_a_row: int = 0
     _by_params: dict[Params, Try] = field(default_factory=dict)
@@ -197,7 +199,9 @@ class History:
         self.spent.completion_tokens += call.completion_tokens
         if call.outcome == "failed":
             self.spent.failed += 1
+            self.failed_in_a_row += 1
             return
+        self.failed_in_a_row = 0
         self.spent.refused += call.outcome != "read"
         self.attempts += 1
         self.refused, self.pending = call.said, call.params
