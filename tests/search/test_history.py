@@ -43,6 +43,7 @@ def test_numbers_by_hand(log):
     assert (one.mean, one.stderr) == (4.0, pytest.approx(math.sqrt(20 / 3 / 4)))
     assert (two.mean, two.stderr) == (2.0, 0.0)
     assert history.tries[0].stderr is None
+    assert [one.mean_before(slot) for slot in (1, 3, 4)] == [2.0, 2.0, 4.0]
     assert history.best() is one  # one episode of 5 has no error, and is no proof
     assert [each.mean for each in history.ranked()] == [5.0, 4.0, 2.0]
     assert (history.slots, history.episodes, history.lost) == (4, 7, 1)

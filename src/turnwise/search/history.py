@@ -37,7 +37,7 @@ class Try:
             linear map's.
         returns: of all its episodes; a policy that is played again has more.
         steps: of its first episode, where they are kept.
-        first_mean: the mean return of its first evaluation, which does not change.
+        again: the slots in which it was played again, with its number of episodes before each.
         mean: the mean return.
         stderr: the standard error of the mean; None with one episode.
     """
@@ -48,13 +48,12 @@ class Try:
     returns: list[float]
     steps: tuple[Step, ...] = ()
 
-    first_mean: float = field(init=False)
+    again: list[tuple[int, int]] = field(init=False, default_factory=list)
     mean: float = field(init=False)
     stderr: float | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.extend(())
-        self.first_mean = self.mean
 
     def extend(self, returns: Sequence[float]) -> None:
         """Add the returns of more episodes, and renew the mean and its standard error."""
@@ -63,6 +62,12 @@ class Try:
         self.mean = math.fsum(self.returns) / count
         squares = math.fsum((value - self.mean) ** 2 for value in self.returns)
         self.stderr = math.sqrt(squares / (count - 1) / count) if count > 1 else None
+
+    def mean_before(self, slot: int) -> float:
+        """Return the mean of the returns that were known when a slot began."""
+        later = (count for place, count in self.again if place >= slot)
+        known = self.returns[: next(later, len(self.returns))]
+        return math.fsum(known) / len(known)
 
     @property
     def cautious(self) -> float:
@@ -184,7 +189,9 @@ class History:
 
     def play_again(self, params: Params, returns: Sequence[float]) -> None:
         """Add more episodes of a policy."""
-        self._by_params[params].extend(returns)
+        known = self._by_params[params]
+        known.again.append((self.slots, len(known.returns)))
+        known.extend(returns)
         self._end_slot(lost=False)
 
     def lose(self) -> None:

@@ -26,7 +26,7 @@ SPREAD = 2.0
 
 
 class CovarianceAdaptation:
-    """Asks the package for generations, and tells it the means of their first evaluations.
+    """Asks the package for generations, and tells it the means of each.
 
     Raises:
         MissingDependencyError: if `cma` is not installed.
@@ -48,10 +48,11 @@ class CovarianceAdaptation:
         if strategy is None or self._told > len(tries):
             strategy = self._begun()
         while len(tries) - self._told >= len(self._asked):
-            generation = tries[self._told : self._told + len(self._asked)]
-            # Not the mean: a policy that is played again later has another one after a kill.
-            scores = [-each.first_mean for each in generation]
-            self._told += len(self._asked)
+            end = self._told + len(self._asked)
+            # After a kill, too, those means that were known before the next generation began.
+            began = tries[end].slot if end < len(tries) else slot
+            scores = [-each.mean_before(began) for each in tries[self._told : end]]
+            self._told = end
             strategy.tell(self._asked, scores)
             self._asked = strategy.ask()
         rng = generator(self._seed, "cma", slot)
