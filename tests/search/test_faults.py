@@ -91,7 +91,7 @@ def test_repeats_are_refused_and_an_iteration_without_a_policy_is_lost(server, t
     assert kinds[:3] == ["try", "lost", "try"]
     assert (found.lost, found.evaluations) == (1, 12)
     told = [prompt for prompt in there.asked if "could not be used" in prompt]
-    assert all("its parameters are in the list already" in prompt for prompt in told)
+    assert all("its parameters were tried already" in prompt for prompt in told)
 
 
 def test_a_model_that_never_answers_well_stops_the_search(server, tmp_path):
@@ -131,30 +131,41 @@ def test_a_refusal_for_good_stops_at_once(server, tmp_path):
 
 
 def test_the_key_is_sent_and_nowhere_kept(server, no_pauses, tmp_path, monkeypatch, capfd):
-    key = "sk-very-secret-1234567"
+    key = "sk-very/secret&1234567"
+    slashes = key.replace("/", "\\/")
     monkeypatch.setenv("SEARCH_KEY", key)
     escaped = "".join(f"\\u{ord(c):04x}" for c in key)
 
     def echo(handler, prompt):
-        told = f'{{"choices": [{{"message": {{"content": "{escaped} {key} none"}}}}]}}'.encode()
+        told = (
+            f'{{"choices": [{{"message": {{"content": "{escaped} {key} {slashes}"}}}}]}}'.encode()
+        )
         handler.send_response(200)
         handler.send_header("Content-Length", str(len(told)))
         handler.end_headers()
         handler.wfile.write(told)
 
-    script = {0: echo, 2: says(f"bad {key}", status=500)}
+    script = {0: echo, 2: says(f"bad {slashes}", status=500)}
     there = server(lambda n: script.get(n, says(proposes)))
     config = searching(there, endpoint={"api_key_env": "SEARCH_KEY"})
     search_policy(config, tmp_path / "a")
     assert set(there.keys) == {f"Bearer {key}"}
-    there.script = lambda n: says(f"no {key}", status=403)
+    there.script = lambda n: says(f"no {key} {slashes} {escaped}", status=403)
     with pytest.raises(RunError) as refused:
         search_policy(config, tmp_path / "b")
     kept = [path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()]
     assert any("SEARCH_KEY" in text for text in kept)
-    assert any("*** *** none" in text for text in kept)
+    assert any("*** *** ***" in text for text in kept)
     for text in (*kept, str(refused.value), *capfd.readouterr()):
-        assert key not in text
+        assert not any(spelled in text for spelled in (key, slashes, escaped))
+
+
+def test_a_placeholder_for_a_key_changes_no_reply(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEARCH_KEY", "1")
+    there = server(lambda n: says(proposes, usage={"prompt_tokens": 100, "completion_tokens": 11}))
+    config = searching(there, endpoint={"api_key_env": "SEARCH_KEY"})
+    found = search_policy(config, tmp_path / "a").result
+    assert (found.lost, found.refused_replies, found.completion_tokens) == (0, 0, 11 * found.calls)
 
 
 def test_a_key_that_is_not_set_is_told_where_the_search_has_it(monkeypatch, server, tmp_path):

@@ -6,11 +6,17 @@ import math
 
 import pytest
 
-from turnwise.errors import RunError
-from turnwise.search.history import Call, HistoryLog, Try, read_history
+from turnwise.errors import EngineError, RunError
+from turnwise.search.history import Call, History, HistoryLog, Try, read_history
+from turnwise.search.prompted import FAILED_APART, PromptedSearch, Reply
 from turnwise.search.space import ParamSpace
 
 SPACE = ParamSpace(count=2, low=-60, high=60, decimals=1)
+TRY = '{"kind":"try","slot":4,"source":"search","params":[1.0,1.0],"returns":[3.0],"steps":[]}'
+CALL = (
+    '{"kind":"call","slot":4,"outcome":"read","said":"","reply":"","params":[1.0,1.0],'
+    '"prompt_tokens":7,"completion_tokens":0}'
+)
 
 
 def tried(slot, params, *returns, source="search"):
@@ -37,12 +43,22 @@ def test_numbers_by_hand(log):
     assert (one.mean, one.stderr) == (4.0, pytest.approx(math.sqrt(20 / 3 / 4)))
     assert (two.mean, two.stderr) == (2.0, 0.0)
     assert history.tries[0].stderr is None
+    assert [one.mean_before(slot) for slot in (1, 3, 4)] == [2.0, 2.0, 4.0]
     assert history.best() is one  # one episode of 5 has no error, and is no proof
     assert [each.mean for each in history.ranked()] == [5.0, 4.0, 2.0]
     assert (history.slots, history.episodes, history.lost) == (4, 7, 1)
     assert history.best_so_far == [2.0, 2.0, 2.0, 4.0]
     assert (history.spent.calls, history.spent.failed, history.spent.refused) == (3, 1, 1)
     assert (history.spent.prompt_tokens, history.spent.completion_tokens) == (7, 2)
+
+
+@pytest.mark.parametrize("episodes", [3, 7, 20, 22])
+def test_one_success_is_better_than_none(episodes):
+    one = tried(0, (1, 1), 1.0, *(0.0,) * (episodes - 1))
+    none = tried(1, (2, 2), *(0.0,) * episodes)
+    history = History(tries=[none, one])
+    assert one.cautious == none.cautious == 0.0  # their means decide
+    assert history.best() is one
 
 
 def test_what_is_read_is_what_was_written(log, tmp_path):
@@ -75,14 +91,63 @@ def test_a_reply_that_was_not_played_yet_is_pending(tmp_path):
     [
         '{"kind":"try","slot":0,"source":"search","params":[1.0],"returns":[1.0],"steps":[]}',
         '{"kind":"again","slot":0,"params":[9.0,9.0],"returns":[1.0]}',
-        '{"kind":"walk"}',
-        '{"kind":"call","slot":0}',
+        '{"kind":"walk","slot":4}',
+        '{"kind":"call","slot":4}',
+        CALL.replace("read", "liked"),
+        CALL.replace("[1.0,1.0]", "null"),
+        CALL.replace("7", "-7"),
+        '{"kind":"lost","slot":3}',
+        '{"kind":"again","slot":5,"params":[0.1,-0.2],"returns":[1.0]}',
+        '{"kind":"again","slot":4,"params":[0.1,-0.2],"returns":[]}',
+        TRY.replace("search", "serach"),
+        TRY.replace("search", "warm-up").replace(":4", ":-9"),
+        TRY.replace(":4", ":5"),
+        TRY.replace("3.0", ""),
+        TRY.replace("3.0", "NaN"),
+        TRY.replace("3.0", "1e999"),
+        TRY.replace("3.0", "-1e200"),
+        TRY.replace("1.0,1.0", "9.0,1.0"),
+        TRY.replace("1.0,1.0", "1.04,1.0"),
+        TRY.replace("1.0,1.0", "NaN,1.0"),
+        TRY.replace("1.0,1.0", "true,1.0"),
         "[]",
     ],
 )
-def test_a_damaged_line_is_named(log, line):
+def test_a_damaged_line_is_named_with_a_cure(log, line, tmp_path):
     log.close()
-    with log.path.open("a") as file:
-        file.write(line + "\n")
-    with pytest.raises(RunError, match="line 9 is not"):
-        HistoryLog(log.path.parent, SPACE)
+    before = log.path.read_text()
+    log.path.write_text(before + line + "\n")
+    with pytest.raises(RunError, match="line 9 is not.*remove it and all lines after it"):
+        HistoryLog(tmp_path, SPACE)
+    for good in (TRY, CALL):
+        log.path.write_text(before + good + "\n")
+        assert HistoryLog(tmp_path, SPACE).history != log.history
+
+
+@pytest.mark.parametrize("missing", [2, 6, 7])
+def test_a_missing_line_is_noticed(log, missing, tmp_path):
+    log.close()
+    written = log.path.read_text().splitlines(keepends=True)
+    log.path.write_text("".join(written[: missing - 1] + written[missing:]))
+    with pytest.raises(RunError, match=f"line {missing} is not.* is the next"):
+        HistoryLog(tmp_path, SPACE)
+
+
+def test_draws_after_failed_requests_are_equal_after_a_kill(tmp_path):
+    asked = []
+
+    def ask(history, slot, attempt):
+        asked.append(attempt)
+        if len(asked) < 4:
+            raise EngineError("down")
+        return Reply(text="params[0]: 1, params[1]: 2", prompt_tokens=1, completion_tokens=1)
+
+    def propose(failures):
+        search = PromptedSearch(SPACE, ask=ask, retries=0, failures=failures, wait=lambda s: None)
+        return search.propose(HistoryLog(tmp_path, SPACE), 0)
+
+    with pytest.raises(RunError, match="down"):
+        propose(failures=1)  # it stops in the middle, as a kill does
+    assert propose(failures=5) == (10, 20)
+    assert asked == [0, FAILED_APART, 2 * FAILED_APART, 3 * FAILED_APART]
+    assert read_history(tmp_path, SPACE).failed_in_a_row == 0

@@ -13,9 +13,10 @@ import pytest
 from turnwise.app.search import search_policy
 from turnwise.errors import ConfigError, MissingDependencyError, RunError
 from turnwise.search.config import SearchConfig
-from turnwise.search.history import HISTORY
+from turnwise.search.history import HISTORY, HistoryLog, Try
 from turnwise.search.methods import METHODS
 from turnwise.search.methods.cem import POPULATION
+from turnwise.search.methods.cma import CovarianceAdaptation
 from turnwise.settings import parse
 
 NUMERIC = ("random", "hill-climbing", "cem", "cma-es", "q-learning")
@@ -54,6 +55,23 @@ def test_a_search_goes_on_as_it_would_have(method, tmp_path):
         assert again.result.params == whole.result.params
         assert again.result.fresh == whole.result.fresh
         shutil.rmtree(cut)
+
+
+def test_cma_es_goes_on_as_it_would_have_after_policies_were_played_again(problem, tmp_path):
+    pytest.importorskip("cma")
+    car = problem("mountain-car-continuous")
+    log, method = HistoryLog(tmp_path, car.space), CovarianceAdaptation(car, 0)
+    rng = np.random.default_rng(0)
+    for slot in range(20):
+        if slot == 12:  # the best of the first generation turns out to be the worst
+            best = max(log.history.tries[:6], key=lambda tried: tried.mean)
+            log.play_again(slot, best.params, [-9999.0] * 5)
+            continue
+        params = method.propose(log, slot)
+        returns = (rng.normal(0, 5, 5) - np.square(params).sum()).tolist()
+        log.add(Try(slot=slot, source="search", params=params, returns=returns))
+    after_a_kill = CovarianceAdaptation(car, 0).propose(HistoryLog(tmp_path, car.space), 20)
+    assert after_a_kill == method.propose(log, 20)
 
 
 @pytest.mark.parametrize("method", NUMERIC)

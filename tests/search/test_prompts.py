@@ -95,7 +95,7 @@ def test_the_estimate_counts_calls_and_grows_with_the_history(problem):
     lake = problem("frozen-lake")
     whole = estimate(searching(endpoint=where), lake, History())
     short = estimate(searching(endpoint=where, shown={"rule": "best"}), lake, History())
-    assert whole.calls == 400 - 400 // 10 - 3
+    assert whole.calls == 400 - 400 // 10 - 2  # the last evaluation is one of the tenths, too
     assert whole.prompt_tokens > 5 * short.prompt_tokens
     never = estimate(searching(endpoint=where, budget={"recheck": 0}), lake, History())
     assert never.calls == 400

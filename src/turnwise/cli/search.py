@@ -133,9 +133,10 @@ def config_of(task: str | None, given: dict[str, Any], sets: Sequence[str]) -> S
         data = merge(data, nest(key, value))
     for key, value in map(parse_override, sets):
         data = merge(data, nest(key, value))
-    if "endpoint" in data and "base_url" not in data["endpoint"]:
+    endpoint = data.get("endpoint")
+    if isinstance(endpoint, dict) and "base_url" not in endpoint:
         raise ConfigError("a model is named without its endpoint: give --endpoint URL")
-    if "endpoint" in data and "model" not in data["endpoint"]:
+    if isinstance(endpoint, dict) and "model" not in endpoint:
         raise ConfigError("the endpoint needs --model, the name by which it knows the model")
     return parse(SearchConfig, data, "the search")
 

@@ -12,7 +12,7 @@ import asyncio
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -20,6 +20,7 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 
 from turnwise.engines.base import Completion, Request, Usage
+from turnwise.engines.masking import KeyMask
 from turnwise.engines.remote_config import RemoteConfig
 from turnwise.errors import (
     ConfigError,
@@ -91,6 +92,7 @@ class RemoteEngine:
         self.policy, self.config = policy, config
         section = section or f"policies.{policy}"
         self._seed, self._key = seed, _key_of(section, config)
+        self._mask = KeyMask(self._key)
         self._open: _Open | None = None
         self._calls = self._retries = 0
         self._unanswered, self._trying = 0, False
@@ -255,11 +257,12 @@ class RemoteEngine:
             UnicodeError,
         ) as lost:
             self._unanswered += 1
-            said = self._masked(str(lost).encode(errors="replace")).decode()[: 2 * QUOTED]
+            said = self._mask.hidden(str(lost).encode(errors="replace").decode())[: 2 * QUOTED]
             raise _Attempt(f"could not be reached ({type(lost).__name__}: {said})") from lost
         if status == 200:
-            return self._without_key(completion_of(told))
-        said = f"answered with status {status}: {_quoted(told)}"
+            found = completion_of(told, self._mask.hidden)
+            return replace(found, text=self._mask.hidden_in_reply(found.text or ""))
+        said = f"answered with status {status}: {_quoted(told, self._mask.hidden)}"
         if status in AGAIN or status >= 500:
             raise _Attempt(said, pause_of(headers))
         cure = CURES.get(status, "check base_url, model and the options of sampling")
@@ -268,34 +271,26 @@ class RemoteEngine:
         )
 
     async def _read(self, reply: httpx.Response) -> bytes:
-        """Return a reply's body without the key, bounded while it is read.
-
-        It must not be compressed.
-        """
+        """Return a reply's body, bounded while it is read; it must not be compressed."""
         most = self.config.max_reply_bytes
         coding = reply.headers.get("content-encoding", "identity")
         if coding != "identity":
-            raise _Attempt(f"answered in the encoding {coding[:20]!r}, which was not asked for")
+            said = self._mask.hidden(coding)[:20]
+            raise _Attempt(f"answered in the encoding {said!r}, which was not asked for")
         told = bytearray()
         async for piece in reply.aiter_raw():
             told += piece
             if len(told) > most:
                 raise _Attempt(f"answered with more than max_reply_bytes = {most} bytes")
-        return self._masked(bytes(told))
-
-    def _without_key(self, completion: Completion) -> Completion:
-        """Return a completion without the key, which JSON can spell with escapes."""
-        if not self._key or self._key not in (completion.text or ""):
-            return completion
-        return replace(completion, text=(completion.text or "").replace(self._key, "***"))
-
-    def _masked(self, told: bytes) -> bytes:
-        """Return a server's words without the key, which it may repeat."""
-        return told.replace(self._key.encode(), b"***") if self._key else told
+        return bytes(told)
 
 
-def completion_of(told: bytes) -> Completion:
+def completion_of(told: bytes, mask: Callable[[str], str] = str) -> Completion:
     """Return the completion that a server's JSON holds.
+
+    Args:
+        told: the JSON.
+        mask: hides the key in what an error quotes.
 
     Raises:
         _Attempt: if it is anything else.
@@ -315,7 +310,7 @@ def completion_of(told: bytes) -> Completion:
     if not isinstance(first, dict) or not isinstance(content, str):
         raise _Attempt(
             'answered with JSON that has no text at choices[0]["message"]["content"]: '
-            f"{_quoted(told)}"
+            f"{_quoted(told, mask)}"
         )
     try:
         content.encode("utf-8")
@@ -338,9 +333,9 @@ def _usage_of(found: dict[str, Any]) -> Usage | None:
     return Usage(known[0], known[1]) if len(known) == len(numbers) else None
 
 
-def _quoted(told: bytes) -> str:
-    """Return the beginning of a server's words."""
-    return repr(told[: 4 * QUOTED].decode("utf-8", "replace")[:QUOTED])
+def _quoted(told: bytes, mask: Callable[[str], str]) -> str:
+    """Return the beginning of a server's words, without the key, which it may repeat."""
+    return repr(mask(told.decode("utf-8", "replace"))[:QUOTED])
 
 
 def pause_of(headers: Mapping[str, str]) -> float | None:

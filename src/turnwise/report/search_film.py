@@ -13,14 +13,19 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 
+from turnwise.errors import ConfigError, EnvError, MissingDependencyError
 from turnwise.runs.files import write_atomically
 from turnwise.search.policies import Actor, Policy
 from turnwise.search.problem import make_env
 from turnwise.search.space import Params
 from turnwise.search.tasks import SearchTask
+from turnwise.utils.user_code import MISTAKES
 
+MODE = "rgb_array"
 FRAMES, WIDTH = 120, 320
 """The most frames of a film, and the width of its pictures."""
+STEPS = 2_000
+"""The most steps that are filmed: an env of the user's may have no limit."""
 DURATION = 60
 """Milliseconds of a frame; five times as long on a grid."""
 
@@ -37,14 +42,16 @@ def film_episode(
         params: of the policy.
         seed: of the episode.
     """
-    if task.own_rules:
+    env = make_env(task)
+    env.close()
+    if MODE not in env.metadata.get("render_modes", ()):
         return "the env draws no pictures"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            env = make_env(task, render_mode="rgb_array")
+            env = make_env(task, render_mode=MODE)
             frames = _frames(env, policy.actor(params), seed)
-    except (gymnasium.error.Error, ImportError) as error:
+    except (gymnasium.error.Error, ConfigError, MissingDependencyError, EnvError) as error:
         return f"the env cannot be drawn ({error})"
     write_atomically(path, _gif(frames, DURATION * (5 if task.grid is not None else 1)))
     return None
@@ -53,14 +60,32 @@ def film_episode(
 def _frames(env: gymnasium.Env, act: Actor, seed: int) -> list[np.ndarray]:
     """Return the pictures of an episode, at most `FRAMES` of them, evenly spaced."""
     seen, _ = env.reset(seed=seed)
-    frames, over = [np.asarray(env.render())], False
-    while not over:
+    frames, over, step, every = [_picture(env)], False, 0, 1
+    while not over and step < STEPS:
         seen, _, terminated, truncated, _ = env.step(act(seen))
-        frames.append(np.asarray(env.render()))
-        over = terminated or truncated
+        over, step = terminated or truncated, step + 1
+        if step % every == 0 or over:
+            frames.append(_picture(env))
+        if len(frames) == 2 * FRAMES:  # memory holds no more
+            frames, every = frames[::2], 2 * every
     env.close()
     count = min(len(frames), FRAMES)
     return [frames[round(i * (len(frames) - 1) / max(count - 1, 1))] for i in range(count)]
+
+
+def _picture(env: gymnasium.Env) -> np.ndarray:
+    """Return the env's picture.
+
+    Raises:
+        EnvError: if it is none.
+    """
+    try:
+        picture = np.asarray(env.render())
+    except MISTAKES as error:
+        raise EnvError(f"render raised {error!r}") from error
+    if picture.ndim != 3 or picture.shape[2] != 3:
+        raise EnvError("its picture is no array [height, width, 3]")
+    return picture
 
 
 def _gif(frames: list[np.ndarray], duration: int) -> bytes:

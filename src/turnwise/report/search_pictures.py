@@ -21,6 +21,8 @@ from turnwise.search.tasks import SearchTask
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+PLANES = ("mountain-car", "mountain-car-continuous")
+"""The tasks whose policy is drawn over the plane of their position and speed."""
 PANELS = 8
 """The most policies that are drawn beside each other."""
 NUMBERED = 24
@@ -121,7 +123,7 @@ def draw_policy(axes: Axes, task: SearchTask, policy: Policy, params: Params) ->
     axes.set_yticks([])
     if task.grid is not None:
         _draw_grid(axes, task.grid, task.signs, params)
-    elif isinstance(policy, LinearPolicy) and policy.inputs == 2:
+    elif isinstance(policy, LinearPolicy) and task.name in PLANES:
         _draw_plane(axes, policy, params)
     elif isinstance(policy, LinearPolicy):
         values = policy.space.values(params).reshape(-1, policy.outputs)

@@ -68,8 +68,14 @@ def locked(path: Path, what: str, cure: str) -> Iterator[None]:
         yield
 
 
-def read_json_lines(path: Path) -> list[dict[str, Any]]:
+def read_json_lines(
+    path: Path, cure: str = "restore it or remove the line"
+) -> list[dict[str, Any]]:
     """Return the complete lines of a log of JSON objects; an incomplete last line is omitted.
+
+    Args:
+        path: of the log.
+        cure: what the user can do where a line is damaged.
 
     Raises:
         RunError: if another line is not a JSON object, which a kill cannot cause.
@@ -79,8 +85,7 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
         record = json_object(line)
         if record is None:
             raise RunError(
-                f"{path}, line {number} is not a JSON object: the log was edited or damaged; "
-                "restore it or remove the line"
+                f"{path}, line {number} is not a JSON object: the log was edited or damaged; {cure}"
             )
         records.append(record)
     return records

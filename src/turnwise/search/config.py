@@ -120,6 +120,17 @@ class BudgetConfig(Settings):
         """The evaluations at the end in which the best policies are played again."""
         return self.best if self.recheck else 0
 
+    def plays_again(self, slot: int, total: int) -> bool:
+        """Whether one of the best policies is played again in evaluation `slot`, from 0.
+
+        Example:
+            >>> [slot for slot in range(14) if BudgetConfig(recheck=5).plays_again(slot, 14)]
+            [4, 9, 11, 12, 13]
+        """
+        if not self.recheck:
+            return False
+        return slot >= total - self.best or slot % self.recheck == self.recheck - 1
+
 
 class SearchConfig(Settings):
     """A search: who proposes, with which prompts, and for how long.

@@ -37,17 +37,16 @@ def tokens_in(text: str) -> int:
 def estimate(config: SearchConfig, problem: Problem, history: History) -> Estimate:
     """Return what is left of a search, if every reply can be used."""
     budget, shown, prompt = config.budget, config.shown, config.prompt
-    left = budget.iterations - history.slots
-    again = left // budget.recheck + budget.last_rechecks if budget.recheck else 0
-    calls = max(left - again, 0)
+    total, known = budget.iterations, max(len(history.tries), budget.warmup)
+    calls = sum(not budget.plays_again(slot, total) for slot in range(history.slots, total))
+    calls = min(calls, max(problem.space.policies - known, 0))
     bare = prompt_text(
         problem, History(), prompt=prompt, shown=shown, iteration=1,
-        iterations=budget.iterations, episodes=budget.episodes,
+        iterations=total, episodes=budget.episodes,
     )  # fmt: skip
     params = problem.space.text((problem.space.high,) * problem.space.count)
     steps = STEP * prompt.steps if prompt.kind == "props+" and problem.space.choices else 0
     line = len(params) + SCORE + steps
-    known = max(len(history.tries), budget.warmup)
     lines = known + calls / 2 if shown.rule == "all" else sum(shown.most)
     return Estimate(
         calls=calls,

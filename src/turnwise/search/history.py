@@ -11,14 +11,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from turnwise.errors import RunError
 from turnwise.runs.files import LineLog, read_json_lines
-from turnwise.search.problem import Step
+from turnwise.search.problem import MOST_RETURN, Step
 from turnwise.search.space import Params, ParamSpace
 
 HISTORY = "history.jsonl"
+CURE = "restore it, or remove it and all lines after it, and the search goes on from there"
+ROUNDING = 1e-12
+"""Smaller shares of a mean are errors of rounding."""
 Source = Literal["warm-up", "search"]
 Outcome = Literal["read", "unreadable", "repeated", "failed"]
 Kind = Literal["try", "again", "call", "lost"]
@@ -34,6 +37,7 @@ class Try:
             linear map's.
         returns: of all its episodes; a policy that is played again has more.
         steps: of its first episode, where they are kept.
+        again: the slots in which it was played again, with its number of episodes before each.
         mean: the mean return.
         stderr: the standard error of the mean; None with one episode.
     """
@@ -44,6 +48,7 @@ class Try:
     returns: list[float]
     steps: tuple[Step, ...] = ()
 
+    again: list[tuple[int, int]] = field(init=False, default_factory=list)
     mean: float = field(init=False)
     stderr: float | None = field(init=False)
 
@@ -58,11 +63,22 @@ class Try:
         squares = math.fsum((value - self.mean) ** 2 for value in self.returns)
         self.stderr = math.sqrt(squares / (count - 1) / count) if count > 1 else None
 
+    def mean_before(self, slot: int) -> float:
+        """Return the mean of the returns that were known when a slot began."""
+        later = (count for place, count in self.again if place >= slot)
+        known = self.returns[: next(later, len(self.returns))]
+        return math.fsum(known) / len(known)
+
     @property
     def cautious(self) -> float:
-        """The mean minus its standard error, by which the returned policy is chosen."""
-        error = self.stderr
-        return -math.inf if error is None else self.mean - error
+        """The mean minus its standard error, by which the returned policy is chosen.
+
+        One success in any number of episodes gives exactly 0, whatever rounding does.
+        """
+        if self.stderr is None:
+            return -math.inf
+        less = self.mean - self.stderr
+        return less if abs(less) > ROUNDING * abs(self.mean) else 0.0
 
 
 @dataclass(kw_only=True, slots=True)
@@ -119,6 +135,7 @@ class History:
         attempts: the replies in the slot that is not finished.
         pending: what a reply in that slot named, and has not been played.
         refused: why the last reply in that slot was not used.
+        failed_in_a_row: the requests that failed since the last reply.
         lost_in_a_row: the slots at the end that brought no policy.
     """
 
@@ -130,6 +147,7 @@ class History:
     attempts: int = 0
     pending: Params | None = None
     refused: str = ""
+    failed_in_a_row: int = 0
     lost: int = 0
     lost_in_a_row: int = 0
     _by_params: dict[Params, Try] = field(default_factory=dict)
@@ -147,6 +165,10 @@ class History:
     def knows(self, params: Params) -> bool:
         """Whether a policy was tried."""
         return params in self._by_params
+
+    def exhausts(self, space: ParamSpace) -> bool:
+        """Whether every policy of a space was tried."""
+        return len(self._by_params) >= space.policies
 
     def ranked(self) -> list[Try]:
         """Return the tries, those with the highest mean first, the earlier first among equals."""
@@ -167,7 +189,9 @@ class History:
 
     def play_again(self, params: Params, returns: Sequence[float]) -> None:
         """Add more episodes of a policy."""
-        self._by_params[params].extend(returns)
+        known = self._by_params[params]
+        known.again.append((self.slots, len(known.returns)))
+        known.extend(returns)
         self._end_slot(lost=False)
 
     def lose(self) -> None:
@@ -182,7 +206,9 @@ class History:
         self.spent.completion_tokens += call.completion_tokens
         if call.outcome == "failed":
             self.spent.failed += 1
+            self.failed_in_a_row += 1
             return
+        self.failed_in_a_row = 0
         self.spent.refused += call.outcome != "read"
         self.attempts += 1
         self.refused, self.pending = call.said, call.params
@@ -259,39 +285,65 @@ def read_history(folder: Path, space: ParamSpace) -> History:
         RunError: if another line is damaged, or is not of a search in this space.
     """
     found, path = History(), folder / HISTORY
-    for number, line in enumerate(read_json_lines(path), start=1):
+    for number, line in enumerate(read_json_lines(path, CURE), start=1):
         try:
             _add_line(found, line, space)
         except (KeyError, TypeError, ValueError) as error:
             raise RunError(
-                f"'{path}', line {number} is not of this search ({error}): restore it, or begin "
-                "anew in another folder"
+                f"'{path}', line {number} is not of this search ({error}): {CURE}"
             ) from error
     return found
 
 
 def _add_line(history: History, line: Mapping[str, Any], space: ParamSpace) -> None:
-    """Add one line of the log to a history."""
-    kind = line["kind"]
+    """Add one line of the log to a history.
+
+    Raises:
+        KeyError, TypeError, ValueError: if it does not follow on the lines before it.
+    """
+    kind, slot = line["kind"], line["slot"]
+    warm_up = kind == "try" and _one_of(Source, line["source"]) == "warm-up"
+    expected = history.slots
+    if warm_up:
+        expected = history.tries[-1].slot + 1 if history.tries else min(slot, -1)
+    if slot != expected:
+        raise ValueError(f"it is of evaluation {str(slot)[:20]}, and {expected} is the next")
     if kind == "call":
-        fields: dict[str, Any] = {name: line[name] for name in Call.__dataclass_fields__}
-        fields["params"] = None if line["params"] is None else space.read(line["params"])
-        history.call(Call(**fields))
+        history.call(_call_of(line, space))
     elif kind == "lost":
         history.lose()
     elif kind == "again":
-        history.play_again(space.read(line["params"]), [float(v) for v in line["returns"]])
+        history.play_again(space.read(line["params"]), _returns_of(line))
     elif kind == "try":
         steps = tuple((int(s), int(a), float(r)) for s, a, r in line["steps"])
         params = None if line["params"] is None else space.read(line["params"])
-        history.add(
-            Try(
-                slot=int(line["slot"]),
-                source=line["source"],
-                params=params,
-                steps=steps,
-                returns=[float(v) for v in line["returns"]],
-            )
-        )
+        returns, source = _returns_of(line), line["source"]
+        history.add(Try(slot=slot, source=source, params=params, steps=steps, returns=returns))
     else:
         raise ValueError(f"kind {str(kind)[:20]!r} is unknown")
+
+
+def _call_of(line: Mapping[str, Any], space: ParamSpace) -> Call:
+    """Return the model call of a line."""
+    fields: dict[str, Any] = {name: line[name] for name in Call.__dataclass_fields__}
+    used = _one_of(Outcome, line["outcome"]) == "read"
+    fields["params"] = space.read(line["params"]) if used else None
+    for name in ("prompt_tokens", "completion_tokens"):
+        if type(line[name]) is not int or line[name] < 0:
+            raise ValueError(f"{name} is no number of tokens")
+    return Call(**fields)
+
+
+def _returns_of(line: Mapping[str, Any]) -> list[float]:
+    """Return the returns of a line."""
+    returns = [float(value) for value in line["returns"]]
+    if not returns or not all(abs(value) <= MOST_RETURN for value in returns):
+        raise ValueError("its returns are not one or more finite numbers")
+    return returns
+
+
+def _one_of(names: Any, given: object) -> str:
+    """Return a name that a Literal has."""
+    if given not in get_args(names):
+        raise ValueError(f"{str(given)[:20]!r} is none of {', '.join(get_args(names))}")
+    return str(given)

@@ -14,6 +14,7 @@ from turnwise.search.space import Params, ParamSpace
 MOST_CHARACTERS = 65_536
 MOST_DIGITS = 12
 _DIGITS = frozenset("0123456789")
+_JOINED = frozenset("/%^_")
 _MINUS = frozenset("-\N{MINUS SIGN}\N{EN DASH}")
 _NAME = "params["
 
@@ -150,9 +151,19 @@ def _number(text: str, place: int) -> _Number | None:
         end += 1
         if len(digits) > MOST_DIGITS:
             return None
-    if not digits or (end < len(text) and text[end].isalnum()):
+    if not digits or _goes_on(text, end):
         return None
     return _Number(-int(digits) if negative else int(digits), decimals, end)
+
+
+def _goes_on(text: str, end: int) -> bool:
+    """Whether a number is a part of something else, such as `1e3`, `1/3`, `1,5` or `1.2.3`."""
+    after = text[end : end + 1]
+    return (
+        after.isalnum()
+        or after in _JOINED
+        or (after in ",." and text[end + 1 : end + 2] in _DIGITS)
+    )
 
 
 def _bare_line(text: str, count: int) -> list[_Number] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import gymnasium
@@ -16,14 +17,17 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from turnwise.envs.gymnasium.registry import Live, find_spec
-from turnwise.envs.gymnasium.tables import Table, read_table
+from turnwise.envs.gymnasium.tables import Table, played_table
 from turnwise.errors import ConfigError, EnvError, MissingDependencyError
 from turnwise.search.policies import Actor, Policy, TablePolicy, policy_for
 from turnwise.search.space import Params
 from turnwise.search.tasks import SearchTask
 from turnwise.seeding import generator
+from turnwise.utils.user_code import MISTAKES
 
 SEEDS = 1 << 31
+MOST_RETURN = 1e100
+"""The largest size of a return: squares of larger ones overflow."""
 LONGEST = 100_000
 """The most steps of an episode of an env that has no limit of its own."""
 Step = tuple[int, int, float]
@@ -93,18 +97,13 @@ class Problem:
             first_steps: the most steps of the first episode that are kept.
 
         Raises:
-            EnvError: if a return is not finite.
+            EnvError: if a return cannot be averaged.
         """
         seeds = self._seeds(name, episodes)
         if self._side_by_side:
             played = self._play_vector(self.policy.batch(params), episodes, int(seeds[0]))
         else:
             played = self.play_actor(self.policy.actor(params), seeds, first_steps)
-        if not np.all(np.isfinite(played.returns)):
-            raise EnvError(
-                f"task {self.task.name!r}: an episode's return is {played.returns[0]}: a search "
-                "needs finite rewards"
-            )
         return played
 
     def play_actor(self, act: Actor, seeds: NDArray[np.int64], first_steps: int = 0) -> Played:
@@ -122,9 +121,22 @@ class Problem:
                 seen, over = after, terminated or truncated
                 total += float(reward)
                 length += 1
-            returns.append(total)
+            returns.append(self.checked(total))
             lengths.append(length)
         return Played(returns=tuple(returns), lengths=tuple(lengths), steps=tuple(kept))
+
+    def checked(self, value: float) -> float:
+        """Return a reward or a return.
+
+        Raises:
+            EnvError: if it cannot be averaged, as it is not finite or too large.
+        """
+        if abs(value) <= MOST_RETURN:
+            return value
+        raise EnvError(
+            f"task {self.task.name!r}: a return or a reward is {value}: a search needs finite ones "
+            f"of at most {MOST_RETURN:g}: mend the env"
+        )
 
     def fresh_seeds(self, episodes: int) -> NDArray[np.int64]:
         """Return the seeds of episodes that no evaluation of the search plays."""
@@ -133,9 +145,10 @@ class Problem:
     def exact(self, params: Params) -> float | None:
         """Return the expected return of a policy, where the env publishes its dynamics.
 
-        It is computed from `P[state][action]` within the limit of steps; None for other envs.
+        It is computed from `P[state][action]` within the limit of steps; None for other envs, and
+        for one whose episodes differ from that.
         """
-        table, limit = read_table(self.env), self.limit
+        table, limit = self._table, self.limit
         if table is None or limit is None:
             return None
         assert isinstance(self.policy, TablePolicy), "tables are of discrete observations"
@@ -143,10 +156,14 @@ class Problem:
 
     def optimum(self) -> float | None:
         """Return the best expected return of any policy; None where it cannot be computed."""
-        table, limit = read_table(self.env), self.limit
+        table, limit = self._table, self.limit
         if table is None or limit is None:
             return None
         return float(table.first @ table.values(limit, 1)[limit].max(axis=1))
+
+    @cached_property
+    def _table(self) -> Table | None:
+        return played_table(self.env)
 
     @property
     def limit(self) -> int | None:
@@ -173,7 +190,8 @@ class Problem:
             returns[running] += rewards[running]
             lengths[running] += 1
             running &= ~(terminated | truncated) & (lengths < LONGEST)
-        return Played(returns=tuple(returns.tolist()), lengths=tuple(lengths.tolist()))
+        checked = tuple(self.checked(value) for value in returns.tolist())
+        return Played(returns=checked, lengths=tuple(lengths.tolist()))
 
     def _vector(self, episodes: int) -> VectorEnv[Any, Any, Any]:
         if episodes not in self._vectors:
@@ -215,7 +233,7 @@ def make_env(task: SearchTask, **options: Any) -> Live:
         raise MissingDependencyError(
             f"task {task.name!r} needs a package that is not installed: {cure}"
         ) from cause
-    except gymnasium.error.Error as cause:
+    except (*MISTAKES, gymnasium.error.Error) as cause:
         raise ConfigError(
-            f"task {task.name!r} cannot be made ({cause}): choose another task"
+            f"task {task.name!r} cannot be made ({cause!r}): mend its env, or choose another task"
         ) from cause

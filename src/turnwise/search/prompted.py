@@ -78,8 +78,9 @@ class PromptedSearch:
         """
         history, failures, pause = log.history, 0, FIRST_PAUSE
         while history.pending is None and history.attempts <= self._retries:
+            apart = FAILED_APART * history.failed_in_a_row
             try:
-                reply = self._ask(history, slot, history.attempts + FAILED_APART * failures)
+                reply = self._ask(history, slot, history.attempts + apart)
             except EngineError as failed:
                 log.call(Call(slot=slot, outcome="failed", said=str(failed)[:KEPT]))
                 failures += 1
@@ -104,7 +105,7 @@ class PromptedSearch:
         except UnreadableError as error:
             outcome, said = "unreadable", str(error)
         if params is not None and history.knows(params):
-            params, outcome, said = None, "repeated", "its parameters are in the list already"
+            params, outcome, said = None, "repeated", "its parameters were tried already"
         return Call(
             slot=slot, outcome=outcome, said=said, reply=reply.text[:KEPT], params=params,
             prompt_tokens=reply.prompt_tokens, completion_tokens=reply.completion_tokens,

@@ -16,6 +16,8 @@ from turnwise.errors import ConfigError
 
 Params = tuple[int, ...]
 """The parameters of one policy, each a whole number of steps."""
+MOST = 1e9
+"""Numbers beyond it are no parameters of any space."""
 WARMUP_SPREAD = 3.0
 """The standard deviation of the random weights of the warm-up (arXiv:2511.21928, released code)."""
 
@@ -53,6 +55,11 @@ class ParamSpace:
         """The number of values of one parameter."""
         return self.high - self.low + 1
 
+    @property
+    def policies(self) -> int:
+        """The number of different policies."""
+        return self.size**self.count
+
     def values(self, params: Params) -> NDArray[np.float64]:
         """Return parameters as numbers, float64 [count]."""
         return np.asarray(params, dtype=np.float64) / 10**self.decimals
@@ -81,13 +88,15 @@ class ParamSpace:
             ConfigError: if they are not parameters of this space.
         """
         numbers = values if isinstance(values, list) else []
-        if len(numbers) != self.count or any(
-            isinstance(n, bool) or not isinstance(n, int | float) or abs(n) > 1e9 for n in numbers
-        ):
-            raise ConfigError(
-                f"params = {str(values)[:80]}: expected a list of {self.count} numbers"
-            )
-        return self.fitted(np.asarray(numbers, dtype=np.float64))
+        fits = len(numbers) == self.count and all(
+            type(n) in (int, float) and abs(n) <= MOST for n in numbers
+        )
+        if fits and self.plain(found := self.fitted(np.asarray(numbers, np.float64))) == numbers:
+            return found
+        raise ConfigError(
+            f"params = {str(values)[:80]}: expected a list of {self.count} numbers, each "
+            f"{self.described()}"
+        )
 
     def fitted(self, values: NDArray[np.float64]) -> Params:
         """Return the parameters nearest to numbers [count], within the limits.

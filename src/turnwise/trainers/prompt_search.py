@@ -8,12 +8,14 @@ a mean over few episodes flatters the best of many.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from turnwise.errors import RunError
 from turnwise.runs import StopSignal
 from turnwise.search.config import BudgetConfig, PriceConfig
 from turnwise.search.history import HistoryLog, Try
 from turnwise.search.methods import Learner, Method, Proposer
+from turnwise.search.methods.base import unknown_draw
 from turnwise.search.problem import Problem
 from turnwise.search.space import Params
 from turnwise.seeding import generator
@@ -88,13 +90,14 @@ class _Parts:
         self._steps, self._price, self._progress, self._stop = steps, price, progress, stop
 
     def warm_up(self, seed: int) -> bool:
-        """Play random policies once each; return False if a signal came."""
+        """Play random policies once each, no policy twice; return False if a signal came."""
         space, history = self._problem.space, self._log.history
-        while history.warmed_up < self._budget.warmup:
+        while history.warmed_up < self._budget.warmup and not history.exhausts(space):
             if self._stop.requested is not None:
                 return False
             number = history.warmed_up
-            params = space.drawn(generator(seed, "search warm-up", number))
+            rng = generator(seed, "search warm-up", number)
+            params = unknown_draw(history, space, rng, partial(space.drawn, rng))
             name = f"warm-up {number}"
             played = self._problem.play(params, episodes=1, name=name, first_steps=self._steps)
             self._log.add(
@@ -141,6 +144,7 @@ class _Parts:
 
         def record(params: Params | None, returns: Sequence[float]) -> bool:
             nonlocal done
+            returns = [self._problem.checked(value) for value in returns]
             if done < len(known):
                 self._compare(known[done], params, returns, done)
             else:
@@ -180,12 +184,14 @@ class _Parts:
         )
 
     def _played_again(self, slot: int, total: int) -> Params | None:
-        """Return the policy that is played again in a slot; None where a new one is tried."""
-        budget, every = self._budget, self._budget.recheck
-        last = slot >= total - budget.last_rechecks
-        if not every or not (last or slot % every == every - 1):
+        """Return the policy that is played again in a slot; None where a new one is tried.
+
+        A small task has no new one left after some evaluations.
+        """
+        budget, history = self._budget, self._log.history
+        if not (budget.plays_again(slot, total) or history.exhausts(self._problem.space)):
             return None
-        best = [each for each in self._log.history.ranked() if each.params is not None]
+        best = [each for each in history.ranked() if each.params is not None]
         if not best:
             return None
         return min(best[: budget.best], key=lambda each: len(each.returns)).params

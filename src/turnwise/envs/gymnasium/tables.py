@@ -122,15 +122,45 @@ def obeyed(table: Table, world: World) -> bool:
         action = int(rng.integers(table.chance.shape[1]))
         begun = world.reset(Origin(seed=number, state=state))
         done = world.step(begun.memory, action, 1, rng)
-        outcome = (
-            (table.chance[state, action] > 0)
-            & (table.after[state, action] == done.observation)
-            & np.isclose(table.reward[state, action], done.reward)
-            & (table.ends[state, action] == done.terminated)
-        )
-        if not outcome.any() or done.truncated:
+        known = _is_outcome(table, (state, action), done.observation, done.reward, done.terminated)
+        if not known or done.truncated:
             return False
     return True
+
+
+def _is_outcome(
+    table: Table, taken: tuple[int, int], after: object, reward: float, ends: bool
+) -> bool:
+    """Whether a step in a state, by an action, is one of those that a table has."""
+    outcomes = (
+        (table.chance[taken] > 0)
+        & (table.after[taken] == after)
+        & np.isclose(table.reward[taken], reward)
+        & (table.ends[taken] == ends)
+    )
+    return bool(outcomes.any())
+
+
+def played_table(env: Live) -> Table | None:
+    """Return the table of a live env, if it has one that random episodes keep to.
+
+    A subclass or a wrapper may change rewards or observations, and leave the table as it was.
+    """
+    table = read_table(env) if _plain(env) else None
+    if table is None or not table.reachable or not _lasting(env):
+        return None
+    rng = generator(0, "played table")
+    for seed in range(RESETS):
+        state, over, steps = int(env.reset(seed=seed)[0]), False, 0
+        if not table.first[state]:
+            return None
+        while not over and steps < PROBES:
+            action = int(rng.integers(table.chance.shape[1]))
+            after, reward, terminated, truncated, _ = env.step(action)
+            if not _is_outcome(table, (state, action), after, float(reward), terminated):
+                return None
+            state, over, steps = int(after), terminated or truncated, steps + 1
+    return table
 
 
 def table_of(world: World) -> Table | None:

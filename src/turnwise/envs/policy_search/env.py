@@ -9,7 +9,7 @@ Rewards: `improved`, the share of what was missing to the best value that the pa
     best try of the history, from 0 to 1, by values without noise; a repeat gains nothing. It is the
     score, too.
 End: after the turn.
-Measures: `repeated`, whether the parameters were in the history.
+Measures: `repeated`, whether the parameters are among the tries that are shown.
 Baselines: random (uniform parameters), evolution (the evolutionary search goes on for a step).
 Example: `make_env("policy-search", families=["bandit", "chain"])`.
 
@@ -19,6 +19,7 @@ that is trained here proposes policies in `turnwise search TASK --run RUN`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -163,10 +164,14 @@ class PolicySearch(Env[PolicySearchState]):
                 f"task {task.id!r}: {error!r}: expected count, levels, ordered and tries, a list "
                 "of [parameters, score]"
             ) from error
-        if not 2 <= levels <= MOST_LEVELS or any(len(params) != count for params, _ in tries):
+        fits = all(
+            len(params) == count and all(0 <= v < levels for v in params) and math.isfinite(score)
+            for params, score in tries
+        )
+        if not (fits and 2 <= levels <= MOST_LEVELS):
             raise DataError(
-                f"task {task.id!r}: expected 2 to {MOST_LEVELS} levels, and {count} parameters of "
-                "each try"
+                f"task {task.id!r}: expected 2 to {MOST_LEVELS} levels, and of each try {count} "
+                "parameters, each a level from 0, and a finite score"
             )
         known = data.get("function")
         function = known and Function(

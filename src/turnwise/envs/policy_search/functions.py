@@ -95,7 +95,8 @@ def _ackley(rng: np.random.Generator, count: int, levels: int) -> Value:
 
 FAMILIES: dict[str, Family] = {
     "bandit": Family(
-        formula="sum_i w[i][p_i], w uniform: as many bandits as parameters, pulled at once",
+        formula="sum_i w[i][p_i], scaled to 0 to 1, w uniform: as many bandits as parameters, "
+        "pulled at once",
         ordered=False,
         make=_bandit,
     ),
@@ -121,7 +122,7 @@ FAMILIES: dict[str, Family] = {
         make=_quadratic,
     ),
     "ridge": Family(
-        formula="1 - |sum_i a_i (p_i - b_i)| / its maximum, a and b drawn",
+        formula="1 - |sum_i a_i (p_i - b_i)| / sum_i |a_i| max |p_i - b_i|, a and b drawn",
         ordered=True,
         make=_ridge,
     ),

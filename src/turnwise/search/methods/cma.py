@@ -48,8 +48,11 @@ class CovarianceAdaptation:
         if strategy is None or self._told > len(tries):
             strategy = self._begun()
         while len(tries) - self._told >= len(self._asked):
-            scores = [-each.mean for each in tries[self._told : self._told + len(self._asked)]]
-            self._told += len(self._asked)
+            end = self._told + len(self._asked)
+            # After a kill, too, those means that were known before the next generation began.
+            began = tries[end].slot if end < len(tries) else slot
+            scores = [-each.mean_before(began) for each in tries[self._told : end]]
+            self._told = end
             strategy.tell(self._asked, scores)
             self._asked = strategy.ask()
         rng = generator(self._seed, "cma", slot)

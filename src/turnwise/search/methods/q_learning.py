@@ -77,7 +77,7 @@ class QLearning:
                 best = np.flatnonzero(row == row.max())
                 action = int(best[rng.integers(len(best))])
             seen, reward, terminated, truncated, _ = env.step(action + first_action)
-            after, gained = int(seen) - first_state, float(reward)
+            after, gained = int(seen) - first_state, self._problem.checked(float(reward))
             later = 0.0 if terminated else DISCOUNT * float(values[after].max())
             row[action] += rate * (gained + later - row[action])
             state, over = after, terminated or truncated
