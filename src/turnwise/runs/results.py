@@ -374,5 +374,5 @@ def read_scores(path: Path) -> RunScores | None:
         return None
     data = json_object(path.read_bytes())
     if data is None:
-        raise RunError(f"{path} is not a JSON object: delete it and run `turnwise eval` again")
+        raise RunError(f"{path} is not a JSON object: delete it and test the run with `turnwise resume RUN`")
     return parse(RunScores, data, str(path))
