@@ -374,5 +374,7 @@ def read_scores(path: Path) -> RunScores | None:
         return None
     data = json_object(path.read_bytes())
     if data is None:
-        raise RunError(f"{path} is not a JSON object: delete it and test the run with `turnwise resume RUN`")
+        raise RunError(
+            f"{path} is not a JSON object: delete it, and test the run by `turnwise resume RUN`"
+        )
     return parse(RunScores, data, str(path))
