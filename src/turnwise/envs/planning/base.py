@@ -291,6 +291,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         rules, before = self.puzzle.rules, state.position
         moves = self._moves_of(state, action)
         position, count = run_moves(rules, before, moves)
+        team_cost, role_cost = self.puzzle.team_cost(position), self.puzzle.role_cost(position)
         after = replace(
             state,
             position=position,
@@ -300,16 +301,16 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
             last=moves[count - 1] if count else state.last,
             moves=state.moves + count,
             solved=rules.solved(position),
-            lost=self.config.end_when_lost and self.puzzle.role_cost(position) == inf,
+            lost=self.config.end_when_lost and role_cost == inf,
         )
         team, own = state.costs
         measured = (
-            ("progress", self.puzzle.team_cost, team),
-            ("move_useful", self.puzzle.role_cost, own),
+            ("progress", team_cost, self.puzzle.team_cost(before), team),
+            ("move_useful", role_cost, self.puzzle.role_cost(before), own),
         )
         rewards = {
-            name: potential(cost(position), start) - potential(cost(before), start)
-            for name, cost, start in measured
+            name: potential(now, start) - potential(earlier, start)
+            for name, now, earlier, start in measured
         }
         rewards["solved"] = float(after.solved)
         rewards |= self._faults(before, position, count < len(moves))
