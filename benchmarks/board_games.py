@@ -11,13 +11,12 @@ goes on. A line of FILE holds the command, the commit, `eval.json`, the totals a
 
 from __future__ import annotations
 
-import argparse
-import sys
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from teams import told
-from teams_runs import Job, measured, run_rows, trained
+from teams_runs import Job, as_table, by_row, command_line, measured, run_and_show, trained
 
 ENVS = ("tic-tac-toe", "connect-four")
 ROWS = {
@@ -28,6 +27,7 @@ ROWS = {
     "self-reinforce": ("preset=self", "credit.scheme=reinforce"),
 }
 PLAYERS = ("perfect", "minimax-2", "minimax-1", "warmup", "random")
+SPENT = ("sampled_tokens", "seconds")
 
 
 def train(job: Job, runs: Path, version: str) -> dict[str, Any]:
@@ -55,40 +55,23 @@ def words(job: Job, settings: tuple[str, ...]) -> list[str]:
 def table(rows: list[dict[str, Any]]) -> str:
     """Return the scores of each game and row, means over seeds with 95 % intervals."""
     heads = ("game", "row", "seeds", "sampled", "greedy", *PLAYERS, "sampled tokens", "seconds")
-    lines = ["| " + " | ".join(heads) + " |", "|---" * 2 + "|---:" * (len(heads) - 2) + "|"]
-    groups: dict[tuple[str, str, tuple[str, ...]], list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["env"], row["row"], tuple(row["settings"])), []).append(row)
-    for (env, name, settings), group in groups.items():
+    found: list[list[str]] = []
+    for cells, group in by_row(rows):
         scores = [row["scores"] for row in group]
-        cells = [env, " ".join([name, *settings]), str(len(group))]
-        cells += [told([each[f"score_{how}"] for each in scores]) for how in ("sampled", "greedy")]
+        own = [told([each[f"score_{how}"] for each in scores]) for how in ("sampled", "greedy")]
+        others: list[str] = []
         for player in PLAYERS:
             known = [each["baselines"][player] for each in scores if player in each["baselines"]]
-            cells.append(f"{sum(known) / len(known):.3f}" if known else "")
-        totals = [row["totals"] for row in group]
-        for cost in ("sampled_tokens", "seconds"):
-            cells.append(f"{sum(each[cost] for each in totals) / len(totals):,.0f}")
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+            others.append(f"{mean(known):.3f}" if known else "")
+        spent = (mean(row["totals"][cost] for row in group) for cost in SPENT)
+        found.append([*cells, *own, *others, *(f"{each:,.0f}" for each in spent)])
+    return as_table(heads, found)
 
 
 def main() -> None:
     """Train what is left, and print the table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--envs", nargs="+", default=list(ENVS), choices=ENVS)
-    parser.add_argument("--rows", nargs="+", default=[], choices=ROWS)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--set", action="append", default=[], help="a setting of all rows")
-    parser.add_argument("--runs", type=Path, default=Path("runs/board-games"))
-    parser.add_argument("--workers", type=int, default=2)
-    args = parser.parse_args()
-    rows, failed = run_rows(args, lambda job, version: train(job, args.runs, version))
-    if rows:
-        print(table(rows))
-    if failed:
-        sys.exit(1)
+    args = command_line(__doc__, ENVS, tuple(ROWS), "runs/board-games").parse_args()
+    run_and_show(args, train, lambda rows: print(table(rows)))
 
 
 if __name__ == "__main__":

@@ -14,9 +14,7 @@ A row with `plays` is trained by others: it exchanges policies for the test.
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 from collections.abc import Sequence
 from math import nan, sqrt
 from pathlib import Path
@@ -29,9 +27,12 @@ from teams_runs import (
     RECIPES,
     TURNS,
     Job,
+    as_table,
     begun_from,
+    by_row,
+    command_line,
     measured,
-    run_rows,
+    run_and_show,
     trained,
     turnwise,
     words_of,
@@ -151,21 +152,18 @@ def gap(scores: dict[str, Any], decoding: str) -> float:
 def table(rows: list[dict[str, Any]]) -> str:
     """Return the scores and costs of each env and row, means over seeds with 95 % intervals."""
     heads = ("env", "row", "seeds", "greedy", "sampled", "gap closed", "other test", *COSTS, "s")
-    lines = ["| " + " | ".join(heads) + " |", "|---" * 2 + "|---:" * (len(heads) - 2) + "|"]
-    groups: dict[tuple[str, str, tuple[str, ...]], list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["env"], row["row"], tuple(row["settings"])), []).append(row)
-    for (env, name, settings), group in groups.items():
+    found: list[list[str]] = []
+    for cells, group in by_row(rows):
         scores = [row["scores"] for row in group]
         columns = [[each[f"score_{how}"] for each in scores] for how in ("greedy", "sampled")]
         columns.append([gap(each, each["decoding"]) for each in scores])
         columns.append([row[n]["score_greedy"] for row in group for n in TESTS if n in row])
-        cells = [env, " ".join([name, *settings]), str(len(group)), *map(told, columns)]
+        costs: list[str] = []
         for cost in (*COSTS, "seconds"):
             spent = [row["totals"][cost] for row in group if cost in row.get("totals", {})]
-            cells.append(f"{mean(spent):,.0f}" if spent else "")
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+            costs.append(f"{mean(spent):,.0f}" if spent else "")
+        found.append([*cells, *map(told, columns), *costs])
+    return as_table(heads, found)
 
 
 def plot(rows: list[dict[str, Any]], path: Path) -> None:
@@ -191,23 +189,16 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
 
 def main() -> None:
     """Train what is left, and print the tables."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--envs", nargs="+", default=list(RECIPES), choices=RECIPES)
-    parser.add_argument("--rows", nargs="+", default=[], choices=ROWS)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--set", action="append", default=[], help="a setting of all rows")
-    parser.add_argument("--runs", type=Path, default=Path("runs/teams"))
-    parser.add_argument("--workers", type=int, default=2)
+    parser = command_line(__doc__, tuple(RECIPES), tuple(ROWS), "runs/teams")
     parser.add_argument("--plot", type=Path, metavar="PNG")
     args = parser.parse_args()
-    rows, failed = run_rows(args, lambda job, version: train(job, args.runs, version))
-    if rows:
+
+    def show(rows: list[dict[str, Any]]) -> None:
         print(table(rows))
-    if args.plot and rows:
-        plot(rows, args.plot)
-    if failed:
-        sys.exit(1)
+        if args.plot:
+            plot(rows, args.plot)
+
+    run_and_show(args, train, show)
 
 
 if __name__ == "__main__":

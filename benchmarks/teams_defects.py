@@ -47,8 +47,6 @@ resumed runs. Games are evaluated on other tasks than they are trained on, there
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Sequence
 from math import sqrt
 from pathlib import Path
@@ -63,9 +61,11 @@ from teams_runs import (
     TURNWISE,
     Job,
     UnfinishedError,
+    as_table,
     begun_from,
+    command_line,
     measured,
-    run_rows,
+    run_and_show,
     trained,
     words_of,
 )
@@ -176,7 +176,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     The difference is over the seeds that both have.
     """
     heads = ("env", "defect", "number", "seeds", "score", "beside", "difference", *COSTS, "seconds")
-    lines = ["| " + " | ".join(heads) + " |", "|---" * 2 + "|---:" * (len(heads) - 2) + "|"]
+    lines: list[list[str]] = []
     found: dict[tuple[str, tuple[str, ...], str], dict[int, dict[str, Any]]] = {}
     for row in rows:
         place = (row["env"], tuple(row["settings"]), row["row"])
@@ -190,26 +190,15 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         cells += [told(list(scores.values())), row.beside if other else "", told(pairs, "+")]
         for cost in (*COSTS, "seconds"):
             cells.append(f"{mean(each['totals'][cost] for each in own.values()):,.0f}")
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        lines.append(cells)
+    return as_table(heads, lines)
 
 
 def main() -> None:
     """Train what is left of the rows that are asked for, and print the table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--envs", nargs="+", default=[], choices=RECIPES)
-    parser.add_argument("--rows", nargs="+", default=list(ROWS), choices=ROWS)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--set", action="append", default=[], help="a setting of all runs")
-    parser.add_argument("--runs", type=Path, default=Path("runs/teams-defects"))
-    parser.add_argument("--workers", type=int, default=2, help="seeds that run side by side")
-    args = parser.parse_args()
-    rows, failed = run_rows(args, lambda job, version: train(job, args.runs, version))
-    if rows:
-        print(table(rows))
-    if failed:
-        sys.exit(1)
+    parser = command_line(__doc__, tuple(RECIPES), tuple(ROWS), "runs/teams-defects")
+    parser.set_defaults(envs=[], rows=list(ROWS))
+    run_and_show(parser.parse_args(), train, lambda rows: print(table(rows)))
 
 
 if __name__ == "__main__":

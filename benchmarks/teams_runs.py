@@ -161,3 +161,48 @@ def run_rows(
     with ThreadPoolExecutor(args.workers) as pool:
         list(pool.map(one_seed, seeds.values()))
     return rows, failed
+
+
+def command_line(
+    told: str | None, envs: Sequence[str], rows: Sequence[str], folder: str
+) -> argparse.ArgumentParser:
+    """Return the parser of a script whose docstring is `told`; its runs lie in `folder`."""
+    parser = argparse.ArgumentParser(description=(told or "").splitlines()[0])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--envs", nargs="+", default=list(envs), choices=envs)
+    parser.add_argument("--rows", nargs="+", default=[], choices=rows)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--set", action="append", default=[], help="a setting of all rows")
+    parser.add_argument("--runs", type=Path, default=Path(folder))
+    parser.add_argument("--workers", type=int, default=2, help="seeds that run side by side")
+    return parser
+
+
+def run_and_show(
+    args: argparse.Namespace,
+    train: Callable[[Job, Path, str], dict[str, Any]],
+    show: Callable[[list[dict[str, Any]]], None],
+) -> None:
+    """Train what is left of the rows that are asked for, show all rows, and exit if one failed."""
+    rows, failed = run_rows(args, lambda job, version: train(job, args.runs, version))
+    if rows:
+        show(rows)
+    if failed:
+        sys.exit(1)
+
+
+def by_row(rows: Sequence[dict[str, Any]]) -> list[tuple[list[str], list[dict[str, Any]]]]:
+    """Return the env, the row with its settings and the number of seeds, and the seeds' rows."""
+    groups: dict[tuple[str, str, tuple[str, ...]], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["env"], row["row"], tuple(row["settings"])), []).append(row)
+    return [
+        ([env, " ".join([name, *settings]), str(len(group))], group)
+        for (env, name, settings), group in groups.items()
+    ]
+
+
+def as_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown, its first two columns to the left."""
+    lines = ["| " + " | ".join(heads) + " |", "|---" * 2 + "|---:" * (len(heads) - 2) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(cells) + " |" for cells in rows)])
