@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import inspect
 import json
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from turnwise.errors import DataError, unknown_name
 from turnwise.recipe.schema import parse_override
 from turnwise.seeding import generator
 from turnwise.settings import parse
-from turnwise.utils.text import printable
+from turnwise.utils.text import fence_of, printable
 
 ROWS, CARD = "train.jsonl", "README.md"
 """The files of a data set's folder."""
@@ -101,7 +100,7 @@ def _card(name: str, rows: int, command: str, first: Mapping[str, str]) -> str:
     kind = DATASETS[name]
     said = " ".join((inspect.getdoc(kind) or "").split("\n\n")[0].split())
     size = next((size for most, size in SIZES if rows < most), "10B<n<100B")
-    fence = "`" * max(3, 1 + max((len(found) for found in re.findall("`+", command)), default=0))
+    fence = fence_of(command, least=3)
     return f"""\
 ---
 configs:

@@ -1,6 +1,7 @@
 """Text for a terminal, without Markdown and control characters, and text within Markdown.
 
-Provides `without_markup`, `printable` and `aligned`; `as_code`, `in_line` and `in_cell`.
+Provides `without_markup`, `printable` and `aligned`; `as_code`, `fence_of`, `in_line` and
+`in_cell`.
 """
 
 from __future__ import annotations
@@ -45,9 +46,20 @@ def as_code(text: str) -> str:
         ('`lake.py:Lake`', '``a`b``')
     """
     line = " ".join(text.split())
-    fence = "`" * (1 + max((len(found) for found in re.findall("`+", line)), default=0))
+    fence = fence_of(line)
     pad = " " if not line or "`" in (line[0], line[-1]) else ""
     return f"{fence}{pad}{line}{pad}{fence}"
+
+
+def fence_of(text: str, least: int = 1) -> str:
+    """Return backquotes, at least `least`, that may enclose text in Markdown.
+
+    Example:
+        >>> fence_of("a`b"), fence_of("a", least=3)
+        ('``', '```')
+    """
+    longest = max((len(found) for found in re.findall("`+", text)), default=0)
+    return "`" * max(least, 1 + longest)
 
 
 def in_line(text: str) -> str:
