@@ -112,8 +112,11 @@ def parse(words):
 
 
 def known_option(script, words):
-    """Return the options among `words` that a script's text does not have."""
+    """Return the options among `words` that neither a script nor a module beside it has."""
     text = script.read_text(encoding="utf-8")
+    for name in re.findall(r"^from (\w+) import", text, re.MULTILINE):
+        if (beside := script.with_name(f"{name}.py")).is_file():
+            text += beside.read_text(encoding="utf-8")
     return [w for w in words if w.startswith("--") and f'"{w.split("=")[0]}"' not in text]
 
 
