@@ -200,3 +200,37 @@ def test_rewards_that_no_mean_can_hold_are_refused(method, reward, tmp_path):
     with pytest.raises(EnvError, match="'Rewarding-v0': a return or a reward is .*mend the env"):
         search_policy(searching("Rewarding-v0", method), tmp_path / "a")
     del gymnasium.registry["Rewarding-v0"]
+
+
+class Failing(Two):
+    """Fails in one of its methods, or shows a state that it does not have."""
+
+    def __init__(self, how):
+        self.how = how
+
+    def reset(self, *, seed=None, options=None):
+        if self.how == "reset":
+            raise SystemExit(3)
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        if self.how == "step":
+            raise KeyError("door")
+        seen, *others = super().step(action)
+        return (-1 if self.how == "state" else seen), *others
+
+
+@pytest.mark.parametrize("method", ["random", "q-learning"])
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("reset", "its env raised SystemExit: 3 .*test_small_tasks.py.*--resume"),
+        ("step", "its env raised KeyError: 'door' .*test_small_tasks.py.*mend it"),
+        ("state", "the observation -1 is none of Discrete.2.: mend the env"),
+    ],
+)
+def test_an_error_of_the_env_is_told_in_one_sentence(method, how, told, tmp_path):
+    gymnasium.register("Failing-v0", entry_point=Failing, kwargs={"how": how})
+    with pytest.raises(EnvError, match=f"task 'Failing-v0': {told}"):
+        search_policy(searching("Failing-v0", method), tmp_path / "a")
+    del gymnasium.registry["Failing-v0"]

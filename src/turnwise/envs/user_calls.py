@@ -1,7 +1,7 @@
 """Calls of a user's code whose errors name the method or function, the file and the line.
 
 Provides `call_env`, which has a time limit and turns every exception of an env into a
-`BrokenEnvError`, and `RewardErrors`, which turns those of a reward function into a `RewardError`.
+`BrokenEnvError`, and `UserErrors`, which turns those of a block into an error of another type.
 `call_on_thread` makes a call that may never return. They check no returned values.
 """
 
@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from turnwise.envs.timeout import Overrun, within
 from turnwise.envs.unicode import escaped
-from turnwise.errors import BrokenEnvError, RewardError, SlowEnvError, TurnwiseError
+from turnwise.errors import BrokenEnvError, SlowEnvError, TurnwiseError
 from turnwise.utils.stuck_calls import report
 
 T = TypeVar("T")
@@ -80,18 +80,20 @@ def call_env(
         ) from cause
 
 
-class RewardErrors:
-    """A context manager that turns what a reward function raises into a `RewardError`.
+class UserErrors:
+    """A context manager that turns what a user's code raises into an error of turnwise.
 
     This includes `SystemExit`. Turnwise's own errors, Ctrl-C, time limits and the cancellation of
     the running task pass.
 
     Args:
-        name: the function's, for the message.
+        title: what is called, for the message.
+        kind: the type of the error.
+        cure: what the user can do.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, title: str, kind: type[TurnwiseError], cure: str) -> None:
+        self._title, self._kind, self._cure = title, kind, cure
 
     def __enter__(self) -> None:
         pass
@@ -107,9 +109,8 @@ class RewardErrors:
             return
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
             return
-        raise RewardError(
-            f"reward function {self._name!r} raised {_shown(error)} ({place_of(trace, None)}): fix "
-            "it; the run can go on from its last checkpoint"
+        raise self._kind(
+            f"{self._title} raised {_shown(error)} ({place_of(trace, None)}): {self._cure}"
         ) from error
 
 

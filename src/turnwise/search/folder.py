@@ -105,6 +105,7 @@ def open_folder(config: SearchConfig, folder: Path | None, root: Path) -> Iterat
         folder.mkdir(parents=True, exist_ok=True)
     busy = "wait for it, stop it, or choose another folder with --folder"
     with locked(folder / LOCK, f"search '{folder}'", busy):
+        _check(config, folder)  # another process may have begun it since
         if not (folder / SETTINGS).is_file():
             plain = config.model_dump(mode="json", exclude_none=True)
             write_atomically(folder / SETTINGS, tomli_w.dumps(plain))

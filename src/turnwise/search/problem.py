@@ -9,15 +9,17 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from turnwise.envs.gymnasium.registry import Live, find_spec
 from turnwise.envs.gymnasium.tables import Table, played_table
+from turnwise.envs.user_calls import UserErrors
 from turnwise.errors import ConfigError, EnvError, MissingDependencyError
 from turnwise.search.policies import Actor, Policy, TablePolicy, policy_for
 from turnwise.search.space import Params
@@ -32,6 +34,54 @@ LONGEST = 100_000
 """The most steps of an episode of an env that has no limit of its own."""
 Step = tuple[int, int, float]
 """A step of an episode: state, action, reward."""
+
+
+class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """The live env of a task, whose errors and wrong observations become an `EnvError`.
+
+    States are checked at every step, vectors at a reset.
+
+    Args:
+        env: the env.
+        name: of the task, for messages.
+    """
+
+    def __init__(self, env: Live, name: str) -> None:
+        super().__init__(env)
+        space = env.observation_space
+        self._name, self._errors = name, user_errors(name)
+        self._states: range | None = None
+        if isinstance(space, spaces.Discrete):
+            self._states = range(int(space.start), int(space.start + space.n))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Reset the env; return the observation and information."""
+        with self._errors:
+            seen, told = self.env.reset(seed=seed, options=options)
+            if self._states is None:
+                known = np.size(seen) == np.prod(self.env.observation_space.shape or ())
+            else:
+                known = int(seen) in self._states
+        return (seen, told) if known else self._refuse(seen)
+
+    def step(self, action: Any) -> Any:
+        """Take a step; return Gymnasium's five values."""
+        with self._errors:
+            seen, reward, terminated, truncated, told = self.env.step(action)
+            known = self._states is None or int(seen) in self._states
+            result = seen, float(reward), bool(terminated), bool(truncated), told
+        return result if known else self._refuse(seen)
+
+    def _refuse(self, seen: Any) -> NoReturn:
+        raise EnvError(
+            f"task {self._name!r}: the observation {seen!r:.80} is none of "
+            f"{self.env.observation_space}: mend the env, or its observation_space"
+        )
+
+
+def user_errors(name: str) -> UserErrors:
+    """Return the context in which errors of a task's env become an `EnvError`."""
+    return UserErrors(f"task {name!r}: its env", EnvError, "mend it, and go on with --resume")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -181,15 +231,8 @@ class Problem:
 
     def _play_vector(self, act: Actor, episodes: int, seed: int) -> Played:
         """Play the first episode of each env of Gymnasium's vector env."""
-        vector = self._vector(episodes)
-        seen, _ = vector.reset(seed=seed)
-        returns, lengths = np.zeros(episodes), np.zeros(episodes, dtype=int)
-        running = np.ones(episodes, dtype=bool)
-        while running.any():
-            seen, rewards, terminated, truncated, _ = vector.step(act(seen))
-            returns[running] += rewards[running]
-            lengths[running] += 1
-            running &= ~(terminated | truncated) & (lengths < LONGEST)
+        with user_errors(self.task.name):
+            returns, lengths = _first_episodes(self._vector(episodes), act, seed)
         checked = tuple(self.checked(value) for value in returns.tolist())
         return Played(returns=checked, lengths=tuple(lengths.tolist()))
 
@@ -200,6 +243,21 @@ class Problem:
                 **self.task.options,
             )  # fmt: skip
         return self._vectors[episodes]
+
+
+def _first_episodes(
+    vector: VectorEnv[Any, Any, Any], act: Actor, seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the returns and the lengths of the first episode of each env, each [envs]."""
+    seen, _ = vector.reset(seed=seed)
+    returns, lengths = np.zeros(vector.num_envs), np.zeros(vector.num_envs, dtype=np.int64)
+    running = np.ones(vector.num_envs, dtype=bool)
+    while running.any():
+        seen, rewards, terminated, truncated, _ = vector.step(act(seen))
+        returns[running] += rewards[running]
+        lengths[running] += 1
+        running &= ~(terminated | truncated) & (lengths < LONGEST)
+    return returns, lengths
 
 
 def exact_return(table: Table, params: Params, steps: int) -> float:
@@ -225,9 +283,10 @@ def make_env(task: SearchTask, **options: Any) -> Live:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return gymnasium.make(
+            env = gymnasium.make(
                 task.env, disable_env_checker=True, **limit, **task.options, **options
             )
+            return CheckedEnv(env, task.name)
     except (gymnasium.error.DependencyNotInstalled, ImportError) as cause:
         cure = f"pip install 'turnwise[{task.extra}]'" if task.extra else str(cause)
         raise MissingDependencyError(

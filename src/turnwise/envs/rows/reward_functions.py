@@ -21,7 +21,7 @@ from turnwise.envs.base import BatchRewards
 from turnwise.envs.measures import LARGEST_REWARD, is_reward
 from turnwise.envs.rows.reward_arguments import OFFERED, arguments_of
 from turnwise.envs.unicode import escaped
-from turnwise.envs.user_calls import RewardErrors
+from turnwise.envs.user_calls import UserErrors
 from turnwise.errors import ConfigError, RewardError
 from turnwise.formats import REPLY_COMPONENTS
 from turnwise.utils.user_code import is_function, is_import_name, load_object
@@ -175,7 +175,7 @@ async def call_functions(
         offered |= {column: _copied(values) for column, values in columns.items()}
         assert offered.keys() == {*OFFERED, *columns}
         positional, named = arguments_of(function, offered)
-        with RewardErrors(name):
+        with _errors(name):
             answer = function(*positional, **named)
         returned[name] = answer
         if inspect.isawaitable(answer):
@@ -183,7 +183,7 @@ async def call_functions(
     returned |= dict(zip(waiting, await asyncio.gather(*waiting.values()), strict=True))
     rewards: list[dict[str, float]] = [{} for _ in completions]
     for name in functions:
-        with RewardErrors(name):  # a generator, and numbers of a class of the user's
+        with _errors(name):  # a generator, and numbers of a class of the user's
             values = _checked(name, returned[name], len(completions))
         for place, value in enumerate(values):
             if value is not None:
@@ -195,9 +195,15 @@ async def call_functions(
     )
 
 
+def _errors(name: str) -> UserErrors:
+    """Return the context in which a reward function's errors become a `RewardError`."""
+    cure = "fix it; the run can go on from its last checkpoint"
+    return UserErrors(f"reward function {name!r}", RewardError, cure)
+
+
 async def _awaited(name: str, answer: Awaitable[Any]) -> Any:
     """Return what an async function returns; `SystemExit` must not leave a task."""
-    with RewardErrors(name):
+    with _errors(name):
         return await answer
 
 
