@@ -14,8 +14,6 @@ line of FILE has the keys of `benchmarks/drawing.py`.
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -26,6 +24,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from peft import LoraConfig
+from result_rows import add_row, commit, kept_rows
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
@@ -212,19 +211,19 @@ def main() -> None:
     parser.add_argument("--targets", choices=("attention", "all"), default="attention")
     parser.add_argument("--dropout", type=float, default=0.1)
     args = parser.parse_args()
-    rows = [json.loads(line) for line in args.file.open()] if args.file.is_file() else []
-    known = {(row["arm"], row["task"], row["seed"], tuple(row["settings"])) for row in rows}
-    told = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    commit = subprocess.run(told, capture_output=True, text=True, check=True).stdout.strip()
+    known = {
+        (row["arm"], row["task"], row["seed"], tuple(row["settings"]))
+        for row in kept_rows(args.file)
+    }
+    version = commit()
     settings = [f"rate={args.rate:g}", f"targets={args.targets}", f"dropout={args.dropout:g}"]
     for seed in args.seeds:
         for task in args.tasks:
             if (ARM, task, seed, tuple(settings)) in known:
                 continue
-            row = {"arm": ARM, "budget": args.budget, "settings": settings, "commit": commit}
+            row = {"arm": ARM, "budget": args.budget, "settings": settings, "commit": version}
             row |= solve(task, seed, args)
-            with args.file.open("a") as file:
-                file.write(json.dumps(row) + "\n")
+            add_row(args.file, row)
             print(task, seed, "solved" if row["solved"] else row["pixels"], row["generations"])
 
 

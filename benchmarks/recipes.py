@@ -26,6 +26,8 @@ from statistics import mean, stdev
 from threading import Lock
 from typing import Any
 
+from result_rows import add_row, commit, kept_rows
+
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}
 """97.5th percentile of Student's t by number of seeds."""
 
@@ -39,7 +41,7 @@ def jobs_of(told: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield recipe, (*settings, f"seed={seed}")
 
 
-def train(recipe: str, settings: tuple[str, ...], folder: Path, commit: str) -> dict[str, Any]:
+def train(recipe: str, settings: tuple[str, ...], folder: Path, version: str) -> dict[str, Any]:
     """Train, or go on; return what is kept."""
     name = "-".join([recipe, *(s.replace("=", "-").replace("/", "-") for s in settings)])
     run = folder / name
@@ -61,7 +63,7 @@ def train(recipe: str, settings: tuple[str, ...], folder: Path, commit: str) -> 
         "recipe": recipe,
         "settings": list(settings),
         "command": " ".join(["turnwise", *command]),
-        "commit": commit,
+        "commit": version,
         "seconds": round(time.perf_counter() - began, 1) if fresh else None,
         "scores": json.loads((run / "eval.json").read_text()),
         "totals": {k.removeprefix("total/"): v for k, v in last.items() if k.startswith("total/")},
@@ -124,22 +126,15 @@ def main() -> None:
     parser.add_argument("--side-by-side", type=int, default=2)
     asked = parser.parse_args()
     asked.runs.mkdir(parents=True, exist_ok=True)
-    rows = (
-        [json.loads(line) for line in asked.file.read_text().splitlines()]
-        if asked.file.is_file()
-        else []
-    )
+    rows, version = kept_rows(asked.file), commit()
     known = {(row["recipe"], tuple(row["settings"])) for row in rows}
-    told = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    commit = subprocess.run(told, capture_output=True, text=True, check=True).stdout.strip()
     lock = Lock()
 
     def one(job: tuple[str, tuple[str, ...]]) -> None:
-        row = train(*job, asked.runs, commit)
+        row = train(*job, asked.runs, version)
         with lock:
             rows.append(row)
-            with asked.file.open("a") as file:
-                file.write(json.dumps(row) + "\n")
+            add_row(asked.file, row)
         print(
             f"{job[0]} {' '.join(job[1])}: {row['scores']['score']:.3f}, {row['seconds']:.0f} s",
             flush=True,

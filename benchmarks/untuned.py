@@ -38,6 +38,8 @@ from statistics import mean, median
 from threading import Lock
 from typing import Any
 
+from result_rows import add_row, commit, kept_rows
+
 HERE = Path(__file__).parent
 ENVS = HERE / "untuned_envs.py"
 LOCK = Lock()
@@ -195,9 +197,7 @@ Key = tuple[str, int, str, bool, float]
 
 def kept(file: Path | None) -> dict[Key, dict[str, Any]]:
     """Return the results in a file, by job."""
-    if file is None or not file.is_file():
-        return {}
-    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    rows = [] if file is None else kept_rows(file)
     return {(r["env"], r["seed"], r["model"], r["lora"], r["minutes"]): r for r in rows}
 
 
@@ -210,10 +210,8 @@ def keep(file: Path, key: Key, run: Path) -> None:
             found[name] = scores["baselines"][name]
             found[f"{name}_stderr"] = scores["baselines_stderr"][name]
     named = dict(zip(("env", "seed", "model", "lora", "minutes"), key, strict=True))
-    commit = ["git", "describe", "--always", "--dirty"]
-    said = subprocess.run(commit, cwd=HERE, capture_output=True, text=True, check=True).stdout
-    with LOCK, file.open("a") as lines:
-        lines.write(json.dumps(named | {"commit": said.strip()} | found) + "\n")
+    with LOCK:
+        add_row(file, named | {"commit": commit()} | found)
 
 
 def run_jobs(jobs: Sequence[tuple[str, int]], args: argparse.Namespace) -> None:
