@@ -73,8 +73,8 @@ def words_of(env: str, settings: Sequence[str]) -> list[str]:
 
 def begun_from(run: Path, kind: str) -> list[str]:
     """Return the settings of a run that begins with the weights of a warm-up."""
-    if kind == "lora":  # the base is what both adapters begin with
-        (base,) = (run / "models").iterdir()
+    if kind == "lora":  # the trained base is what both adapters begin with
+        (base,) = (run / "base").iterdir()
         weights = dict.fromkeys(POLICIES[kind], base)
     else:
         weights = {name: run / "start" / name for name in POLICIES[kind]}
