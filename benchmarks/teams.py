@@ -4,7 +4,7 @@
     python benchmarks/teams.py FILE                     # the tables; --plot PNG draws the curves
 
 A job is a row of `ROWS`, an env and a seed: `turnwise train` with some settings, from a warm-up
-that the rows of one kind of policies and one seed share. Jobs whose command FILE holds are not
+that the rows of one kind of policies, one seed and equal `--set` share. Jobs whose command FILE holds are not
 trained again, and a run that was interrupted goes on. Each line of FILE holds the commands, the
 commit, `eval.json`, the totals of the run, and as `curve` the sampled tokens, the env steps and the
 validation score, and the scores of other tests: of the hard half of Sokoban's levels, which are
@@ -96,13 +96,13 @@ ROWS: dict[str, Row] = {
 }
 
 
-def warm_up(env: str, kind: str, seed: int, runs: Path) -> tuple[list[str], list[str]]:
-    """Return the settings of the warm-up, and those of a run that begins with its weights."""
-    run = runs / f"{env}-warm-{kind}-{seed}"
-    given = [f"preset={kind}", f"seed={seed}"]
-    asked = [*given, "trainer.iterations=0"]
-    trained(words_of(env, asked), run)
-    return asked, [*given, *begun_from(run, kind)]
+def warm_up(job: Job, runs: Path) -> tuple[list[str], list[str]]:
+    """Return the settings of a job's warm-up, and those that begin a run with its weights."""
+    kind, shared = ROWS[job.row].kind, job.warm_up
+    run = runs / shared.folder(f"warm-{kind}")
+    asked = [f"preset={kind}", f"seed={job.seed}", *shared.settings, "trainer.iterations=0"]
+    trained(words_of(job.env, asked), run)
+    return asked, begun_from(run, kind)
 
 
 def train(job: Job, runs: Path, version: str) -> dict[str, Any]:
@@ -116,8 +116,8 @@ def train(job: Job, runs: Path, version: str) -> dict[str, Any]:
             words += ["--policy", f"{role}={folders[other]}:{policy}"]
         kept |= {"command": " ".join(["turnwise", *words]), "scores": scored(words, job, runs)}
         return kept | other_tests(words, job, runs)
-    warm, begun = warm_up(job.env, row.kind, job.seed, runs)
-    settings = [*begun, *row.settings, *job.settings]
+    warm, begun = warm_up(job, runs)
+    settings = [f"preset={row.kind}", f"seed={job.seed}", *row.settings, *job.settings, *begun]
     trained(words_of(job.env, settings), runs / job.name)
     commands = [" ".join(["turnwise", *words_of(job.env, each)]) for each in (warm, settings)]
     others = other_tests(["eval", str(runs / job.name), "--json"], job, runs)

@@ -110,6 +110,17 @@ class Job(NamedTuple):
         """The name of its run folder."""
         return self.folder(self.row)
 
+    @property
+    def warm_up(self) -> Job:
+        """The job that a warm-up depends on: without the iterations, which come after it."""
+        names = [one.partition("=")[0].strip() for one in self.settings]
+        kept = [
+            one
+            for name, one in zip(names, self.settings, strict=True)
+            if name != "trainer.iterations"
+        ]
+        return self._replace(settings=tuple(kept))
+
     def folder(self, what: str) -> str:
         """Return the name of a folder of the env, the seed and the settings."""
         own = sha256("\n".join(self.settings).encode()).hexdigest()[:8] if self.settings else ""
