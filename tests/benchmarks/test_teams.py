@@ -145,9 +145,7 @@ def arguments(script, tmp_path, monkeypatch, *words):
     return script.command_line(script.__doc__, tuple(script.RECIPES), tuple(script.ROWS), "runs")
 
 
-def test_each_job_is_trained_once_and_none_begins_after_an_interrupt(
-    script, tmp_path, monkeypatch, capsys
-):
+def test_each_job_is_trained_once_and_none_begins_after_an_interrupt(script, tmp_path, monkeypatch):
     from teams_runs import run_rows
 
     words = ("--envs", "sokoban", "--rows", "rae", "rae", "--seeds", "0", "0", "1", "--workers")
@@ -162,8 +160,12 @@ def test_each_job_is_trained_once_and_none_begins_after_an_interrupt(
         return job.kept(version) | {"scores": {"score": 0.5}}
 
     args.rows.append("at-grpo")  # seed 0 has two jobs, and seed 1 of two begins one
-    with pytest.raises(KeyboardInterrupt):
-        run_rows(args, train)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_rows(args, train)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert begun == [0, 0, 1]
 
 
