@@ -117,7 +117,7 @@ class SokobanPuzzle(Puzzle[Position]):
             moves = solve(found, MOST_NODES // 2)
             if moves is not None and len(moves) <= most_moves:
                 return {"rows": rows_of(found)}
-        fails = ", and is failed by the greedy pusher: set hard = false," if hard else ":"
+        fails = ", and the greedy pusher fails it: set hard = false," if hard else ":"
         raise ConfigError(
             f"no level of {DRAWS} draws with {config.boxes} boxes on a board of size {config.size} "
             f"takes {config.least_pushes} pushes and at most {most_moves} moves{fails} lower walls "
