@@ -4,9 +4,10 @@
     python benchmarks/board_games.py FILE               # the table of what FILE holds
 
 A job is a row of `ROWS`, a game and a seed: `turnwise train` with some settings, from a warm-up
-that the rows of one seed share. Scores are taken against a minimax player of depth 1, half of the
-games with each seat. Jobs that FILE holds are not trained again, and a run that was interrupted
-goes on. A line of FILE holds the command, the commit, `eval.json`, the totals and the curve.
+that the rows of one seed and equal `--set` share. Scores are taken against a minimax player of
+depth 1, half of the games with each seat. Jobs that FILE holds are not trained again, and a run
+that was interrupted goes on. A line of FILE holds the command, the commit, `eval.json`, the totals
+and the curve.
 """
 
 from __future__ import annotations
@@ -32,13 +33,11 @@ SPENT = ("sampled_tokens", "seconds")
 
 def train(job: Job, runs: Path, version: str) -> dict[str, Any]:
     """Train a job, or go on; return what is kept."""
-    warm = runs / f"{job.env}-warm-{job.seed}"
+    warm = runs / job.warm_up.folder("warm")
+    begun = (f"policies.main.model={warm / 'start' / 'main'}", "warmup.steps=0")
     commands = [
-        words(job, ("trainer.iterations=0",)),
-        words(
-            job,
-            (f"policies.main.model={warm / 'start' / 'main'}", "warmup.steps=0", *ROWS[job.row]),
-        ),
+        words(job, (*job.warm_up.settings, "trainer.iterations=0")),
+        words(job, (*ROWS[job.row], *job.settings, *begun)),
     ]
     for command, run in zip(commands, (warm, runs / job.name), strict=True):
         trained(command, run)
@@ -47,8 +46,8 @@ def train(job: Job, runs: Path, version: str) -> dict[str, Any]:
 
 
 def words(job: Job, settings: tuple[str, ...]) -> list[str]:
-    """Return the command that trains the recipe of a job with settings."""
-    given = (f"seed={job.seed}", *settings, *job.settings)
+    """Return the command that trains the recipe of a job's env with its seed and settings."""
+    given = (f"seed={job.seed}", *settings)
     return ["train", job.env, *(word for one in given for word in ("--set", one))]
 
 

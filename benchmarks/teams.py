@@ -4,19 +4,20 @@
     python benchmarks/teams.py FILE                     # the tables; --plot PNG draws the curves
 
 A job is a row of `ROWS`, an env and a seed: `turnwise train` with some settings, from a warm-up
-that the rows of one kind of policies and one seed share. Jobs whose command FILE holds are not
-trained again, and a run that was interrupted goes on. Each line of FILE holds the commands, the
-commit, `eval.json`, the totals of the run, and as `curve` the sampled tokens, the env steps and the
-validation score, and the scores of other tests: of the hard half of Sokoban's levels, which are
-those that the reflex fails, and of tasks of which few are hard where the recipe has hard ones only.
-A row with `plays` is trained by others: it exchanges policies for the test.
+that the rows of one kind of policies, one seed and equal `--set` share. Jobs whose command FILE
+holds are not trained again, and a run that was interrupted goes on. Each line of FILE holds the
+commands, the commit, `eval.json`, the totals of the run, and as `curve` the sampled tokens, the env
+steps and the validation score, and the scores of other tests: of the hard half of Sokoban's levels,
+which are those that the reflex fails, and of tasks of which few are hard where the recipe has hard
+ones only. A row with `plays` is trained by others: it exchanges policies for the test.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
-from math import nan, sqrt
+from math import sqrt
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from teams_runs import (
     RECIPES,
     TURNS,
     Job,
+    UnfinishedError,
     as_table,
     begun_from,
     by_row,
@@ -38,8 +40,8 @@ from teams_runs import (
     words_of,
 )
 
-STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571}
-"""97.5th percentile of Student's t by number of seeds."""
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+"""97.5th percentile of Student's t for 2 to 10 seeds."""
 VINE = (
     *("topology.kind=vine", "topology.siblings=6", "trainer.group_size=1"),
     *("credit.scheme=counterfactual", "trainer.tasks_per_iteration=6"),
@@ -96,32 +98,59 @@ ROWS: dict[str, Row] = {
 }
 
 
-def warm_up(env: str, kind: str, seed: int, runs: Path) -> tuple[list[str], list[str]]:
-    """Return the settings of the warm-up, and those of a run that begins with its weights."""
-    run = runs / f"{env}-warm-{kind}-{seed}"
-    given = [f"preset={kind}", f"seed={seed}"]
-    asked = [*given, "trainer.iterations=0"]
-    trained(words_of(env, asked), run)
-    return asked, [*given, *begun_from(run, kind)]
+def warm_up(job: Job, runs: Path) -> tuple[list[str], list[str]]:
+    """Return the settings of a job's warm-up, and those that begin a run with its weights."""
+    kind, shared = ROWS[job.row].kind, job.warm_up
+    run = runs / shared.folder(f"warm-{kind}")
+    asked = [f"preset={kind}", f"seed={job.seed}", *shared.settings, "trainer.iterations=0"]
+    trained(words_of(job.env, asked), run)
+    return asked, begun_from(run, kind)
 
 
 def train(job: Job, runs: Path, version: str) -> dict[str, Any]:
     """Train a job, or go on; return what is kept."""
     row = ROWS[job.row]
-    kept = job.kept(version)
     if row.plays:
-        folders = {other: runs / job.folder(other) for _, other, _ in row.plays}
-        words = ["eval", str(folders[row.plays[0][1]]), "--json"]
-        for role, other, policy in row.plays:
-            words += ["--policy", f"{role}={folders[other]}:{policy}"]
-        kept |= {"command": " ".join(["turnwise", *words]), "scores": scored(words, job, runs)}
-        return kept | other_tests(words, job, runs)
-    warm, begun = warm_up(job.env, row.kind, job.seed, runs)
-    settings = [*begun, *row.settings, *job.settings]
+        return played(job, row.plays, runs, version)
+    warm, begun = warm_up(job, runs)
+    settings = [f"preset={row.kind}", f"seed={job.seed}", *row.settings, *job.settings, *begun]
     trained(words_of(job.env, settings), runs / job.name)
     commands = [" ".join(["turnwise", *words_of(job.env, each)]) for each in (warm, settings)]
-    others = other_tests(["eval", str(runs / job.name), "--json"], job, runs)
-    return kept | {"command": " && ".join(commands)} | measured(runs / job.name) | others
+    others = other_tests(eval_words(runs / job.name), job, runs)
+    kept = job.kept(version) | {"command": " && ".join(commands)}
+    return kept | measured(runs / job.name) | others
+
+
+def played(
+    job: Job, plays: Sequence[tuple[str, str, str]], runs: Path, version: str
+) -> dict[str, Any]:
+    """Test policies of other rows of the job's seed, on the tasks that these were tested on.
+
+    Raises:
+        UnfinishedError: if one of these rows has not been trained.
+    """
+    folders = {other: runs / job.folder(other) for _, other, _ in plays}
+    if lacking := [row for row, run in folders.items() if not (run / "eval.json").is_file()]:
+        raise UnfinishedError(f"it plays policies of {' and '.join(lacking)}: train them before")
+    first = folders[plays[0][1]]
+    policies = [f"{role}={folders[other]}:{policy}" for role, other, policy in plays]
+    words = eval_words(first, *(word for one in policies for word in ("--policy", one)))
+    own = [*words, "--seed", str(job.seed)]
+    scores = scored(own, job, runs)
+    # all of them began with one warm-up, which that of the first row's test is
+    scores["baselines"]["warmup"] = own_test(first)["baselines"]["warmup"]
+    kept = job.kept(version) | {"command": " ".join(["turnwise", *own]), "scores": scores}
+    return kept | other_tests(words, job, runs)
+
+
+def own_test(run: Path) -> dict[str, Any]:
+    """Return the scores that a finished run has in its folder."""
+    return json.loads((run / "eval.json").read_text())
+
+
+def eval_words(run: Path, *more: str) -> list[str]:
+    """Return the command that tests a run on as many tasks as its own test had."""
+    return ["eval", str(run), "--json", "--tasks", str(own_test(run)["tasks"]), *more]
 
 
 def scored(words: list[str], job: Job, runs: Path) -> dict[str, Any]:
@@ -130,23 +159,33 @@ def scored(words: list[str], job: Job, runs: Path) -> dict[str, Any]:
 
 
 def other_tests(words: list[str], job: Job, runs: Path) -> dict[str, Any]:
-    """Return the scores of the other test of an env, by its name in a row."""
+    """Return the scores of the other test of an env, on tasks of seed 0, by its name in a row."""
     name = "hard_tasks" if job.env == "sokoban" else "all_tasks"
     return {name: scored([*words, "--set", TESTS[name]], job, runs)}
 
 
 def told(values: Sequence[float]) -> str:
-    """Return a mean, with the 95 % interval over seeds where there are several."""
+    """Return a mean, with the 95 % interval over seeds where there are several; "" for none.
+
+    With more than 10 seeds the interval is that of 10, which is a little too wide.
+    """
     if len(values) < 2:
-        return f"{mean(values):.3f}"
-    half = STUDENT.get(len(values), nan) * stdev(values) / sqrt(len(values))
+        return "".join(f"{value:.3f}" for value in values)
+    half = STUDENT[: len(values) - 1][-1] * stdev(values) / sqrt(len(values))
     return f"{mean(values):.3f} ± {half:.3f}"
 
 
-def gap(scores: dict[str, Any], decoding: str) -> float:
-    """Return the share of the gap between the warm-up and the solver that is closed."""
-    low, high = scores["baselines"].get("warmup", 0.0), scores["baselines"]["optimal"]
-    return (scores[f"score_{decoding}"] - low) / (high - low)
+def gaps(tests: Sequence[dict[str, Any]]) -> list[float]:
+    """Return the share of the gap between the warm-up and the solver that each test closes.
+
+    Tests without a warm-up are left out, and those of which it is as good as the solver.
+    """
+    found: list[float] = []
+    for scores in tests:
+        low, high = (scores["baselines"].get(name) for name in ("warmup", "optimal"))
+        if low is not None and high is not None and low < high:
+            found.append((scores[f"score_{scores['decoding']}"] - low) / (high - low))
+    return found
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -156,7 +195,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     for cells, group in by_row(rows):
         scores = [row["scores"] for row in group]
         columns = [[each[f"score_{how}"] for each in scores] for how in ("greedy", "sampled")]
-        columns.append([gap(each, each["decoding"]) for each in scores])
+        columns.append(gaps(scores))
         columns.append([row[n]["score_greedy"] for row in group for n in TESTS if n in row])
         costs: list[str] = []
         for cost in (*COSTS, "seconds"):
@@ -170,18 +209,21 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw the validation score of each run by sampled tokens."""
     from matplotlib.figure import Figure
 
-    envs = list(dict.fromkeys(row["env"] for row in rows if row.get("curve")))
-    names = list(dict.fromkeys(row["row"] for row in rows if row.get("curve")))
+    drawn = [(*cells[:2], group) for cells, group in by_row([r for r in rows if r.get("curve")])]
+    envs = list(dict.fromkeys(env for env, _, _ in drawn))
+    names = list(dict.fromkeys(name for _, name, _ in drawn))
+    if not drawn:
+        sys.exit("no row has a curve to be drawn: train rows that play their own policies")
     figure = Figure(figsize=(4.2 * len(envs) + 1.6, 3.8), dpi=130, layout="constrained")
     for place, env in enumerate(envs):
         axes = figure.add_subplot(1, len(envs), place + 1, title=env)
         axes.set_xlabel("sampled tokens")
         for number, name in enumerate(names):
             axes.plot([], [], color=f"C{number % 10}", label=name)
-            for row in rows:
-                if (row["env"], row["row"]) == (env, name):
-                    across, _, up = zip(*row["curve"], strict=True)
-                    axes.plot(across, up, color=f"C{number % 10}", linewidth=1)
+            own = [group for place, row, group in drawn if (place, row) == (env, name)]
+            for row in own[0] if own else ():
+                across, _, up = zip(*row["curve"], strict=True)
+                axes.plot(across, up, color=f"C{number % 10}", linewidth=1)
     figure.axes[0].set_ylabel("validation score")
     figure.axes[-1].legend(fontsize=7)
     figure.savefig(path)

@@ -153,12 +153,13 @@ def trained_with(names: Sequence[str], words: Sequence[str], run: Path) -> str:
 def train(job: Job, runs: Path, version: str) -> dict[str, Any]:
     """Train a job, or go on; return what is kept."""
     row = ROWS[job.row]
-    given = [f"preset={KIND}", f"seed={job.seed}", ONE_PROCESS, *job.settings]
-    warm = runs / job.folder("-".join(["warm", *row.warms]))
-    words = words_of(job.env, [*given, "trainer.iterations=0"])
+    given = [f"preset={KIND}", f"seed={job.seed}", ONE_PROCESS]
+    warm = runs / job.warm_up.folder("-".join(["warm", *row.warms]))
+    words = words_of(job.env, [*given, *job.warm_up.settings, "trainer.iterations=0"])
     commands = [trained_with(row.warms, words, warm)]
     run = runs / job.name
-    words = words_of(job.env, [*given, *row.settings, *begun_from(warm, KIND)])
+    settings = [*given, *row.settings, *job.settings, *begun_from(warm, KIND)]
+    words = words_of(job.env, settings)
     commands.append(trained_with(row.replaced, words, run))
     kept = job.kept(version) | {"command": " && ".join(commands)}
     return kept | {"replaced": read_counts(counts_of(run))} | measured(run)

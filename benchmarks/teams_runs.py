@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import Any, NamedTuple
 
 from result_rows import add_row, commit, kept_rows
@@ -73,8 +73,8 @@ def words_of(env: str, settings: Sequence[str]) -> list[str]:
 
 def begun_from(run: Path, kind: str) -> list[str]:
     """Return the settings of a run that begins with the weights of a warm-up."""
-    if kind == "lora":  # the base is what both adapters begin with
-        (base,) = (run / "models").iterdir()
+    if kind == "lora":  # the trained base is what both adapters begin with
+        (base,) = (run / "base").iterdir()
         weights = dict.fromkeys(POLICIES[kind], base)
     else:
         weights = {name: run / "start" / name for name in POLICIES[kind]}
@@ -110,6 +110,17 @@ class Job(NamedTuple):
         """The name of its run folder."""
         return self.folder(self.row)
 
+    @property
+    def warm_up(self) -> Job:
+        """The job that a warm-up depends on: without the iterations, which come after it."""
+        names = [one.partition("=")[0].strip() for one in self.settings]
+        kept = [
+            one
+            for name, one in zip(names, self.settings, strict=True)
+            if name != "trainer.iterations"
+        ]
+        return self._replace(settings=tuple(kept))
+
     def folder(self, what: str) -> str:
         """Return the name of a folder of the env, the seed and the settings."""
         own = sha256("\n".join(self.settings).encode()).hexdigest()[:8] if self.settings else ""
@@ -137,21 +148,24 @@ def run_rows(
     known = {(row["row"], row["env"], row["seed"], tuple(row["settings"])) for row in rows}
     failed: list[str] = []
     lock = Lock()
+    stopped = Event()
     seeds: dict[int, list[Job]] = {}
     for env, row, seed in product(args.envs, args.rows, args.seeds):
         job = Job(row, env, seed, tuple(args.set))
-        if job not in known:
+        if job not in known and job not in seeds.get(seed, ()):
             seeds.setdefault(seed, []).append(job)
 
     def one_seed(own: Sequence[Job]) -> None:  # they share warm-ups, so one follows the other
         for job in own:
+            if stopped.is_set():
+                return
             try:
                 row = train(job, version)
             except (subprocess.CalledProcessError, UnfinishedError) as problem:
                 failed.append(job.name)
-                said = f"{problem}; " if isinstance(problem, UnfinishedError) else ""
                 log = args.runs / f"{job.name}.log"
-                print(f"{job.name} failed: {said}read {log}", flush=True)
+                said = problem if isinstance(problem, UnfinishedError) else f"read {log}"
+                print(f"{job.name} failed: {said}", flush=True)
                 continue
             with lock:
                 rows.append(row)
@@ -159,7 +173,11 @@ def run_rows(
             print(job.name, f"{row['scores']['score']:.3f}", flush=True)
 
     with ThreadPoolExecutor(args.workers) as pool:
-        list(pool.map(one_seed, seeds.values()))
+        try:
+            list(pool.map(one_seed, seeds.values()))
+        except KeyboardInterrupt:  # the commands that run get Ctrl-C, too; no others are begun
+            stopped.set()
+            raise
     return rows, failed
 
 
@@ -174,8 +192,19 @@ def command_line(
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--set", action="append", default=[], help="a setting of all rows")
     parser.add_argument("--runs", type=Path, default=Path(folder))
-    parser.add_argument("--workers", type=int, default=2, help="seeds that run side by side")
+    parser.add_argument("--workers", type=at_least_1, default=2, help="seeds that run side by side")
     return parser
+
+
+def at_least_1(text: str) -> int:
+    """Return the number that a text is.
+
+    Raises:
+        ArgumentTypeError: if it is none, or below 1.
+    """
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r}: give a number from 1 on")
+    return int(text)
 
 
 def run_and_show(
@@ -187,17 +216,23 @@ def run_and_show(
     rows, failed = run_rows(args, lambda job, version: train(job, args.runs, version))
     if rows:
         show(rows)
+    elif not failed:
+        sys.exit(f"{args.file} holds no rows, and none are asked for: name envs and rows to train")
     if failed:
         sys.exit(1)
 
 
 def by_row(rows: Sequence[dict[str, Any]]) -> list[tuple[list[str], list[dict[str, Any]]]]:
-    """Return the env, the row with its settings and the number of seeds, and the seeds' rows."""
-    groups: dict[tuple[str, str, tuple[str, ...]], list[dict[str, Any]]] = {}
+    """Return the env, the row with its settings and the number of seeds, and the seeds' rows.
+
+    Of several rows of one seed the last one counts: two processes may have kept one each.
+    """
+    groups: dict[tuple[str, str, tuple[str, ...]], dict[int, dict[str, Any]]] = {}
     for row in rows:
-        groups.setdefault((row["env"], row["row"], tuple(row["settings"])), []).append(row)
+        place = (row["env"], row["row"], tuple(row["settings"]))
+        groups.setdefault(place, {})[row["seed"]] = row
     return [
-        ([env, " ".join([name, *settings]), str(len(group))], group)
+        ([env, " ".join([name, *settings]), str(len(group))], list(group.values()))
         for (env, name, settings), group in groups.items()
     ]
 

@@ -22,7 +22,7 @@ from turnwise.envs.planning.sokoban_rules import MOVES
 from turnwise.envs.planning.sokoban_solver import greedy_move, greedy_solves, solve
 from turnwise.envs.planning.squares import symmetries
 from turnwise.envs.random_play import random_walk
-from turnwise.errors import DataError
+from turnwise.errors import ConfigError, DataError
 from turnwise.policies.nano import make_tokenizer
 from turnwise.seeding import generator
 from turnwise.tasks import GeneratedTasks
@@ -263,6 +263,21 @@ def test_what_is_no_level_is_refused(data, cure):
     env = make_env("sokoban")
     with pytest.raises(DataError, match=cure):
         env.reset(Task(id="t", env=env.name, seed=0, data=data))
+
+
+def test_where_no_level_is_hard_the_error_says_so():
+    for hard, cure in ((True, "the greedy pusher fails it: set hard = false"), (False, "moves: ")):
+        env = make_env("sokoban", size=5, boxes=1, least_pushes=2 if hard else 9, hard=hard)
+        with pytest.raises(ConfigError, match=cure):
+            env.generate(generator(0, "hard"))
+
+
+def test_a_level_without_a_solution_is_refused_where_costs_are_its_moves():
+    rows = ["#####", "#@  #", "#$  #", "#.$.#", "#####"]  # no known deadlock
+    task = Task(id="t", env="sokoban", seed=0, data={"rows": rows})
+    assert make_env("sokoban", cost="pushes").reset(task).costs == (2.0, 2.0)
+    with pytest.raises(DataError, match="no solution of it is found"):
+        make_env("sokoban", cost="moves", end_when_lost=True).reset(task)
 
 
 def test_the_cost_in_moves_is_that_of_the_solver_and_tells_dead_levels():

@@ -15,8 +15,9 @@ Actions: the tool calls one function of the library, as in `apply UP UP RIGHT` (
 Rewards:
     `solved` (team): 1 for the move that solves the puzzle.
     `progress` (team): the change of the team's potential by the moves that are made. A potential
-        is 0 at the start, 1 when solved, and -1 where nothing can be solved any more.
-    `move_useful` (agent): the change of the roles' potential by the moves that are made.
+        is 0 at the start, 1 when solved, and never below -1.
+    `move_useful` (agent): the change of the roles' potential by the moves that are made. It is -1
+        where the role's cost is infinite: nothing can be solved any more.
     `call_useful` (agent): the potential of where the moves that a seat proposed lead, minus that
         of its last proposal (of the start before the first). A call that proposes no moves
         proposes to stay.
@@ -156,13 +157,19 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         """Return the first state of `task`.
 
         Raises:
-            DataError: if the task's data are not those of a task.
+            DataError: if the task's data are not those of a task, or the puzzle is solved or has no
+                solution: potentials are shares of what it costs.
         """
         first = self.puzzle.first(task.data)
         rounds, most = task.data.get("rounds", self.config.rounds), self.config.rounds
         if not isinstance(rounds, int) or not 1 <= rounds <= most:
             raise DataError(f"task {task.id!r} has rounds = {rounds!r}: give 1 to {most}")
         costs = (self.puzzle.team_cost(first), self.puzzle.role_cost(first))
+        if not all(0 < cost < inf for cost in costs):
+            raise DataError(
+                f"task {task.id!r} costs {costs[0]:g} and {costs[1]:g}: expected numbers above 0; "
+                "it is solved already, or no solution of it is found: give another"
+            )
         proposed = (0.0,) * (len(self.seating.order) - 1)
         return PlanState(position=first, left=rounds, costs=costs, proposed=proposed)
 

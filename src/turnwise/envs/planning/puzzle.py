@@ -37,7 +37,8 @@ class Puzzle(ABC, Generic[P]):
         """Draw the JSON-able data of a task that `solve` solves in at most `most_moves` moves.
 
         With `hard`, tasks that a reflex solves are drawn again by the env. A puzzle may leave out
-        some of them itself, where that is faster.
+        tasks that a reflex solves in `most_moves` itself, where that is faster. The env may allow
+        fewer moves.
         """
 
     @abstractmethod

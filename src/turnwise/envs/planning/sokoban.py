@@ -10,7 +10,8 @@ Functions: `legal`; `apply MOVES` says where they lead; `distance CELL` is the n
     unsolvable.
 Costs: of the team the boxes off the goals; of a role the fewest pushes that bring each box, if it
     were alone, to a goal of its own, infinite in a known deadlock, or with `cost = "moves"` the
-    moves of a shortest solution, infinite where there is none.
+    moves of a shortest solution, infinite where there is none or the search for one is too long
+    (`sokoban_solver.MOST_NODES`), which can be on boards of more than 6 rows alone.
 Baselines: random; always-up, -down, -left, -right; greedy-pusher, which walks to the nearest of the
     pushes after which the role's cost is least; optimal, a solution of the fewest moves.
 
@@ -116,10 +117,11 @@ class SokobanPuzzle(Puzzle[Position]):
             moves = solve(found, MOST_NODES // 2)
             if moves is not None and len(moves) <= most_moves:
                 return {"rows": rows_of(found)}
+        fails = ", and the greedy pusher fails it: set hard = false," if hard else ":"
         raise ConfigError(
             f"no level of {DRAWS} draws with {config.boxes} boxes on a board of size {config.size} "
-            f"takes {config.least_pushes} pushes and at most {most_moves} moves: lower walls or "
-            "least_pushes, or allow more pulls or moves"
+            f"takes {config.least_pushes} pushes and at most {most_moves} moves{fails} lower walls "
+            "or least_pushes, or allow more pulls or moves"
         )
 
     def canonical(self, data: Mapping[str, Any]) -> str:
@@ -153,7 +155,7 @@ class SokobanPuzzle(Puzzle[Position]):
         return float(sum(box not in position.goals for box in position.boxes))
 
     def role_cost(self, position: Position) -> float:
-        """Return the pushes or moves left; infinite in a known deadlock."""
+        """Return the pushes or moves left; infinite in a known deadlock, or without a solution."""
         if self.config.cost == "pushes":
             return pushes_of(position)
         moves = solve(position)

@@ -50,8 +50,8 @@ class PlanningConfig(Settings):
     hard_share: float = Field(default=1.0, gt=0, le=1)
     """With `hard`, the share of tasks for which that holds; the others are taken as they come."""
     end_when_lost: bool = False
-    """Whether an episode ends when a role's cost is infinite, that is when the puzzle cannot be
-    solved any more. Scores are the same, and training does not play on in lost positions."""
+    """Whether an episode ends when a role's cost is infinite: the puzzle is then known to be
+    unsolvable. Scores are the same, and training does not play on in lost positions."""
 
 
 @dataclass(frozen=True)
