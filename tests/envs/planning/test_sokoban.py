@@ -266,10 +266,20 @@ def test_what_is_no_level_is_refused(data, cure):
 
 
 def test_where_no_level_is_hard_the_error_says_so():
-    for hard, cure in ((True, "the greedy pusher fails it: set hard = false"), (False, "moves: ")):
+    for hard, cure in ((True, "a reflex solves all of 5000 tasks"), (False, "moves: lower walls")):
         env = make_env("sokoban", size=5, boxes=1, least_pushes=2 if hard else 9, hard=hard)
         with pytest.raises(ConfigError, match=cure):
             env.generate(generator(0, "hard"))
+
+
+def test_levels_that_the_greedy_pusher_solves_too_late_are_hard():
+    env = make_env("sokoban", walls=0.2, rounds=24, moves_per_turn=1, round_limit=1.5, hard=True)
+    drawn = [env.generate(generator(0, "late", number)) for number in range(30)]
+    levels = [env.puzzle.first(data) for data in drawn]
+    late = [greedy_solves(level, 24) for level in levels]
+    assert 0 < sum(late) < 15
+    for level, data in zip(levels, drawn, strict=True):
+        assert not greedy_solves(level, data["rounds"])
 
 
 def test_a_level_without_a_solution_is_refused_where_costs_are_its_moves():

@@ -58,7 +58,7 @@ from turnwise.envs.planning.sokoban_levels import (
     rows_of,
 )
 from turnwise.envs.planning.sokoban_rules import MOVES, WALL, Position
-from turnwise.envs.planning.sokoban_solver import MOST_NODES, greedy_move, greedy_solves, solve
+from turnwise.envs.planning.sokoban_solver import MOST_NODES, greedy_move, solve
 from turnwise.envs.planning.squares import SquaresConfig
 from turnwise.errors import ConfigError, DataError
 from turnwise.settings import Settings
@@ -101,8 +101,8 @@ class SokobanPuzzle(Puzzle[Position]):
     ) -> dict[str, Any]:
         """Draw a level by playing backwards.
 
-        Levels whose shortest solution takes more than half of the solver's work are drawn again; so
-        are those that the greedy pusher solves within the moves, if levels must be hard.
+        Levels whose shortest solution takes more than half of the solver's work are drawn again.
+        Those that the greedy pusher solves are left to the env, which knows how many moves it has.
 
         Raises:
             ConfigError: if the options hardly ever give a level that few enough moves solve.
@@ -112,16 +112,13 @@ class SokobanPuzzle(Puzzle[Position]):
             found = draw_level(rng, config.size, config.boxes, config.walls, config.pulls)
             if found is None or not config.least_pushes <= pushes_of(found) < inf:
                 continue
-            if hard and greedy_solves(found, most_moves):  # before the solver: it is faster
-                continue
             moves = solve(found, MOST_NODES // 2)
             if moves is not None and len(moves) <= most_moves:
                 return {"rows": rows_of(found)}
-        fails = ", and the greedy pusher fails it: set hard = false," if hard else ":"
         raise ConfigError(
             f"no level of {DRAWS} draws with {config.boxes} boxes on a board of size {config.size} "
-            f"takes {config.least_pushes} pushes and at most {most_moves} moves{fails} lower walls "
-            "or least_pushes, or allow more pulls or moves"
+            f"takes {config.least_pushes} pushes and at most {most_moves} moves: lower walls or "
+            "least_pushes, or allow more pulls or moves"
         )
 
     def canonical(self, data: Mapping[str, Any]) -> str:
