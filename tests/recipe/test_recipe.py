@@ -516,3 +516,8 @@ def test_an_empty_table_over_another_is_told_to_change_nothing():
     recipe = load_recipe(LAKE, ["agents={}", "metrics={}"], notes.append)
     assert notes == ["agents = {} changes nothing, as tables are merged; agents = none removes it"]
     assert recipe == load_recipe(LAKE)
+
+
+def test_presets_that_replace_the_same_are_refused_by_name():
+    with pytest.raises(ConfigError, match="'turns' after preset = 'grpo'.*'topology'.*choose one"):
+        load_recipe("sokoban-two-policy", ["preset=grpo", "preset=turns"])

@@ -40,10 +40,18 @@ def parse_override(override: str) -> tuple[str, Any]:
     return key.strip(), table["value"] if list(table) == ["value"] else text.strip()
 
 
-def with_preset(data: Mapping[str, Any], preset: Mapping[str, Any], name: str) -> Data:
+def with_preset(
+    data: Mapping[str, Any], preset: Mapping[str, Any], name: str, before: Sequence[str] = ()
+) -> Data:
     """Return a recipe's plain values with those of a preset over them.
 
     The keys in the preset's `without`, dotted paths, are taken out first.
+
+    Args:
+        data: the values.
+        preset: those of the preset.
+        name: of the preset, for messages.
+        before: the presets whose values are in `data` already, for messages.
 
     Raises:
         ConfigError: if `without` is no list of keys, or the recipe lacks one of them.
@@ -61,6 +69,11 @@ def with_preset(data: Mapping[str, Any], preset: Mapping[str, Any], name: str) -
     kept: Data = dict(data)
     for key in keys:
         if value_at(kept, key) is None:
+            if before:
+                raise ConfigError(
+                    f"preset = {name!r} after preset = {before[-1]!r}: they do not go together, as "
+                    f"both replace {key!r}: choose one of them"
+                )
             raise ConfigError(f"presets.{name}.without: the recipe has no {key!r}: leave it out")
         kept = merge(kept, nest(key, None))
     return merge(kept, {key: value for key, value in preset.items() if key != "without"})

@@ -251,15 +251,16 @@ def load_recipe(
         raise ConfigError(f"overrides = {overrides!r}: expected a list, as in [{overrides!r}]")
     mapping = isinstance(overrides, Mapping)
     pairs = list(overrides.items()) if mapping else [parse_override(each) for each in overrides]
-    for _, preset in (pair for pair in pairs if pair[0] == "preset"):
+    names = [str(preset) for key, preset in pairs if key == "preset"]
+    for place, preset in enumerate(names):
         if not presets:
             raise ConfigError(
                 f"preset = {preset!r}: recipe {name_or_path!r} has no presets: leave it out, or "
                 f"add [presets.{preset}]"
             )
         if preset not in presets:
-            raise unknown_name("preset", str(preset), presets)
-        data = with_preset(data, presets[preset], str(preset))
+            raise unknown_name("preset", preset, presets)
+        data = with_preset(data, presets[preset], preset, names[:place])
     pairs = [pair for pair in pairs if pair[0] != "preset"]
     return make_recipe(
         data, pairs if mapping else named_none(pairs, Recipe, data), note, name_or_path
