@@ -17,9 +17,10 @@ from pydantic import Field, model_validator
 from turnwise.curriculum.base import GoesOn
 from turnwise.envs import score_baselines
 from turnwise.envs.base import Env
+from turnwise.envs.guard import GuardedEnv, guarded
 from turnwise.errors import ConfigError
 from turnwise.seeding import generator
-from turnwise.settings import Settings
+from turnwise.settings import Settings, parse
 from turnwise.tasks import GeneratedTasks
 from turnwise.tasks.openings import WorldDraws
 from turnwise.types import Episode, Opening, Task, TaskVisit, TurnId
@@ -194,5 +195,8 @@ def _env_of_tier(env: Env[Any], option: str, tier: int) -> Env[Any]:
             f"curriculum.option = {option!r} is no option of env {env.name!r}: give one of "
             f"{', '.join(type(world).config_class.model_fields) or 'none'}"
         )
-    make: Callable[[Mapping[str, Any]], Env[Any]] = type(world)
-    return make(world.config.model_dump(exclude_unset=True) | {option: tier})
+    given = world.config.model_dump(exclude_unset=True) | {option: tier}
+    config = parse(type(world).config_class, given, f"env {env.name!r} in tier {tier}")
+    make: Callable[[Settings], Env[Any]] = type(world)
+    made = make(config)
+    return guarded(made, env.timeout) if isinstance(env, GuardedEnv) else made
