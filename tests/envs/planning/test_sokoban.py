@@ -19,7 +19,7 @@ from turnwise.envs.planning.sokoban_levels import (
     rows_of,
 )
 from turnwise.envs.planning.sokoban_rules import MOVES
-from turnwise.envs.planning.sokoban_solver import greedy_move, greedy_solves, solve
+from turnwise.envs.planning.sokoban_solver import greedy_move, greedy_push, solve
 from turnwise.envs.planning.squares import symmetries
 from turnwise.envs.random_play import random_walk
 from turnwise.errors import ConfigError, DataError
@@ -32,6 +32,18 @@ STEPS = {"UP": (-1, 0), "DOWN": (1, 0), "LEFT": (0, -1), "RIGHT": (0, 1)}
 THEIRS = str.maketrans(" .$*@+#", "-X@$*%+")
 """Signs of ours as reasoning-gym's."""
 OURS = str.maketrans("-X@$*%+", " .$*@+#")
+
+
+def greedy_solves(position, most_moves):
+    """Whether at most so many moves of the greedy pusher solve a level, push by push."""
+    left = most_moves
+    while position.boxes != position.goals:
+        found = greedy_push(position)
+        if found is None or found[0] >= left:
+            return False
+        left -= found[0] + 1
+        position = found[2]
+    return True
 
 
 def levels(count, size=6, boxes=2, walls=0.2, pulls=12):

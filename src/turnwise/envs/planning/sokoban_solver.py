@@ -141,15 +141,3 @@ def greedy_move(position: Position) -> str:
         return MOVES[0]
     length, move, after = found
     return walk(position, after.at - offsets(position.columns)[move])[0] if length else move
-
-
-def greedy_solves(position: Position, most_moves: int) -> bool:
-    """Return whether at most so many moves of `greedy_move` solve a position."""
-    left = most_moves
-    while position.boxes != position.goals:
-        found = greedy_push(position)
-        if found is None or found[0] >= left:
-            return False
-        left -= found[0] + 1
-        position = found[2]
-    return True
