@@ -20,16 +20,13 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from math import nan, sqrt
+from math import nan
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from threading import Lock
 from typing import Any
 
-from result_rows import add_row, commit, kept_rows
-
-STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}
-"""97.5th percentile of Student's t by number of seeds."""
+from result_rows import add_row, commit, half_interval, kept_rows
 
 
 def jobs_of(told: str) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -84,11 +81,7 @@ def table(rows: list[dict[str, Any]]) -> None:
             f"{min(seconds):.0f} to {max(seconds):.0f} s, {sorted({r['commit'] for r in group})}"
         )
         for name, values in columns([row["scores"] for row in group]).items():
-            half = (
-                STUDENT.get(len(values), nan) * stdev(values) / sqrt(len(values))
-                if len(values) > 1
-                else nan
-            )
+            half = half_interval(values) if len(values) > 1 else nan
             print(
                 f"  {name:44} {mean(values):7.3f} +- {half:5.3f}"
                 f"  {min(values):7.3f} to {max(values):7.3f}"

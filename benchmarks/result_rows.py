@@ -1,15 +1,21 @@
-"""The rows of results in a file, one JSON object a line, and the commit that they are of.
+"""The rows of results in a file, one JSON object a line, their commit, and intervals over seeds.
 
-Provides `kept_rows`, `add_row` and `commit`.
+Provides `kept_rows`, `add_row`, `commit` and `half_interval`.
 """
 
 from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from contextlib import suppress
+from math import sqrt
 from pathlib import Path
+from statistics import stdev
 from typing import Any
+
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+"""97.5th percentile of Student's t for 2 to 10 seeds."""
 
 
 def kept_rows(file: Path) -> list[dict[str, Any]]:
@@ -32,3 +38,11 @@ def commit() -> str:
     """Return the commit of this checkout, marked where files differ from it."""
     asked = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
     return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def half_interval(values: Sequence[float]) -> float:
+    """Return half of the 95 % interval of the mean of two values or more.
+
+    With more than 10 values the quantile is that of 10, which is a little too large.
+    """
+    return STUDENT[: len(values) - 1][-1] * stdev(values) / sqrt(len(values))

@@ -17,11 +17,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from math import sqrt
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any, NamedTuple
 
+from result_rows import half_interval
 from teams_runs import (
     COSTS,
     GRPO,
@@ -40,8 +40,6 @@ from teams_runs import (
     words_of,
 )
 
-STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-"""97.5th percentile of Student's t for 2 to 10 seeds."""
 VINE = (
     *("topology.kind=vine", "topology.siblings=6", "trainer.group_size=1"),
     *("credit.scheme=counterfactual", "trainer.tasks_per_iteration=6"),
@@ -165,14 +163,10 @@ def other_tests(words: list[str], job: Job, runs: Path) -> dict[str, Any]:
 
 
 def told(values: Sequence[float]) -> str:
-    """Return a mean, with the 95 % interval over seeds where there are several; "" for none.
-
-    With more than 10 seeds the interval is that of 10, which is a little too wide.
-    """
+    """Return a mean, with the 95 % interval over seeds where there are several; "" for none."""
     if len(values) < 2:
         return "".join(f"{value:.3f}" for value in values)
-    half = STUDENT[: len(values) - 1][-1] * stdev(values) / sqrt(len(values))
-    return f"{mean(values):.3f} ± {half:.3f}"
+    return f"{mean(values):.3f} ± {half_interval(values):.3f}"
 
 
 def gaps(tests: Sequence[dict[str, Any]]) -> list[float]:

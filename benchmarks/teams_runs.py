@@ -113,12 +113,8 @@ class Job(NamedTuple):
     @property
     def warm_up(self) -> Job:
         """The job that a warm-up depends on: without the iterations, which come after it."""
-        names = [one.partition("=")[0].strip() for one in self.settings]
-        kept = [
-            one
-            for name, one in zip(names, self.settings, strict=True)
-            if name != "trainer.iterations"
-        ]
+        later = "trainer.iterations"
+        kept = (one for one in self.settings if one.partition("=")[0].strip() != later)
         return self._replace(settings=tuple(kept))
 
     def folder(self, what: str) -> str:
