@@ -7,7 +7,14 @@ import pytest
 
 from turnwise.envs import check_env, make_env
 from turnwise.envs.policy_search.functions import FAMILIES, Function, manifest
-from turnwise.envs.policy_search.text import evolved, history_text, read_levels, shown_of
+from turnwise.envs.policy_search.text import (
+    answer_text,
+    evolved,
+    history_text,
+    read_answer,
+    read_levels,
+    shown_of,
+)
 from turnwise.errors import ConfigError, DataError, IllegalActionError
 from turnwise.types import Task
 
@@ -47,9 +54,11 @@ def test_no_family_is_a_task_of_the_search():
 
 def test_the_text_by_hand():
     shown = [((0, 1, 2), -1.0), ((3, 3, 3), 0.0), ((1, 1, 1), 1.0)]
-    assert history_text(3, 4, False, shown) == ("3 choices 4\n0 : 0 1 2\n4 : 3 3 3\n9 : 1 1 1")
+    assert history_text(3, 4, False, shown) == (
+        "3 choices 4\ngrades 0 4 9\np0 0 3 1\np1 1 3 1\np2 2 3 1"
+    )
     assert history_text(3, 9, True, []) == "3 amounts 9"
-    assert history_text(3, 4, False, shown[:1]) == "3 choices 4\n0 : 0 1 2"
+    assert history_text(3, 4, False, shown[:1]) == "3 choices 4\ngrades 0\np0 0\np1 1\np2 2"
 
 
 def test_the_best_and_the_latest_are_shown_in_rising_order():
@@ -68,6 +77,29 @@ def test_other_answers_are_illegal(text):
         read_levels(text, 3, 4)
 
 
+BEST = [((3, 3, 3), 0.0), ((0, 1, 2), 1.0)]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "p0", "p0 1 p0 1", "p0 1 p0 2", "p3 0", "p0 4", "p0 -1", "p00 1", "1 2 3", "P0 1",
+             "p0 1 p1", "p0 \N{SUPERSCRIPT TWO}", "p0 1" + " " * 500, "p0 " * 10**6, "p0 p1"],
+)  # fmt: skip
+def test_other_edits_are_illegal(text):
+    with pytest.raises(IllegalActionError):
+        read_answer(text, 3, 4, BEST)
+
+
+def test_an_answer_changes_the_best_try_that_is_shown():
+    assert read_answer("p1 3", 3, 4, BEST) == (0, 3, 2)
+    assert read_answer(" p2 0\np0 3 ", 3, 4, BEST) == (3, 1, 0)
+    assert read_answer("p2 0 p0 3 p1 1", 3, 4, []) == (3, 1, 0)
+    with pytest.raises(IllegalActionError, match="without tries all are needed"):
+        read_answer("p1 3", 3, 4, [])
+    for shown in ([], BEST):
+        for params in np.ndindex(4, 4, 4):
+            assert read_answer(answer_text(params, shown), 3, 4, shown) == params
+
+
 def test_the_reward_is_the_share_of_what_was_missing():
     env = make_env("policy-search")
     function = Function(family="bandit", count=3, levels=4, seed=5)
@@ -77,12 +109,12 @@ def test_the_reward_is_the_share_of_what_was_missing():
     assert state.best == pytest.approx(best)
     rng = np.random.default_rng(0)
     for params in np.ndindex(4, 4, 4):
-        answer = " ".join(map(str, params))
+        answer = " ".join(f"p{place} {level}" for place, level in enumerate(params))
         step = env.step(state, "player", answer, rng)
         gained = (function.value(params) - best) / (1 - best)
         assert step.rewards["improved"] == pytest.approx(max(0.0, gained))
         assert env.score(step.state) == step.rewards["improved"]
-    repeat = env.step(state, "player", "1 2 3", rng)
+    repeat = env.step(state, "player", "p0 1 p1 2 p2 3", rng)
     assert repeat.rewards["improved"] == 0.0
     assert env.measures(repeat.state) == {"repeated": 1.0}
 
@@ -90,8 +122,8 @@ def test_the_reward_is_the_share_of_what_was_missing():
 def test_a_search_has_no_function_and_no_reward():
     env = make_env("policy-search")
     state = env.reset(task([[[0, 0, 0], -12.5]]))
-    assert env.observe(state, "player").text == "3 choices 4\n0 : 0 0 0"
-    step = env.step(state, "player", "1 1 1", np.random.default_rng(0))
+    assert env.observe(state, "player").text == "3 choices 4\ngrades 0\np0 0\np1 0\np2 0"
+    step = env.step(state, "player", "p1 1", np.random.default_rng(0))
     assert step.rewards["improved"] == 0.0
 
 

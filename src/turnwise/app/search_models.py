@@ -15,7 +15,8 @@ from turnwise.engines import Request
 from turnwise.engines.remote import RemoteEngine
 from turnwise.envs.policy_search.env import NOISES, PolicySearch, PolicySearchConfig
 from turnwise.envs.policy_search.functions import manifest
-from turnwise.errors import EngineError, RunError
+from turnwise.envs.policy_search.text import levels_text
+from turnwise.errors import EngineError, IllegalActionError, RunError
 from turnwise.recipe.schema import load_recipe
 from turnwise.runs import Run
 from turnwise.search.config import Control, EndpointConfig
@@ -119,7 +120,7 @@ class RunModel:
         self._judge = self._loaded.judge(env)
 
     def ask(self, history: History, slot: int, attempt: int) -> Reply:
-        """Return the policy's answer, empty where its reply holds none.
+        """Return the levels of the policy's answer, empty where its reply holds none.
 
         Raises:
             EngineError: if sampling fails.
@@ -136,10 +137,17 @@ class RunModel:
             raise EngineError(f"the policy gave no reply ({episode.error})")
         turn = episode.turns[-1]
         return Reply(
-            text=turn.action or "",
+            text=self._levels(episode.task, turn.action or ""),
             prompt_tokens=len(turn.prompt_ids),
             completion_tokens=len(turn.completion_ids),
         )
+
+    def _levels(self, task: Task, answer: str) -> str:
+        """Return the levels that an answer names, empty where it names none."""
+        try:
+            return levels_text(self._env.reset(task).read(answer))
+        except IllegalActionError:
+            return ""
 
     def close(self) -> None:
         """Close the engine."""

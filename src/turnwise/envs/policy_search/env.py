@@ -3,8 +3,9 @@
 Task: a hidden function of some parameters, each a level from 0 to 9 at most, and a history of tries
     with noisy scores, as a random and then an evolutionary search of random length leaves it.
 Sees: how many parameters and levels there are, and up to `shown` tries in rising order of their
-    scores, each with a grade from 0 to 9.
-Actions: parameters, as digits with blanks between them.
+    scores: the grade of each from 0 to 9, and its levels, parameter by parameter.
+Actions: names of parameters with levels. What is not named is as in the best try that is shown; if
+    there are no tries, all are named.
 Rewards: `improved`, the share of what was missing to the best value that the parameters gain on the
     best try of the history, from 0 to 1, by values without noise; a repeat gains nothing. It is the
     score, too.
@@ -31,10 +32,11 @@ from turnwise.envs.base import Baseline, Env, Level, Observation, RewardTiming, 
 from turnwise.envs.policy_search.functions import FAMILIES, Function, Levels
 from turnwise.envs.policy_search.text import (
     MOST_LEVELS,
+    answer_text,
     evolved,
     history_text,
-    levels_text,
-    read_levels,
+    param_name,
+    read_answer,
     shown_of,
 )
 from turnwise.errors import DataError, EnvError, unknown_name
@@ -96,6 +98,14 @@ class PolicySearchState:
     best: float
     said: Levels | None = None
 
+    def read(self, answer: str) -> Levels:
+        """Return the parameters that an answer names.
+
+        Raises:
+            IllegalActionError: if it names none.
+        """
+        return read_answer(answer, self.count, self.levels, self.shown)
+
 
 class PolicySearch(Env[PolicySearchState]):
     """Name parameters that are better than those that were tried.
@@ -106,7 +116,11 @@ class PolicySearch(Env[PolicySearchState]):
         >>> state = env.reset(Task(id="t", env="policy-search", seed=0, data=data))
         >>> print(env.observe(state, "player").text)
         2 choices 3
-        0 : 0 1
+        grades 0
+        p0 0
+        p1 1
+        >>> env.step(state, "player", "p1 2", np.random.default_rng(0)).state.said
+        (0, 2)
     """
 
     name: ClassVar[str] = "policy-search"
@@ -194,7 +208,7 @@ class PolicySearch(Env[PolicySearchState]):
         """Compare the parameters with the best of the history."""
         if state.said is not None:
             raise EnvError("policy-search: the episode has ended with an answer: reset the env")
-        after = replace(state, said=read_levels(action, state.count, state.levels))
+        after = replace(state, said=state.read(action))
         rewards = {"improved": self.score(after)}
         return Step(state=after, rewards=rewards, terminated=True, truncated=False)
 
@@ -211,16 +225,19 @@ class PolicySearch(Env[PolicySearchState]):
 
     def random_action(self, state: PolicySearchState, role: str, rng: np.random.Generator) -> str:
         """Return uniform parameters."""
-        return levels_text(evolved((), state.count, state.levels, state.ordered, rng))
+        params = evolved((), state.count, state.levels, state.ordered, rng)
+        return answer_text(params, state.shown)
 
     def baselines(self) -> Mapping[str, Baseline]:
         """Return the baselines of the module docstring."""
 
         def evolution(state: PolicySearchState, rng: np.random.Generator) -> str:
-            return levels_text(evolved(state.shown, state.count, state.levels, state.ordered, rng))
+            params = evolved(state.shown, state.count, state.levels, state.ordered, rng)
+            return answer_text(params, state.shown)
 
         return {**super().baselines(), "evolution": evolution}
 
     def vocabulary(self) -> tuple[str, ...]:
-        """Return the words of observations and the digits."""
-        return ("amounts", "choices", ":", *map(str, range(MOST_LEVELS)))
+        """Return the words of observations and answers."""
+        names = map(param_name, range(self.config.most_params))
+        return ("amounts", "choices", "grades", *names, *map(str, range(MOST_LEVELS)))

@@ -1,8 +1,9 @@
 """How a trained searcher is shown a history, and how its answer is read.
 
-Provides `history_text`, `read_levels`, `levels_text`, `shown_of` and `evolved`. A searcher is shown
-the same text in training and in a search: levels and grades are single digits, so that a small
-model has one token for each.
+Provides `history_text`, `answer_text`, `read_answer`, `levels_text`, `read_levels`, `shown_of` and
+`evolved`. A searcher is shown the same text in training and in a search: levels and grades are
+single digits, so that a small model has one token for each. Its answer names what changes of the
+best try, so that it does not have to copy the rest.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ Tries = Sequence[tuple[Levels, float]]
 """Parameters and their scores."""
 MOST_LEVELS = 10
 GRADES = 9
+LONGEST_PAIR = 8
+"""The most characters of a name and a level with the blanks after them."""
 CROSSED, MORE, DRAWS = 0.3, 0.5, 50
 """The probabilities of a crossing and of one more change; the changes made to find new parameters,
 which a small task may not have."""
 
 
 def levels_text(levels: Levels) -> str:
-    """Return parameters as the answer is written.
+    """Return levels as digits with blanks between them.
 
     Example:
         >>> levels_text((1, 0, 3))
@@ -34,10 +37,10 @@ def levels_text(levels: Levels) -> str:
 
 
 def read_levels(text: str, count: int, levels: int) -> Levels:
-    """Return the parameters that an answer names.
+    """Return the levels of a text.
 
     Args:
-        text: the answer, which may be anything.
+        text: may be anything.
         count: how many parameters there are.
         levels: the number of levels.
 
@@ -51,7 +54,7 @@ def read_levels(text: str, count: int, levels: int) -> Levels:
     words = text[: 4 * count + 4].split()
     digits = [ord(word) - ord("0") for word in words if len(word) == 1]
     if len(digits) != len(words) or len(words) != count or len(text) > 4 * count + 4:
-        raise IllegalActionError(f"an answer of {count} single digits is needed")
+        raise IllegalActionError(f"levels of {count} parameters, single digits, are needed")
     if not all(0 <= digit < levels for digit in digits):
         raise IllegalActionError(f"a digit is not from 0 to {levels - 1}")
     return tuple(digits)
@@ -72,20 +75,76 @@ def shown_of(tries: Tries, shown: int) -> list[tuple[Levels, float]]:
 def history_text(count: int, levels: int, ordered: bool, shown: Tries) -> str:
     r"""Return what a searcher sees.
 
-    The first line says how many parameters there are and how many levels. Each try is a line: its
-    grade from 0, the lowest of the scores that are shown, to 9, the highest, and its levels.
+    The first line says how many parameters there are and how many levels. If there are tries, the
+    second one has their grades, from 0 for the lowest of the scores that are shown to 9 for the
+    highest. Each parameter has a line: its name, and its level in each try.
 
     Example:
         >>> history_text(2, 4, False, [((0, 1), 0.5), ((3, 3), 1.5)])
-        '2 choices 4\n0 : 0 1\n9 : 3 3'
+        '2 choices 4\ngrades 0 9\np0 0 3\np1 1 3'
     """
     lines = [f"{count} {'amounts' if ordered else 'choices'} {levels}"]
-    scores = [score for _, score in shown]
-    low, high = min(scores, default=0.0), max(scores, default=0.0)
-    for params, score in shown:
-        grade = round(GRADES * (score - low) / (high - low)) if high > low else 0
-        lines.append(f"{grade} : {levels_text(params)}")
+    if shown:
+        scores = [score for _, score in shown]
+        low, high = min(scores), max(scores)
+        grades = [round(GRADES * (s - low) / (high - low)) if high > low else 0 for s in scores]
+        lines.append(f"grades {levels_text(tuple(grades))}")
+        columns = zip(*(params for params, _ in shown), strict=True)
+        lines += [
+            f"{param_name(place)} {levels_text(column)}" for place, column in enumerate(columns)
+        ]
     return "\n".join(lines)
+
+
+def param_name(place: int) -> str:
+    """Return the name of a parameter."""
+    return f"p{place}"
+
+
+def answer_text(params: Levels, shown: Tries) -> str:
+    """Return parameters as an answer: what differs from the best try that is shown.
+
+    Example:
+        >>> answer_text((0, 3), [((3, 0), 0.5), ((0, 1), 1.5)]), answer_text((0, 3), [])
+        ('p1 3', 'p0 0 p1 3')
+    """
+    best = shown[-1][0] if shown else (-1,) * len(params)
+    changed = [place for place, level in enumerate(params) if level != best[place]] or [0]
+    return " ".join(f"{param_name(place)} {params[place]}" for place in changed)
+
+
+def read_answer(text: str, count: int, levels: int, shown: Tries) -> Levels:
+    """Return the parameters that an answer names.
+
+    Args:
+        text: the answer, which may be anything.
+        count: how many parameters there are.
+        levels: the number of levels.
+        shown: the tries that are shown. Parameters that the answer does not name are those of the
+            best of them; without any it has to name all.
+
+    Raises:
+        IllegalActionError: if it is anything else than names and levels, each name once.
+
+    Example:
+        >>> read_answer("p1 3", 2, 4, [((3, 0), 0.5), ((0, 1), 1.5)])
+        (0, 3)
+    """
+    words = text[: LONGEST_PAIR * count + 1].split()
+    if len(text) > LONGEST_PAIR * count or not words or len(words) % 2:
+        raise IllegalActionError(f"an answer of names p0 to p{count - 1} with levels is needed")
+    named = dict(zip(words[::2], words[1::2], strict=True))
+    if 2 * len(named) != len(words):
+        raise IllegalActionError("a parameter is named twice")
+    found = {
+        param_name(place): str(level) for place, level in enumerate(shown[-1][0] if shown else ())
+    }
+    found |= named
+    if set(found) != {param_name(place) for place in range(count)}:
+        raise IllegalActionError(
+            f"names of parameters are p0 to p{count - 1}; without tries all are needed"
+        )
+    return read_levels(" ".join(found[param_name(place)] for place in range(count)), count, levels)
 
 
 def evolved(
