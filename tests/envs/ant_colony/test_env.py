@@ -132,14 +132,14 @@ def test_an_ant_sees_two_cells_far_and_what_lies_there():
         "# # . . .",
         "scent food 0 0 0 0 0 home 0 0 0 0 0 alarm 0",
     ]
-    assert seen.description == "food e2 nest here free e s trail none"
+    assert seen.description == "empty food E 2 nest here wall N W"
     first = ("MOVE E\nSIGNAL FOOD", 'MOVE E\nREMEMBER "food x2 y0"\nFLY', "")
     *_, state = played_by(env, state, first[:2], ("MOVE E", "MOVE W"))
     lines = env.observe(state, "ant-1").text.splitlines()
     assert lines[0] == "tier 0 turn 2 of 30"
     assert lines[1:4] == [
         "at x2 y0 on food carry none home 0",
-        "nest w2",
+        "nest W 2",
         "last moved noted invalid",
     ]
     assert lines[6] == "a . A . #"  # the other ant is in the nest
@@ -153,7 +153,9 @@ def test_walls_hide_what_is_behind_them_from_tier_4_on():
         map_rows = env.observe(state, "ant-1").text.splitlines()[4:9]
         assert map_rows[0].split()[2] == ("F" if far else hidden)  # two steps north, past the wall
         assert map_rows[1].split()[2] == "#"
-        assert env.observe(state, "ant-1").description.startswith("food n2" if far else "food none")
+        assert env.observe(state, "ant-1").description.startswith(
+            "empty food N 2" if far else "empty food none"
+        )
     env, state = begun(rows, [0, 0], [[4, 4, 1]], far=False)
     state = played(env, state, "MOVE E", "MOVE E", "MOVE E")[-1].state
     assert "nest unseen" in env.observe(state, "ant-1").text
@@ -179,14 +181,63 @@ def test_food_is_carried_home_and_paid():
     first = ("MOVE E", "MOVE E\nSIGNAL FOOD", "PICK_UP", "MOVE W", "MOVE W", "DEPOSIT")
     steps, others, end = played_by(env, state, first, ("MOVE S", "", "", "MOVE N", "", ""))
     paid = [dict(step.rewards) for step in steps]
-    assert paid[0] == {"exploration": 1.0, "time": 1.0, "valid_action": 1.0}
+    nearer = {"progress": 1.0, "time": 1.0, "valid_action": 1.0}
+    assert paid[0] == {"exploration": 1.0} | nearer
     assert paid[2] == {"pick_up": 1.0, "time": 1.0, "valid_action": 1.0}
-    assert paid[3] == {"time": 1.0, "valid_action": 1.0}  # it was there before
+    assert paid[3] == nearer  # it was there before
     assert paid[5] == {"delivery": 1.0, "time": 1.0, "valid_action": 1.0}
     assert dict(steps[5].others) == {"ant-2": {"shared_delivery": 1.0}}
     assert (end.delivered, end.food, env.score(end)) == (1, {end.world.grid.cell(2, 0): 1}, 0.5)
     assert dict(others[1].rewards) == {"time": 1.0}  # a silent turn
     assert not steps[-1].terminated
+
+
+def test_steps_away_take_the_reward_of_progress_back():
+    env, state = begun(["....", ".##.", "....", "...."], [0, 0], [[0, 3, 1], [3, 1, 1]], ticks=60)
+    steps = played(env, state, *["MOVE S", "MOVE N", "MOVE E", "MOVE W"] * 5)
+    paid = [step.rewards.get("progress", 0.0) for step in steps]
+    assert paid[:4] == [1.0, -1.0, 0.0, 0.0]  # east is away from one stack and nearer to the other
+    assert sum(paid) == 0.0
+    walk = [*["MOVE S"] * 3, "PICK_UP", *["MOVE E"] * 3, *["MOVE N"] * 3]
+    assert [step.rewards.get("progress", 0.0) for step in played(env, state, *walk)] == [
+        *[1.0] * 3, 0.0, *[-1.0] * 3, *[1.0] * 3
+    ]  # fmt: skip  # with food the nest counts
+
+
+def test_episodes_that_begin_anywhere_have_all_their_food_somewhere():
+    env = make_env("ant-colony", tier=2, start="anywhere", ticks=5)
+    cells, carried, home = set(), [], []
+    for number in range(200):
+        task = GeneratedTasks(env, "train", 0).task(number)
+        state = env.reset(task)
+        carries = sum(ant.carrying for ant in state.ants)
+        assert state.delivered + carries + sum(state.food.values()) == state.appeared == 8
+        assert sum(state.food.values()) or carries
+        assert min(state.food.values(), default=1) > 0
+        assert set(state.food) <= {state.world.grid.cell(x, y) for x, y, _ in task.data["food"]}
+        cells |= {ant.cell for ant in state.ants}
+        carried.append(carries)
+        home.append(state.delivered)
+    assert len(cells) > 80
+    assert 0.4 < np.mean(carried) / 2 < 0.6
+    assert set(home) == set(range(7))
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        {"at": [[0, 0, 1]], "left": [2]},  # a unit more than there are
+        {"at": [[0, 0, 0]], "left": [-1]},
+        {"at": [[0, 0, 0]], "left": [1, 1]},
+        {"at": [[0, 0, 2]], "left": [0]},
+        {"at": [[1, 1, 0]], "left": [2]},  # in a wall
+        {"at": [[9, 0, 0]], "left": [2]},
+        {"at": [], "left": [2]},
+    ],
+)
+def test_a_start_that_is_not_possible_is_refused(start):
+    with pytest.raises(DataError, match="give each ant an open cell"):
+        begun(["...", ".#.", "..."], [0, 0], [[2, 2, 2]], start=start)
 
 
 def test_dropping_takes_the_reward_of_picking_up_back():

@@ -68,3 +68,20 @@ def test_the_scent_user_without_scents_is_the_heuristic():
     state = env.reset(GeneratedTasks(env, "test", 0).task(0))
     bodies = {players[n](state, rng(0)).split("\n")[0] for n in ("heuristic", "scent-user")}
     assert len(bodies) == 1
+
+
+@pytest.mark.parametrize("tier", [0, 4])
+def test_random_possible_actions_are_all_that_are_possible(tier, monkeypatch):
+    monkeypatch.setattr("turnwise.envs.ant_colony.players.ASIDE", 0.5)
+    env = make_env("ant-colony", tier=tier, start="anywhere", ticks=30)
+    player, rng, said = env.baselines()["random-possible"], np.random.default_rng(0), set()
+    for number in range(30):
+        state = env.reset(GeneratedTasks(env, "train", 0).task(number))
+        while not state.ended:
+            action = player(state, rng)
+            said |= {line.split('"')[0].rstrip(" 12345") for line in action.split("\n")}
+            state = env.step(state, env.acting(state)[0], action, rng).state
+        assert env.measures(state)["valid_actions"] == 1.0
+    body = {"PICK_UP", "DROP", "DEPOSIT", *(f"MOVE {way}" for way in "NESW")}
+    scent = {f"{verb} {of}" for verb in ("SIGNAL", "REINFORCE") for of in ("FOOD", "HOME", "ALARM")}
+    assert said == body | scent | {"REMEMBER", "FORGET"}

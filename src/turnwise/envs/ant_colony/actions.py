@@ -4,7 +4,7 @@ Provides `Act`, `read_line` and `read_lines`. Lines are written by models: a lin
 read in bounded time, and nothing of it is evaluated.
 
 Example:
-    >>> [act and act.verb for act in read_lines('MOVE N\nremember "food e2"\nfly').acts]
+    >>> [act and act.verb for act in read_lines('MOVE N\nremember "food x2"\nfly').acts]
     ['MOVE', 'REMEMBER', None]
 """
 

@@ -15,14 +15,16 @@ Actions: up to three lines of text, which take effect in their order. A turn has
     a wall is valid. In each tick all ants act, in an order that is drawn.
 Rewards: `delivery` (agent), 1 for a unit brought to the nest; `shared_delivery` (agent), 1 for each
     other ant then; `pick_up` (process), 1 for a unit picked up, -1 for one dropped; `exploration`
-    (process), 1 for each of the first 25 cells that an ant visits; `valid_action` (process), 1 for
-    a turn without an invalid line; `invalid_action` (process), the number of invalid lines; `time`
-    (process), 1 for every turn; `pheromone` (agent), 1 for each of the first 4 deliveries on whose
-    way lay a trail of the ant; `time_left` (team), the share of ticks left when all food is home.
+    (process), 1 for each of the first 25 cells that an ant visits; `progress` (process), 1 for a
+    step nearer to the nest with food, or to the nearest food without, seen or not, and -1 for one
+    away; `valid_action` (process), 1 for a turn without an invalid line; `invalid_action`
+    (process), the number of invalid lines; `time` (process), 1 for every turn; `pheromone` (agent),
+    1 for each of the first 4 deliveries on whose way lay a trail of the ant; `time_left` (team),
+    the share of ticks left when all food is home.
 End: all food in the nest terminates the episode, the last tick truncates it. The score is the share
     of the food that is in the nest.
-Baselines: random, random-walk, heuristic, scent-user and its twin without scents, oracle
-    (`players`).
+Baselines: random, random-possible, random-walk, heuristic, scent-user and its twin without scents,
+    oracle (`players`).
 Measures: `food` in the nest; `food_share`; `valid_actions`, the share of lines; `duplicate_trips`
     to a stack that another ant had emptied; `trail_reuse`, the share of moves on a trail;
     `deliveries_along` another ant's trail.
@@ -33,7 +35,7 @@ Example:
     ...         "ticks": 9, "units": 1, "respawn": 0, "far": True, "order": [0]}
     >>> state = env.reset(Task(id="t", env="ant-colony", seed=0, data=data))
     >>> env.observe(state, "ant-1").description
-    'food e2 nest here free e s trail none'
+    'empty food E 2 nest here wall N W'
     >>> rng = np.random.default_rng(0)
     >>> for action in ("MOVE E", "MOVE E", "PICK_UP", "MOVE W", "MOVE W", "DEPOSIT"):
     ...     step = env.step(state, "ant-1", action, rng)
@@ -50,12 +52,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from turnwise.envs.ant_colony.frame import frame_of
-from turnwise.envs.ant_colony.grid import COMPASS, OPEN, WALL, Grid
+from turnwise.envs.ant_colony.grid import OPEN, WALL, Grid
 from turnwise.envs.ant_colony.layouts import draw_map
-from turnwise.envs.ant_colony.players import PLAYERS, acting
-from turnwise.envs.ant_colony.rules import play, seen_from
+from turnwise.envs.ant_colony.players import ASIDE, MOVES, PLAYERS, acting
+from turnwise.envs.ant_colony.rules import play
 from turnwise.envs.ant_colony.scents import SCENTS, no_scents
-from turnwise.envs.ant_colony.state import Ant, Colony, World, nobody
+from turnwise.envs.ant_colony.starts import begun, draw_start
+from turnwise.envs.ant_colony.state import Colony, World, nobody
 from turnwise.envs.ant_colony.symmetry import canonical_map
 from turnwise.envs.ant_colony.tiers import LARGEST, TIERS, AntColonyConfig
 from turnwise.envs.ant_colony.view import (
@@ -73,9 +76,7 @@ from turnwise.settings import Settings
 from turnwise.types import Task
 
 ANT, SCOUT, CARRIER = "ant", "scout", "carrier"
-BODY = (*(f"MOVE {way}" for way in COMPASS), "PICK_UP", "DROP", "DEPOSIT")
-ASIDE = 0.25
-"""The share of random turns with a line of scent, and of those with a line of memory."""
+BODY = (*MOVES, "PICK_UP", "DROP", "DEPOSIT")
 
 
 class AntColony(Env[Colony]):
@@ -96,6 +97,7 @@ class AntColony(Env[Colony]):
         "shared_delivery": "agent",
         "pick_up": "process",
         "exploration": "process",
+        "progress": "process",
         "valid_action": "process",
         "invalid_action": "process",
         "time": "process",
@@ -139,7 +141,7 @@ class AntColony(Env[Colony]):
             number = int(rng.integers(number + 1))
         tier = self._tiers[number]
         rows, nest, food = draw_map(tier, rng)
-        return {
+        data: dict[str, Any] = {
             "tier": number,
             "rows": rows,
             "nest": nest,
@@ -151,17 +153,20 @@ class AntColony(Env[Colony]):
             "far": tier.far,
             "order": rng.permutation(tier.ants).tolist(),
         }
+        return data | ({"start": draw_start(data, rng)} if self.config.start == "anywhere" else {})
 
     def canonical(self, data: Mapping[str, Any]) -> str:
         """Return the map, equal for maps that rotations and reflections make equal."""
         return canonical_map(data)
 
     def reset(self, task: Task) -> Colony:
-        """Return the first state of `task`: all ants in the nest, without scents and notes.
+        """Return the first state of `task`, without scents and notes.
+
+        All ants are in the nest, or where `start` says (`draw_start`).
 
         Raises:
-            DataError: if the map is not a square of `#` and `.` with its nest and food on open
-                cells, or has more ants than there are seats.
+            DataError: if the map is not a square of `#` and `.` with its nest, food and ants on
+                open cells, or has more ants than there are seats.
         """
         data = task.data
         grid, nest, food = _read_map(task)
@@ -181,15 +186,18 @@ class AntColony(Env[Colony]):
             respawn=int(data["respawn"]),
             far=bool(data["far"]),
         )
-        first = Ant(cell=nest, visited=1 << nest, seen=seen_from(grid, nest, world.far))
+        units, at = sum(food.values()), [(*grid.at(nest), 0)] * ants
+        if "start" in data:
+            food, at = _read_start(task, grid, food)
         return Colony(
             world=world,
-            ants=(first,) * ants,
+            ants=begun(world, at),
             food=food,
             fields=no_scents(grid),
             laid=nobody(grid),
             order=order,
-            appeared=sum(food.values()),
+            delivered=units - sum(food.values()) - sum(carries for *_, carries in at),
+            appeared=units,
             emptied={},
         )
 
@@ -275,6 +283,31 @@ class AntColony(Env[Colony]):
     def render(self, state: Colony) -> str:
         """Return the map for people."""
         return picture_of(state)
+
+
+def _read_start(
+    task: Task, grid: Grid, food: Mapping[int, int]
+) -> tuple[dict[int, int], list[tuple[int, int, int]]]:
+    """Return the food that is left by cell, and of each ant its place and whether it carries food.
+
+    `food` is that of the whole map, in the order of the task.
+    """
+    at = [(int(x), int(y), int(carries)) for x, y, carries in task.data["start"]["at"]]
+    left = [int(units) for units in task.data["start"]["left"]]
+    size, ants, units = grid.size, int(task.data["ants"]), sum(food.values())
+    fits = (
+        len(at) == ants
+        and len(left) == len(food)
+        and units >= sum(left) + sum(carries for *_, carries in at)
+    )
+    inside = all(0 <= x < size and 0 <= y < size and carries in (0, 1) for x, y, carries in at)
+    inside = inside and min(left, default=0) >= 0
+    if not (fits and inside and all(grid.cells[grid.cell(x, y)] == OPEN for x, y, _ in at)):
+        raise DataError(
+            f"task {task.id!r} has start = {task.data['start']!r:.200}: give each ant an open cell "
+            "[x, y] and 1 or 0 for food carried, and each stack the units left of it"
+        )
+    return {cell: units for cell, units in zip(food, left, strict=True) if units > 0}, at
 
 
 def _read_map(task: Task) -> tuple[Grid, int, dict[int, int]]:

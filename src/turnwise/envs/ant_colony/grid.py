@@ -1,7 +1,7 @@
 """The map of an ant colony: cells, distances, and what is seen from a cell.
 
-Provides `Grid`, `distances` and `visible`. A cell is a number: maps have a border of two walls, so
-that what an ant sees around it never leaves the map.
+Provides `Grid`, `distances`, `steps_to` and `visible`. A cell is a number: maps have a border of
+two walls, so that what an ant sees around it never leaves the map.
 """
 
 from __future__ import annotations
@@ -89,6 +89,12 @@ def distances(grid: Grid, start: int, known: Container[int] | None = None) -> di
                 found[near] = further
                 waiting.append(near)
     return found
+
+
+@lru_cache(maxsize=4096)
+def steps_to(grid: Grid, goal: int) -> dict[int, int]:
+    """Return the number of steps to `goal` from every cell that can be reached, kept for later."""
+    return distances(grid, goal)
 
 
 OFFSETS = tuple((dx, dy) for dy in range(-SIGHT, SIGHT + 1) for dx in range(-SIGHT, SIGHT + 1))

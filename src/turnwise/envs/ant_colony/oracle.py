@@ -5,11 +5,9 @@ Provides `oracle`.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
-from turnwise.envs.ant_colony.grid import COMPASS, Grid, distances
+from turnwise.envs.ant_colony.grid import COMPASS, steps_to
 from turnwise.envs.ant_colony.state import Colony
 
 
@@ -31,7 +29,7 @@ def _targets(colony: Colony) -> dict[int, int]:
     grid, left = colony.world.grid, dict(colony.food)
     free = {number: ant.cell for number, ant in enumerate(colony.ants) if not ant.carrying}
     pairs = sorted(
-        (_steps(grid, cell)[at] + _steps(grid, cell)[colony.world.nest], number, cell)
+        (steps_to(grid, cell)[at] + steps_to(grid, cell)[colony.world.nest], number, cell)
         for number, at in free.items()
         for cell in left
     )
@@ -44,14 +42,8 @@ def _targets(colony: Colony) -> dict[int, int]:
 
 
 def _step(colony: Colony, start: int, goal: int) -> str:
-    grid, steps = colony.world.grid, _steps(colony.world.grid, goal)
+    grid, steps = colony.world.grid, steps_to(colony.world.grid, goal)
     for way, step in zip(COMPASS, grid.steps(), strict=True):
         if steps.get(start + step, steps[start]) < steps[start]:
             return f"MOVE {way}"
     raise AssertionError("a cell that can be reached has a neighbour that is nearer")
-
-
-@lru_cache(maxsize=4096)
-def _steps(grid: Grid, goal: int) -> dict[int, int]:
-    """Return the number of steps to `goal` from every cell that can be reached."""
-    return distances(grid, goal)

@@ -2,6 +2,9 @@
 
 Provides `PLAYERS`: name -> player.
 
+- `random-possible` takes a uniform action of the body that is possible, and sometimes a line of
+  scent or memory that is.
+- `random-walk` takes food, delivers it, and else walks in a random direction.
 - `heuristic` carries food to the nest along cells that it has seen, goes to the nearest food that
   it sees or has noted, and else to the nearest cell next to unseen ones. It notes food and deletes
   the note where it finds none. It neither lays scents nor smells any.
@@ -25,6 +28,7 @@ import numpy as np
 from turnwise.envs.ant_colony.actions import MOST_NOTES
 from turnwise.envs.ant_colony.grid import COMPASS, OPEN, around, distances
 from turnwise.envs.ant_colony.oracle import oracle
+from turnwise.envs.ant_colony.scents import REINFORCEABLE, SCENTS
 from turnwise.envs.ant_colony.state import Colony
 from turnwise.envs.ant_colony.view import food_seen, smelled
 from turnwise.envs.base import Baseline
@@ -39,9 +43,37 @@ MARKED, DETOUR = 0.5, 3
 """The least level of HOME that marks explored cells, and the steps that are walked to avoid it."""
 
 
+MOVES = tuple(f"MOVE {way}" for way in COMPASS)
+ASIDE = 0.1
+"""The share of random turns with a line of scent, and of those with a line of memory."""
+
+
 def acting(colony: Colony) -> int:
     """Return the number of the ant that acts next."""
     return colony.order[min(colony.place, len(colony.order) - 1)]
+
+
+def random_possible(state: Colony, rng: np.random.Generator) -> str:
+    """Return a uniform possible action of the body, and sometimes possible lines besides."""
+    ant, here = state.ants[acting(state)], [*MOVES]
+    at_nest = ant.cell == state.world.nest
+    if ant.carrying:
+        here.append("DEPOSIT" if at_nest else "DROP")
+    elif ant.cell in state.food:
+        here.append("PICK_UP")
+    lines = [str(rng.choice(here))]
+    if rng.random() < ASIDE:  # before a step, which leads to other scents
+        number = int(rng.integers(len(SCENTS)))
+        strong = bool(state.fields[number, ant.cell] >= REINFORCEABLE)
+        verb = ("SIGNAL", "REINFORCE")[int(rng.integers(1 + strong))]
+        lines.insert(0, f"{verb} {SCENTS[number]}")
+    if rng.random() < ASIDE:
+        x, y = state.world.grid.at(ant.cell)
+        known = len(ant.notes)
+        choices = [f'REMEMBER "at x{x} y{y}"'] if known < MOST_NOTES else []
+        choices += [f"FORGET {rng.integers(known) + 1}"] if known else []
+        lines.append(str(rng.choice(choices)))
+    return "\n".join(lines)
 
 
 def random_walk(state: Colony, rng: np.random.Generator) -> str:
@@ -221,6 +253,7 @@ class _Known:
 
 
 PLAYERS: Mapping[str, Baseline] = {
+    "random-possible": random_possible,
     "random-walk": random_walk,
     "heuristic": partial(heuristic, scents=False),
     "scent-user": partial(heuristic, scents=True),

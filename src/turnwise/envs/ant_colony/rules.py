@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from turnwise.envs.ant_colony.actions import MOST_NOTES, Act, read_lines
-from turnwise.envs.ant_colony.grid import COMPASS, OPEN, Grid, around
+from turnwise.envs.ant_colony.grid import COMPASS, OPEN, Grid, around, steps_to
 from turnwise.envs.ant_colony.layouts import places_of_food
 from turnwise.envs.ant_colony.scents import REINFORCEABLE, SCENTS, faded, reinforced, signalled
 from turnwise.envs.ant_colony.state import WHO, Ant, Colony, Laid, Trip, World
@@ -93,6 +93,9 @@ class _Turn:
         cell = ant.cell + grid.steps()[COMPASS.index(direction)]
         if grid.cells[cell] != OPEN:
             return "bumped"
+        nearer = _steps_left(self.colony, ant) - _steps_left(self.colony, ant._replace(cell=cell))
+        if nearer:
+            self.rewards["progress"] = float(nearer)
         visited, bit = ant.visited, 1 << cell
         if not visited & bit and visited.bit_count() <= EXPLORED:
             self.rewards["exploration"] = 1.0
@@ -251,6 +254,13 @@ _VERBS = {
     "REMEMBER": _Turn.remember,
     "FORGET": _Turn.forget,
 }
+
+
+def _steps_left(colony: Colony, ant: Ant) -> int:
+    """Return the steps to the nest with food, or to the nearest food without; 0 if none is left."""
+    grid = colony.world.grid
+    goals = (colony.world.nest,) if ant.carrying else colony.food
+    return min([steps_to(grid, goal).get(ant.cell, 0) for goal in goals], default=0)
 
 
 def _trail(colony: Colony, cell: int) -> tuple[int, int] | None:

@@ -1,8 +1,8 @@
 """What an ant sees, smells and knows, as text.
 
 Provides `text_of`, `description_of`, `picture_of` and `vocabulary`. Positions are words such as
-`x3 y1`; places relative to the ant are words such as `e2 n1`, which a model reads without
-arithmetic.
+`x3 y1`. Places relative to the ant are directions with numbers of steps, such as `E 2 N 1`: a model
+reads them without arithmetic, and copies a direction into its move.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from turnwise.envs.ant_colony.actions import MOST_LINES, SLOTS
+from turnwise.envs.ant_colony.actions import SLOTS
 from turnwise.envs.ant_colony.grid import COMPASS, OPEN, SIGHT, around, visible
 from turnwise.envs.ant_colony.scents import SCENTS, Fields
 from turnwise.envs.ant_colony.state import Colony, World
@@ -21,6 +21,8 @@ from turnwise.envs.ant_colony.tiers import LARGEST, Scents
 from turnwise.seeding import generator
 
 NEST, FOOD, OTHER, SELF, HIDDEN = "N", "F", "a", "A", "?"
+EMPTY, LOADED = "empty", "loaded"
+"""The first word of a description, by what the ant carries: what it needs depends on it."""
 SIDE = 2 * SIGHT + 1
 Smell = list[list[float]]
 """The levels of each scent in an ant's cell and to the N, E, S and W."""
@@ -32,7 +34,8 @@ RESULTS = (
 """The results of lines in an observation."""
 LABELS = (
     *("tier", "turn", "of", "at", "on", "carry", "food", "none", "home", "nest", "here"),
-    *("unseen", "last", "nothing", "scent", "alarm", "note", "free", "trail"),
+    *("unseen", "last", "nothing", "scent", "alarm", "note", "wall", "trail"),
+    *(EMPTY, LOADED),
 )
 """The other words of observations and descriptions."""
 
@@ -42,10 +45,10 @@ def relative(dx: int, dy: int) -> str:
 
     Example:
         >>> relative(2, -1), relative(0, 0)
-        ('e2 n1', 'here')
+        ('E 2 N 1', 'here')
     """
-    east = f"{'e' if dx > 0 else 'w'}{abs(dx)}" if dx else ""
-    south = f"{'s' if dy > 0 else 'n'}{abs(dy)}" if dy else ""
+    east = f"{'E' if dx > 0 else 'W'} {abs(dx)}" if dx else ""
+    south = f"{'S' if dy > 0 else 'N'} {abs(dy)}" if dy else ""
     return " ".join(word for word in (east, south) if word) or "here"
 
 
@@ -54,7 +57,7 @@ class _Place(NamedTuple):
 
     at: str
     nest: str
-    free: str
+    walls: str
     window: tuple[str, ...]
 
 
@@ -62,8 +65,8 @@ class _Place(NamedTuple):
 def _place(world: World, cell: int) -> _Place:
     grid, width = world.grid, world.grid.width
     x, y = grid.at(cell)
-    steps = zip(COMPASS.lower(), grid.steps(), strict=True)
-    free = [name for name, step in steps if grid.cells[cell + step] == OPEN]
+    steps = zip(COMPASS, grid.steps(), strict=True)
+    walls = [name for name, step in steps if grid.cells[cell + step] != OPEN]
     first = cell - SIGHT * width - SIGHT
     window = "".join(grid.cells[first + row * width :][:SIDE] for row in range(SIDE))
     nest_x, nest_y = grid.at(world.nest)
@@ -72,7 +75,9 @@ def _place(world: World, cell: int) -> _Place:
         seen = visible(grid, cell)
         window = "".join(m if clear else HIDDEN for m, clear in zip(window, seen, strict=True))
         nest = nest if world.nest in around(grid, cell, False) else "unseen"
-    return _Place(f"x{x} y{y}", nest, " ".join(free) or "none", tuple(window))
+    return _Place(
+        f"x{x} y{y}", nest, " ".join(["", "wall", *walls] if walls else []), tuple(window)
+    )
 
 
 def text_of(colony: Colony, number: int, smell: Smell, *, clock: bool) -> str:
@@ -152,18 +157,21 @@ def food_seen(colony: Colony, number: int) -> list[int]:
 
 
 def description_of(colony: Colony, number: int, smell: Smell) -> str:
-    """Return the nearest food that an ant sees, its nest, open neighbours and strongest trail."""
-    here = colony.ants[number].cell
-    grid, place = colony.world.grid, _place(colony.world, here)
-    x, y = grid.at(here)
+    """Return whether an ant carries food, the nearest food that it sees, and its nest.
+
+    Walls and the strongest trail next to it follow, where there are any.
+    """
+    ant = colony.ants[number]
+    grid, place = colony.world.grid, _place(colony.world, ant.cell)
+    x, y = grid.at(ant.cell)
     places = [(a - x, b - y) for a, b in map(grid.at, food_seen(colony, number))]
     nearest = min(places, key=lambda at: (abs(at[0]) + abs(at[1]), at), default=None)
     levels = smell[0][1:]
     most = max(levels)
-    trail = COMPASS[levels.index(most)].lower() if round(most) else "none"
+    trail = f" trail {COMPASS[levels.index(most)]}" if round(most) else ""
     return (
-        f"food {relative(*nearest) if nearest else 'none'} nest {place.nest} "
-        f"free {place.free} trail {trail}"
+        f"{LOADED if ant.carrying else EMPTY} food {relative(*nearest) if nearest else 'none'} "
+        f"nest {place.nest}{place.walls}{trail}"
     )
 
 
@@ -191,7 +199,6 @@ def rows_of(colony: Colony) -> Iterator[range]:
 def vocabulary() -> tuple[str, ...]:
     """Return the words of observations and of actions."""
     places = (f"{axis}{number}" for axis in "xy" for number in range(LARGEST))
-    nearby = (f"{way}{number}" for way in "nesw" for number in range(1, LARGEST))
-    acts = (*SLOTS, *COMPASS, *SCENTS, *("n", "e", "s", "w"))
+    acts = (*SLOTS, *COMPASS, *SCENTS)
     marks = (NEST, FOOD, OTHER, SELF, HIDDEN, "#", ".")
-    return (*LABELS, *RESULTS, *marks, *acts, *places, *nearby, *map(str, range(MOST_LINES)))
+    return (*LABELS, *RESULTS, *marks, *acts, *places, *map(str, range(LARGEST)))

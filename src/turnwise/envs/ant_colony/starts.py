@@ -1,0 +1,74 @@
+"""Starts in the middle of an episode: where ants are, what they carry, and what food is left.
+
+Provides `draw_start` and `begun`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from turnwise.envs.ant_colony.grid import Grid, distances
+from turnwise.envs.ant_colony.rules import seen_from
+from turnwise.envs.ant_colony.state import Ant, World
+
+CARRYING, AT_GOAL = 0.5, 0.25
+"""The probabilities that an ant carries food, and that it stands where it can deposit or pick up,
+which random play rarely leads to."""
+
+
+def draw_start(data: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    """Draw a start on the map of a task.
+
+    A random number of units is in the nest, at most so many that each ant can have one. Half of the
+    ants carry a unit. A quarter are in the nest with it, or on a stack without, and the others are
+    in uniform cells.
+
+    Args:
+        data: a task that begins in the nest.
+        rng: draws.
+
+    Returns:
+        `at`, of each ant [x, y, whether it carries food], and `left`, the units of each stack.
+    """
+    grid = Grid.of(data["rows"])
+    reached = sorted(distances(grid, grid.cell(*data["nest"])))
+    left = [units for *_, units in data["food"]]
+    home = rng.integers(max(sum(left) - data["ants"], 0) + 1)
+    at = []
+    for _ in range(home):
+        _take(left, rng)
+    for _ in range(data["ants"]):
+        carries = bool(sum(left) and rng.random() < CARRYING)
+        if carries:
+            _take(left, rng)
+        stacks = [place for (*place, _), units in zip(data["food"], left, strict=True) if units]
+        goals = [data["nest"]] if carries else stacks
+        if goals and rng.random() < AT_GOAL:
+            place = goals[rng.integers(len(goals))]
+        else:
+            place = grid.at(reached[rng.integers(len(reached))])
+        at.append([*place, int(carries)])
+    return {"at": at, "left": left}
+
+
+def _take(left: list[int], rng: np.random.Generator) -> None:
+    """Take a unit of a random stack."""
+    stacks = [stack for stack, units in enumerate(left) if units]
+    left[stacks[rng.integers(len(stacks))]] -= 1
+
+
+def begun(world: World, at: Sequence[tuple[int, int, int]]) -> tuple[Ant, ...]:
+    """Return ants that have just begun to look around, each in [x, y], carrying food or not."""
+    cells = [world.grid.cell(x, y) for x, y, _ in at]
+    return tuple(
+        Ant(
+            cell=cell,
+            carrying=bool(carries),
+            visited=1 << cell,
+            seen=seen_from(world.grid, cell, world.far),
+        )
+        for cell, (_, _, carries) in zip(cells, at, strict=True)
+    )
