@@ -8,7 +8,7 @@ Actions: names of parameters with levels. What is not named is as in the best tr
     there are no tries, all are named.
 Rewards: `improved`, the share of what was missing to the best value that the parameters gain on the
     best try of the history, from 0 to 1, by values without noise; a repeat gains nothing. It is the
-    score, too.
+    score, too. `repeat`, 1 if the parameters are among the tries that are shown.
 End: after the turn.
 Measures: `repeated`, whether the parameters are among the tries that are shown.
 Baselines: random (uniform parameters), evolution (the evolutionary search goes on for a step).
@@ -56,7 +56,7 @@ class PolicySearchConfig(Settings):
 
     families: tuple[str, ...] = tuple(FAMILIES)
     """The families of functions that tasks are drawn from."""
-    shown: int = Field(default=8, ge=2, le=64)
+    shown: int = Field(default=16, ge=2, le=64)
     """The most tries that are shown: the best ones, and of a quarter the latest others."""
     least_params: int = Field(default=3, ge=2)
     """The fewest parameters of a task."""
@@ -125,7 +125,7 @@ class PolicySearch(Env[PolicySearchState]):
 
     name: ClassVar[str] = "policy-search"
     config_class: ClassVar[type[Settings]] = PolicySearchConfig
-    components: ClassVar[Mapping[str, Level]] = {"improved": "agent"}
+    components: ClassVar[Mapping[str, Level]] = {"improved": "agent", "repeat": "agent"}
     reward_timing: RewardTiming = "terminal"
     max_turns = 1
 
@@ -210,6 +210,8 @@ class PolicySearch(Env[PolicySearchState]):
             raise EnvError("policy-search: the episode has ended with an answer: reset the env")
         after = replace(state, said=state.read(action))
         rewards = {"improved": self.score(after)}
+        if self.measures(after)["repeated"]:
+            rewards["repeat"] = 1.0
         return Step(state=after, rewards=rewards, terminated=True, truncated=False)
 
     def score(self, state: PolicySearchState) -> float:
