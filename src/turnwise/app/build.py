@@ -133,6 +133,8 @@ def assemble(
         if recipe.evaluation.exact or recipe.evaluation.validation == "exact":
             exact_of(judged, first)
     big = max(policy.parameters for policy in policies.values()) >= BIG
+    validation = GeneratedTasks(judged, "validation", recipe.seed)
+    many = recipe.trainer.tasks_per_iteration
     return Session(
         seed=recipe.seed,
         run=folder,
@@ -145,9 +147,9 @@ def assemble(
         warmup_env=warmup,
         warmup_as_training=recipe.env.warmup == recipe.env.training,
         warmup_tasks=GeneratedTasks(warmup, "train", recipe.seed),
-        curriculum=make_curriculum(recipe.curriculum, tasks, recipe.trainer.tasks_per_iteration),
+        curriculum=make_curriculum(recipe.curriculum, tasks, validation, many),
         opponents=opponents_of(recipe, training, trained, copies, engine),
-        validation=GeneratedTasks(judged, "validation", recipe.seed),
+        validation=validation,
         validation_states=GeneratedTasks(training, "validation", recipe.seed),
         metrics=metrics_log(recipe, folder, progress) if writes else Unlogged(),
         episodes=EpisodeLog(

@@ -14,12 +14,17 @@ from turnwise.curriculum.uniform import UniformConfig, UniformCurriculum
 from turnwise.settings import Settings, one_of
 from turnwise.tasks import GeneratedTasks
 
-CURRICULA: dict[str, tuple[type[Settings], Callable[[GeneratedTasks, int, Any], Curriculum]]] = {
-    "uniform": (UniformConfig, UniformCurriculum.of),
-    "restarts": (RestartsConfig, RestartsCurriculum),
+Make = Callable[[GeneratedTasks, GeneratedTasks, int, Any], Curriculum]
+"""From training tasks, validation tasks, visits of an iteration and options to a curriculum."""
+CURRICULA: dict[str, tuple[type[Settings], Make]] = {
+    "uniform": (UniformConfig, lambda tasks, _, many, config: UniformCurriculum.of(tasks, many)),
+    "restarts": (
+        RestartsConfig,
+        lambda tasks, _, many, config: RestartsCurriculum(tasks, many, config),
+    ),
     "tiers": (TiersConfig, TiersCurriculum),
 }
-"""Name -> config class; what makes its curriculum of tasks, visits of an iteration and options."""
+"""Name -> config class; what makes its curriculum."""
 if TYPE_CHECKING:
     AnyCurriculum = UniformConfig | RestartsConfig | TiersConfig
 else:
@@ -28,17 +33,21 @@ else:
 
 
 def make_curriculum(
-    config: UniformConfig | RestartsConfig | TiersConfig, tasks: GeneratedTasks, per_iteration: int
+    config: UniformConfig | RestartsConfig | TiersConfig,
+    tasks: GeneratedTasks,
+    judged: GeneratedTasks,
+    per_iteration: int,
 ) -> Curriculum:
     """Return the curriculum that a recipe asks for, over a source of tasks.
 
     Args:
         config: its options; `kind` chooses it.
-        tasks: the source.
+        tasks: the source of training tasks.
+        judged: that of validation tasks, of the env by which runs are evaluated.
         per_iteration: task visits of one iteration.
     """
     _, make = CURRICULA[config.kind]
-    return make(tasks, per_iteration, config)
+    return make(tasks, judged, per_iteration, config)
 
 
 __all__ = [

@@ -72,13 +72,22 @@ class TiersConfig(Settings):
 class TiersCurriculum:
     """New tasks of the policy's tier, and some of earlier ones.
 
-    Tasks are numbered by (iteration, visit), so a resumed run gets the same ones.
+    Tasks are numbered by (iteration, visit), so a resumed run gets the same ones. Exams are played
+    on validation tasks of the env by which runs are evaluated: training episodes may begin
+    elsewhere or be shorter.
     """
 
-    def __init__(self, tasks: GeneratedTasks, per_iteration: int, config: TiersConfig) -> None:
+    def __init__(
+        self,
+        tasks: GeneratedTasks,
+        judged: GeneratedTasks,
+        per_iteration: int,
+        config: TiersConfig,
+    ) -> None:
         self.per_iteration, self._config, self._seed = per_iteration, config, tasks.seed
         numbers = range(config.first, config.last + 1)
         envs = {tier: _env_of_tier(tasks.env, config.option, tier) for tier in numbers}
+        exams = {tier: _env_of_tier(judged.env, config.option, tier) for tier in numbers}
         if config.baseline not in tasks.env.baselines():
             raise ConfigError(
                 f"curriculum.baseline = {config.baseline!r} is no baseline of env "
@@ -86,7 +95,7 @@ class TiersCurriculum:
             )
         self._train = {tier: GeneratedTasks(env, "train", tasks.seed) for tier, env in envs.items()}
         self._exams = {
-            tier: GeneratedTasks(env, "validation", 0) for tier, env in envs.items()
+            tier: GeneratedTasks(env, "validation", 0) for tier, env in exams.items()
         }  # frozen: the same for every seed of a run
         self._wanted: dict[int, float] = {}
         self.tier, self._passes = config.first, 0

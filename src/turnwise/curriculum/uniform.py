@@ -40,9 +40,7 @@ class UniformCurriculum:
         self.per_iteration = per_iteration
 
     @classmethod
-    def of(
-        cls, tasks: GeneratedTasks, per_iteration: int, config: UniformConfig | None = None
-    ) -> UniformCurriculum:
+    def of(cls, tasks: GeneratedTasks, per_iteration: int) -> UniformCurriculum:
         """Return the curriculum of a source; a source with a list of tasks is used in passes."""
         return cls(tasks.task, per_iteration, passes=tasks.count is not None)
 

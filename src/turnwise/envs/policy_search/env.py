@@ -8,7 +8,7 @@ Actions: names of parameters with levels. What is not named is as in the best tr
     there are no tries, all are named.
 Rewards: `improved`, the share of what was missing to the best value that the parameters gain on the
     best try of the history, from 0 to 1, by values without noise; a repeat gains nothing. It is the
-    score, too. `repeat`, 1 if the parameters are among the tries that are shown.
+    score, too.
 End: after the turn.
 Measures: `repeated`, whether the parameters are among the tries that are shown.
 Baselines: random (uniform parameters), evolution (the evolutionary search goes on for a step).
@@ -125,7 +125,7 @@ class PolicySearch(Env[PolicySearchState]):
 
     name: ClassVar[str] = "policy-search"
     config_class: ClassVar[type[Settings]] = PolicySearchConfig
-    components: ClassVar[Mapping[str, Level]] = {"improved": "agent", "repeat": "agent"}
+    components: ClassVar[Mapping[str, Level]] = {"improved": "agent"}
     reward_timing: RewardTiming = "terminal"
     max_turns = 1
 
@@ -210,8 +210,6 @@ class PolicySearch(Env[PolicySearchState]):
             raise EnvError("policy-search: the episode has ended with an answer: reset the env")
         after = replace(state, said=state.read(action))
         rewards = {"improved": self.score(after)}
-        if self.measures(after)["repeated"]:
-            rewards["repeat"] = 1.0
         return Step(state=after, rewards=rewards, terminated=True, truncated=False)
 
     def score(self, state: PolicySearchState) -> float:
