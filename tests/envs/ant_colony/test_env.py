@@ -140,7 +140,7 @@ def test_an_ant_sees_two_cells_far_and_what_lies_there():
     assert lines[1:4] == [
         "at x2 y0 on food carry none home 0",
         "nest W 2",
-        "last moved noted invalid",
+        "last moved E noted invalid",
     ]
     assert lines[6] == "a . A . #"  # the other ant is in the nest
     assert lines[-2:] == ["scent food 0 0 0 0 2 home 0 0 0 0 0 alarm 0", "note 1 food x2 y0"]
@@ -252,12 +252,12 @@ def test_dropping_takes_the_reward_of_picking_up_back():
 def test_lines_beyond_the_slots_and_impossible_ones_are_invalid():
     env, state = begun(["...", "...", "..."], [0, 0], [[2, 2, 1]])
     for text, invalid, last in (
-        ("MOVE E\nMOVE E", 1, ("moved", "invalid")),
-        ("MOVE N", 0, ("bumped",)),
+        ("MOVE E\nMOVE E", 1, ("moved E", "invalid")),
+        ("MOVE N", 0, ("bumped N",)),
         ("PICK_UP\nDEPOSIT", 2, ("invalid", "invalid")),
         ("SIGNAL FOOD\nREINFORCE FOOD", 1, ("signalled", "invalid")),
-        ("REINFORCE HOME\nFORGET 1\nMOVE S", 2, ("invalid", "invalid", "moved")),
-        ("MOVE E\nSIGNAL HOME\nFORGET 2\nMOVE E", 2, ("moved", "signalled", "invalid")),
+        ("REINFORCE HOME\nFORGET 1\nMOVE S", 2, ("invalid", "invalid", "moved S")),
+        ("MOVE E\nSIGNAL HOME\nFORGET 2\nMOVE E", 2, ("moved E", "signalled", "invalid")),
         ("nothing\x00 at all", 1, ("invalid",)),
     ):
         (step,) = played(env, state, text)

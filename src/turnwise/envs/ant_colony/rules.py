@@ -92,8 +92,8 @@ class _Turn:
         ant, grid = self.ant, self.colony.world.grid
         cell = ant.cell + grid.steps()[COMPASS.index(direction)]
         if grid.cells[cell] != OPEN:
-            return "bumped"
-        nearer = _steps_left(self.colony, ant) - _steps_left(self.colony, ant._replace(cell=cell))
+            return f"bumped {direction}"
+        nearer = _progress(self.colony, ant, cell)
         if nearer:
             self.rewards["progress"] = float(nearer)
         visited, bit = ant.visited, 1 << cell
@@ -115,7 +115,7 @@ class _Turn:
             trip=trip,
         )
         self._meet_empty_stack(cell)
-        return "moved"
+        return f"moved {direction}"
 
     def _meet_empty_stack(self, cell: int) -> None:
         """Count a trip to a stack that another ant has emptied, once for each ant."""
@@ -256,11 +256,19 @@ _VERBS = {
 }
 
 
-def _steps_left(colony: Colony, ant: Ant) -> int:
-    """Return the steps to the nest with food, or to the nearest food without; 0 if none is left."""
-    grid = colony.world.grid
-    goals = (colony.world.nest,) if ant.carrying else colony.food
-    return min([steps_to(grid, goal).get(ant.cell, 0) for goal in goals], default=0)
+def _progress(colony: Colony, ant: Ant, cell: int) -> int:
+    """Return how many steps an ant that goes to `cell` comes nearer to the nest with food.
+
+    Without food it is to the nearest food, and 0 if there is none.
+    """
+    grid, here = colony.world.grid, ant.cell
+    if ant.carrying:
+        steps = steps_to(grid, colony.world.nest)
+        return steps.get(here, 0) - steps.get(cell, 0)
+    ways = [steps_to(grid, goal) for goal in colony.food]
+    if not ways:
+        return 0
+    return min([each.get(here, 0) for each in ways]) - min([each.get(cell, 0) for each in ways])
 
 
 def _trail(colony: Colony, cell: int) -> tuple[int, int] | None:

@@ -201,4 +201,4 @@ def vocabulary() -> tuple[str, ...]:
     places = (f"{axis}{number}" for axis in "xy" for number in range(LARGEST))
     acts = (*SLOTS, *COMPASS, *SCENTS)
     marks = (NEST, FOOD, OTHER, SELF, HIDDEN, "#", ".")
-    return (*LABELS, *RESULTS, *marks, *acts, *places, *map(str, range(LARGEST)))
+    return (*LABELS, *RESULTS, *marks, *acts, *places, *map(str, range(10)))
