@@ -29,7 +29,7 @@ def test_rows_show_what_is_seen_and_what_the_heuristic_does():
     for row in found:
         action = lines.parse(row["completion"], ())
         assert action.split("\n")[0].split()[0] in ("MOVE", "PICK_UP", "DEPOSIT")
-        assert lines.thought(row["completion"]).startswith("food ")
+        assert lines.thought(row["completion"]).startswith(("empty food ", "loaded food "))
         assert row["prompt"].startswith(f"tier {row['tier']} turn ")
     last = [row["prompt"].split("\n")[3] for row in found]
     assert any("bumped" in each for each in last)  # random moves, whose recovery is shown
