@@ -16,8 +16,7 @@ from turnwise.types import Episode, EpisodeId
 def curriculum(**options):
     tasks = GeneratedTasks(make_env("ant-colony", seats=2, ticks=25), "train", seed=3)
     wanted = {"kind": "tiers", "last": 2, "tasks": 2, "measure": "valid_actions"} | options
-    judged = GeneratedTasks(tasks.env, "validation", seed=3)
-    return TiersCurriculum(tasks, judged, 10, TiersConfig(**wanted))
+    return TiersCurriculum(tasks, tasks.env, 10, TiersConfig(**wanted))
 
 
 def episodes(tasks, score, valid=1.0):
@@ -122,7 +121,7 @@ def test_wrong_numbers_are_refused():
 def test_exams_are_of_the_env_by_which_runs_are_evaluated():
     training = make_env("ant-colony", seats=2, start="anywhere", ticks=6)
     tasks = GeneratedTasks(training, "train", seed=3)
-    judged = GeneratedTasks(make_env("ant-colony", tier=2), "validation", seed=3)
+    judged = make_env("ant-colony", tier=2)
     found = TiersCurriculum(tasks, judged, 10, TiersConfig(kind="tiers", last=2, tasks=4))
     assert all("start" in visit.task.data for visit in found.visits(0))
     for task in found.exam(5):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 from turnwise.app.transcripts import transcripts_of, words_of
-from turnwise.curriculum import Curriculum, make_curriculum
+from turnwise.curriculum import make_curriculum
 from turnwise.engines.loop import SteppedEngine
 from turnwise.engines.model_calls import RendererLike
 from turnwise.engines.table import make_engine
@@ -102,12 +102,6 @@ def _counted(policy: Policy) -> str:
     return f"{policy.parameters:,} parameters{beside}"
 
 
-def _curriculum_of(recipe: Recipe, tasks: GeneratedTasks, judged: Env[Any]) -> Curriculum:
-    """Return the curriculum over training tasks, whose exams are of the env `judged`."""
-    exams = GeneratedTasks(judged, "validation", recipe.seed)
-    return make_curriculum(recipe.curriculum, tasks, exams, recipe.trainer.tasks_per_iteration)
-
-
 def assemble(
     recipe: Recipe, folder: Run, stop: StopSignal, progress: Progress, *, writes: bool = True
 ) -> Session:
@@ -139,6 +133,7 @@ def assemble(
         if recipe.evaluation.exact or recipe.evaluation.validation == "exact":
             exact_of(judged, first)
     big = max(policy.parameters for policy in policies.values()) >= BIG
+    many = recipe.trainer.tasks_per_iteration
     return Session(
         seed=recipe.seed,
         run=folder,
@@ -151,7 +146,7 @@ def assemble(
         warmup_env=warmup,
         warmup_as_training=recipe.env.warmup == recipe.env.training,
         warmup_tasks=GeneratedTasks(warmup, "train", recipe.seed),
-        curriculum=_curriculum_of(recipe, tasks, judged),
+        curriculum=make_curriculum(recipe.curriculum, tasks, judged, many),
         opponents=opponents_of(recipe, training, trained, copies, engine),
         validation=GeneratedTasks(judged, "validation", recipe.seed),
         validation_states=GeneratedTasks(training, "validation", recipe.seed),

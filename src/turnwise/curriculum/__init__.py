@@ -11,11 +11,12 @@ from turnwise.curriculum.base import Curriculum
 from turnwise.curriculum.restarts import RestartsConfig, RestartsCurriculum
 from turnwise.curriculum.tiers import TiersConfig, TiersCurriculum
 from turnwise.curriculum.uniform import UniformConfig, UniformCurriculum
+from turnwise.envs import Env
 from turnwise.settings import Settings, one_of
 from turnwise.tasks import GeneratedTasks
 
-Make = Callable[[GeneratedTasks, GeneratedTasks, int, Any], Curriculum]
-"""From training tasks, validation tasks, visits of an iteration and options to a curriculum."""
+Make = Callable[[GeneratedTasks, Env[Any], int, Any], Curriculum]
+"""From training tasks, the env of evaluation, visits of an iteration and options."""
 CURRICULA: dict[str, tuple[type[Settings], Make]] = {
     "uniform": (UniformConfig, lambda tasks, _, many, config: UniformCurriculum.of(tasks, many)),
     "restarts": (
@@ -35,7 +36,7 @@ else:
 def make_curriculum(
     config: UniformConfig | RestartsConfig | TiersConfig,
     tasks: GeneratedTasks,
-    judged: GeneratedTasks,
+    judged: Env[Any],
     per_iteration: int,
 ) -> Curriculum:
     """Return the curriculum that a recipe asks for, over a source of tasks.
@@ -43,7 +44,7 @@ def make_curriculum(
     Args:
         config: its options; `kind` chooses it.
         tasks: the source of training tasks.
-        judged: that of validation tasks, of the env by which runs are evaluated.
+        judged: the env by which runs are evaluated.
         per_iteration: task visits of one iteration.
     """
     _, make = CURRICULA[config.kind]

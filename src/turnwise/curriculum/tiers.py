@@ -78,16 +78,12 @@ class TiersCurriculum:
     """
 
     def __init__(
-        self,
-        tasks: GeneratedTasks,
-        judged: GeneratedTasks,
-        per_iteration: int,
-        config: TiersConfig,
+        self, tasks: GeneratedTasks, judged: Env[Any], per_iteration: int, config: TiersConfig
     ) -> None:
         self.per_iteration, self._config, self._seed = per_iteration, config, tasks.seed
         numbers = range(config.first, config.last + 1)
         envs = {tier: _env_of_tier(tasks.env, config.option, tier) for tier in numbers}
-        exams = {tier: _env_of_tier(judged.env, config.option, tier) for tier in numbers}
+        exams = {tier: _env_of_tier(judged, config.option, tier) for tier in numbers}
         if config.baseline not in tasks.env.baselines():
             raise ConfigError(
                 f"curriculum.baseline = {config.baseline!r} is no baseline of env "

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from turnwise.envs.ant_colony.grid import Grid, distances
+from turnwise.envs.ant_colony.grid import Grid, steps_to
 from turnwise.envs.ant_colony.rules import seen_from
 from turnwise.envs.ant_colony.state import Ant, World
 
@@ -34,7 +34,7 @@ def draw_start(data: Mapping[str, Any], rng: np.random.Generator) -> dict[str, A
         `at`, of each ant [x, y, whether it carries food], and `left`, the units of each stack.
     """
     grid = Grid.of(data["rows"])
-    reached = sorted(distances(grid, grid.cell(*data["nest"])))
+    reached = sorted(steps_to(grid, grid.cell(*data["nest"])))
     left = [units for *_, units in data["food"]]
     home = rng.integers(max(sum(left) - data["ants"], 0) + 1)
     at = []
