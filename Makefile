@@ -30,7 +30,7 @@ test: $(VENV)/.test
 	$(PYTEST) -m "not slow"
 
 test-all: $(VENV)/.test
-	$(PYTEST)
+	$(PYTEST) --durations=60
 
 mutants: $(VENV)/.test
 	$(BIN)/python benchmarks/mutants.py --mutants $(MUTANTS) --seed $(SEED)

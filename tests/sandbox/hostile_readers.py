@@ -108,6 +108,7 @@ x = [frozenset([i * M]) for i in range(1, 60)]
 for _ in range(12): x = [frozenset([a, b]) for a, b in zip(x, x[1:])]
 result = set(x) and 'nothing'
 """,
+        "slow",
     ),
     (
         "half characters in a message",
