@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 from turnwise.envs import check_env, make_env
 from turnwise.envs.policy_search.functions import FAMILIES, Function, manifest
+from turnwise.envs.policy_search.optimisers import evolved, guided
 from turnwise.envs.policy_search.text import (
     answer_text,
-    evolved,
+    description_text,
     history_text,
     read_answer,
     read_levels,
@@ -59,6 +62,50 @@ def test_the_text_by_hand():
     )
     assert history_text(3, 9, True, []) == "3 amounts 9"
     assert history_text(3, 4, False, shown[:1]) == "3 choices 4\ngrades 0\np0 0\np1 1\np2 2"
+
+
+def described(count, levels, ordered, shown):
+    """Return the description of a history by exact sums, and the marks before rounding."""
+    words, last = [], len(shown) - 1
+    ranks = [Fraction(9 * i, max(last, 1)) - Fraction(9, 2) * (last > 0) for i in range(last + 1)]
+    for place in range(count):
+        good = []
+        for level in range(levels):
+            own = [r for (p, _), r in zip(shown, ranks, strict=True) if p[place] == level]
+            good.append(sum(own, Fraction(0)) / (1 + len(own)))
+        best = shown[-1][0][place]
+        others = [v for v in range(levels) if v != best and (not ordered or abs(v - best) == 1)]
+        level = max(others, key=lambda v: good[v])
+        words.append((f"p{place}", str(level), min(max(5 + good[level] - good[best], 0), 9)))
+    return words
+
+
+def test_the_description_says_which_levels_go_with_better_tries():
+    shown = [((0, 1, 2), -1.0), ((3, 3, 3), 0.0), ((1, 1, 1), 1.0)]
+    # of ranks -4.5, 0 and 4.5: p0 has 2.25 at its level 1, and 0 at the untried level 2
+    assert description_text(3, 4, False, shown) == "p0 2 3 p1 0 5 p2 0 3"
+    assert description_text(3, 4, True, shown) == "p0 2 3 p1 0 5 p2 0 3"
+    assert description_text(3, 4, False, []) == ""
+    assert description_text(2, 2, True, [((0, 1), 3.0)]) == "p0 1 5 p1 0 5"
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        count, levels, tries = (int(v) for v in rng.integers([2, 2, 1], [17, 11, 17]))
+        some = [(tuple(rng.integers(levels, size=count).tolist()), float(i)) for i in range(tries)]
+        for ordered in (False, True):
+            words = description_text(count, levels, ordered, some).split()
+            found = zip(words[::3], words[1::3], words[2::3], strict=True)
+            for mine, exact in zip(found, described(count, levels, ordered, some), strict=True):
+                assert mine[:2] == exact[:2]
+                assert abs(int(mine[2]) - exact[2]) <= 0.5 + 1e-9
+
+
+def test_the_description_stands_in_the_prompt_or_is_for_the_thought():
+    tries = [[[0, 1, 2], -1.0], [[1, 1, 1], 1.0]]
+    plain, shown = (make_env("policy-search", described=each) for each in (False, True))
+    one, two = (env.observe(env.reset(task(tries)), "player") for env in (plain, shown))
+    assert one.description == description_text(3, 4, False, [(tuple(p), s) for p, s in tries])
+    assert (two.text, two.description) == (f"{one.text}\n{one.description}", "")
+    assert shown.observe(shown.reset(task([])), "player").text == "3 choices 4"
 
 
 def test_the_best_and_the_latest_are_shown_in_rising_order():
@@ -114,6 +161,8 @@ def test_the_reward_is_the_share_of_what_was_missing():
         gained = (function.value(params) - best) / (1 - best)
         assert step.rewards["improved"] == pytest.approx(max(0.0, gained))
         assert env.score(step.state) == step.rewards["improved"]
+        tried = params in ((0, 0, 0), (1, 2, 3))
+        assert step.rewards["difference"] == pytest.approx(-1.0 if tried else max(-1.0, gained))
     repeat = env.step(state, "player", "p0 1 p1 2 p2 3", rng)
     assert repeat.rewards["improved"] == 0.0
     assert env.measures(repeat.state) == {"repeated": 1.0}
@@ -127,9 +176,9 @@ def test_a_search_has_no_function_and_no_reward():
     assert step.rewards["improved"] == 0.0
 
 
-def test_evolution_beats_random_parameters():
+def test_evolution_beats_random_parameters_and_a_guided_one_is_better_still():
     env, rng = make_env("policy-search"), np.random.default_rng(0)
-    found = {"random": [], "evolution": []}
+    found = {"random": [], "evolution": [], "guided": []}
     for seed in range(200):
         data = env.generate(np.random.default_rng(seed))
         state = env.reset(Task(id=str(seed), env=env.name, seed=seed, data=data))
@@ -137,8 +186,9 @@ def test_evolution_beats_random_parameters():
             actions = [env.baselines()[name](state, rng) for _ in range(4)]
             steps = [env.step(state, "player", action, rng) for action in actions]
             values.append(np.mean([step.rewards["improved"] for step in steps]))
-    difference = np.array(found["evolution"]) - np.array(found["random"])
-    assert difference.mean() > 2 * difference.std() / 200**0.5
+    for less, more in (("random", "evolution"), ("evolution", "guided")):
+        difference = np.array(found[more]) - np.array(found[less])
+        assert difference.mean() > 2 * difference.std() / 200**0.5
 
 
 def test_amounts_change_by_small_steps_and_small_tasks_end():

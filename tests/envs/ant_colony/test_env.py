@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from turnwise.envs import AntColony, AntColonyConfig, check_env, make_env
-from turnwise.envs.ant_colony.grid import distances
+from turnwise.envs.ant_colony.grid import around, distances
 from turnwise.envs.ant_colony.tiers import TIERS
 from turnwise.errors import ConfigError, DataError, EnvError
 from turnwise.tasks import GeneratedTasks
@@ -206,7 +206,7 @@ def test_steps_away_take_the_reward_of_progress_back():
 
 def test_episodes_that_begin_anywhere_have_all_their_food_somewhere():
     env = make_env("ant-colony", tier=2, start="anywhere", ticks=5)
-    cells, carried, home = set(), [], []
+    cells, carried, home, searches = set(), [], [], []
     for number in range(200):
         task = GeneratedTasks(env, "train", 0).task(number)
         state = env.reset(task)
@@ -218,7 +218,11 @@ def test_episodes_that_begin_anywhere_have_all_their_food_somewhere():
         cells |= {ant.cell for ant in state.ants}
         carried.append(carries)
         home.append(state.delivered)
+        grid, far = state.world.grid, state.world.far
+        empty = [ant.cell for ant in state.ants if not ant.carrying]
+        searches += [set(state.food).isdisjoint(around(grid, cell, far)) for cell in empty]
     assert len(cells) > 80
+    assert np.mean(searches) > 0.45  # 0.37 in uniform cells alone
     assert 0.4 < np.mean(carried) / 2 < 0.6
     assert set(home) == set(range(7))
 

@@ -10,21 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from turnwise.envs.ant_colony.grid import Grid, steps_to
+from turnwise.envs.ant_colony.grid import Grid, around, steps_to
 from turnwise.envs.ant_colony.rules import seen_from
 from turnwise.envs.ant_colony.state import Ant, World
 
 CARRYING, AT_GOAL = 0.5, 0.25
 """The probabilities that an ant carries food, and that it stands where it can deposit or pick up,
 which random play rarely leads to."""
+SEARCHING, DRAWS = 0.5, 20
+"""The probability that one of the other ants without food stands where it sees none, and the cells
+that are drawn to find such a place. Whole episodes have long ways without food in sight, and
+uniform cells are rarely far from it."""
 
 
 def draw_start(data: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
     """Draw a start on the map of a task.
 
     A random number of units is in the nest, at most so many that each ant can have one. Half of the
-    ants carry a unit. A quarter are in the nest with it, or on a stack without, and the others are
-    in uniform cells.
+    ants carry a unit. A quarter are in the nest with it, or on a stack without. Of the others, half
+    of those without food see none, where there is such a cell, and the rest are in uniform cells.
 
     Args:
         data: a task that begins in the nest.
@@ -48,10 +52,30 @@ def draw_start(data: Mapping[str, Any], rng: np.random.Generator) -> dict[str, A
         goals = [data["nest"]] if carries else stacks
         if goals and rng.random() < AT_GOAL:
             place = goals[rng.integers(len(goals))]
+        elif not carries and rng.random() < SEARCHING:
+            cell = _out_of_sight(grid, reached, stacks, data["far"], rng)
+            place = grid.at(cell)
         else:
             place = grid.at(reached[rng.integers(len(reached))])
         at.append([*place, int(carries)])
     return {"at": at, "left": left}
+
+
+def _out_of_sight(
+    grid: Grid,
+    cells: Sequence[int],
+    stacks: Sequence[Sequence[int]],
+    far: bool,
+    rng: np.random.Generator,
+) -> int:
+    """Return a random cell from which no stack, each [x, y], is seen, if one is found."""
+    food = {grid.cell(x, y) for x, y in stacks}
+    cell = cells[0]
+    for _ in range(DRAWS):
+        cell = cells[rng.integers(len(cells))]
+        if food.isdisjoint(around(grid, cell, far)):
+            break
+    return cell
 
 
 def _take(left: list[int], rng: np.random.Generator) -> None:

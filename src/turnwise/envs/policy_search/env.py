@@ -3,15 +3,19 @@
 Task: a hidden function of some parameters, each a level from 0 to 9 at most, and a history of tries
     with noisy scores, as a random and then an evolutionary search of random length leaves it.
 Sees: how many parameters and levels there are, and up to `shown` tries in rising order of their
-    scores: the grade of each from 0 to 9, and its levels, parameter by parameter.
+    scores: the grade of each from 0 to 9, and its levels, parameter by parameter. With `described`
+    also the description.
+Description: which other level of each parameter goes with better tries, and how much better.
 Actions: names of parameters with levels. What is not named is as in the best try that is shown; if
     there are no tries, all are named.
 Rewards: `improved`, the share of what was missing to the best value that the parameters gain on the
     best try of the history, from 0 to 1, by values without noise; a repeat gains nothing. It is the
-    score, too.
+    score, too. `difference`, the same from -1, so that answers that gain nothing differ, and -1 for
+    a repeat of a try that is shown.
 End: after the turn.
 Measures: `repeated`, whether the parameters are among the tries that are shown.
-Baselines: random (uniform parameters), evolution (the evolutionary search goes on for a step).
+Baselines: random (uniform parameters), evolution (the evolutionary search goes on for a step),
+    guided (so, but most changes follow the description).
 Example: `make_env("policy-search", families=["bandit", "chain"])`.
 
 The functions are bandits and synthetic ones (`turnwise.envs.policy_search.functions`). A searcher
@@ -30,10 +34,11 @@ from pydantic import Field, model_validator
 
 from turnwise.envs.base import Baseline, Env, Level, Observation, RewardTiming, Step
 from turnwise.envs.policy_search.functions import FAMILIES, Function, Levels
+from turnwise.envs.policy_search.optimisers import evolved, guided
 from turnwise.envs.policy_search.text import (
     MOST_LEVELS,
     answer_text,
-    evolved,
+    description_text,
     history_text,
     param_name,
     read_answer,
@@ -66,6 +71,9 @@ class PolicySearchConfig(Settings):
     """The most random tries of a history; half of them are the fewest."""
     steps: int = Field(default=60, ge=0)
     """The most steps of evolutionary search that a history has after its random tries."""
+    described: bool = False
+    """Whether the prompt says which other level of each parameter goes with better tries, so that
+    the policy does not have to find it."""
 
     @model_validator(mode="after")
     def _check(self) -> PolicySearchConfig:
@@ -98,6 +106,11 @@ class PolicySearchState:
     best: float
     said: Levels | None = None
 
+    @property
+    def repeated(self) -> bool:
+        """Whether the answer is among the tries that are shown."""
+        return self.said in {params for params, _ in self.shown}
+
     def read(self, answer: str) -> Levels:
         """Return the parameters that an answer names.
 
@@ -125,7 +138,7 @@ class PolicySearch(Env[PolicySearchState]):
 
     name: ClassVar[str] = "policy-search"
     config_class: ClassVar[type[Settings]] = PolicySearchConfig
-    components: ClassVar[Mapping[str, Level]] = {"improved": "agent"}
+    components: ClassVar[Mapping[str, Level]] = {"improved": "agent", "difference": "process"}
     reward_timing: RewardTiming = "terminal"
     max_turns = 1
 
@@ -199,8 +212,11 @@ class PolicySearch(Env[PolicySearchState]):
 
     def observe(self, state: PolicySearchState, role: str) -> Observation:
         """Return the history as text."""
-        text = history_text(state.count, state.levels, state.ordered, state.shown)
-        return Observation(text=text, legal_actions=())
+        told = state.count, state.levels, state.ordered, state.shown
+        text, description = history_text(*told), description_text(*told)
+        if self.config.described and description:
+            text, description = f"{text}\n{description}", ""
+        return Observation(text=text, legal_actions=(), description=description)
 
     def step(
         self, state: PolicySearchState, role: str, action: str, noise: np.random.Generator
@@ -209,19 +225,20 @@ class PolicySearch(Env[PolicySearchState]):
         if state.said is not None:
             raise EnvError("policy-search: the episode has ended with an answer: reset the env")
         after = replace(state, said=state.read(action))
-        rewards = {"improved": self.score(after)}
+        rewards = {"improved": self.score(after), "difference": self._difference(after)}
         return Step(state=after, rewards=rewards, terminated=True, truncated=False)
 
     def score(self, state: PolicySearchState) -> float:
         """Return the share of what was missing to 1 that the answer gains, from 0 to 1."""
-        if state.said is None or state.function is None or state.best >= 1:
-            return 0.0
-        gained = (state.function.value(state.said) - state.best) / (1 - state.best)
-        return min(max(gained, 0.0), 1.0)
+        return max(_gain(state), 0.0)
+
+    def _difference(self, state: PolicySearchState) -> float:
+        """Return the gain of the answer from -1 to 1, and -1 for a repeat."""
+        return -1.0 if state.repeated else max(_gain(state), -1.0)
 
     def measures(self, state: PolicySearchState) -> dict[str, float]:
         """Return whether the answer is among the tries that are shown."""
-        return {"repeated": float(state.said in {params for params, _ in state.shown})}
+        return {"repeated": float(state.repeated)}
 
     def random_action(self, state: PolicySearchState, role: str, rng: np.random.Generator) -> str:
         """Return uniform parameters."""
@@ -235,9 +252,20 @@ class PolicySearch(Env[PolicySearchState]):
             params = evolved(state.shown, state.count, state.levels, state.ordered, rng)
             return answer_text(params, state.shown)
 
-        return {**super().baselines(), "evolution": evolution}
+        def guided_evolution(state: PolicySearchState, rng: np.random.Generator) -> str:
+            params = guided(state.shown, state.count, state.levels, state.ordered, rng)
+            return answer_text(params, state.shown)
+
+        return {**super().baselines(), "evolution": evolution, "guided": guided_evolution}
 
     def vocabulary(self) -> tuple[str, ...]:
         """Return the words of observations and answers."""
         names = map(param_name, range(self.config.most_params))
         return ("amounts", "choices", "grades", *names, *map(str, range(MOST_LEVELS)))
+
+
+def _gain(state: PolicySearchState) -> float:
+    """Return the share of what was missing to 1 that the answer gains, below 0 for a loss."""
+    if state.said is None or state.function is None or state.best >= 1:
+        return 0.0
+    return (state.function.value(state.said) - state.best) / (1 - state.best)

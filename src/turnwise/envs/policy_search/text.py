@@ -1,9 +1,9 @@
 """How a trained searcher is shown a history, and how its answer is read.
 
-Provides `history_text`, `answer_text`, `read_answer`, `levels_text`, `read_levels`, `shown_of` and
-`evolved`. A searcher is shown the same text in training and in a search: levels and grades are
-single digits, so that a small model has one token for each. Its answer names what changes of the
-best try, so that it does not have to copy the rest.
+Provides `history_text`, `description_text`, `marks`, `answer_text`, `read_answer`, `levels_text`,
+`read_levels`, `shown_of` and `near_levels`. A searcher is shown the same text in training and in a
+search: levels and grades are single digits, so that a small model has one token for each. Its
+answer names what changes of the best try, so that it does not have to copy the rest.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ MOST_LEVELS = 10
 GRADES = 9
 LONGEST_PAIR = 8
 """The most characters of a name and a level with the blanks after them."""
-CROSSED, MORE, DRAWS = 0.3, 0.5, 50
-"""The probabilities of a crossing and of one more change; the changes made to find new parameters,
-which a small task may not have."""
+EQUAL = 5
+"""The mark of a level that goes with tries as good as those of the best try's level."""
 
 
 def levels_text(levels: Levels) -> str:
@@ -96,6 +95,52 @@ def history_text(count: int, levels: int, ordered: bool, shown: Tries) -> str:
     return "\n".join(lines)
 
 
+def description_text(count: int, levels: int, ordered: bool, shown: Tries) -> str:
+    """Return what the tries say about each parameter; "" where there are none.
+
+    It has the name of each parameter, the level that goes with the best tries among those other
+    than the level in the best try (neighbouring ones of amounts), and a mark from 0 to 9 of how
+    much better these tries are: 5 if they are as good. A level's tries are as good as the sum of
+    their ranks, from 0 to 9 less the mean, divided by one more than their number.
+
+    Example:
+        >>> description_text(2, 3, False, [((0, 1), 0.5), ((0, 1), 0.6), ((2, 0), 0.7)])
+        'p0 1 3 p1 2 3'
+    """
+    marked = marks(count, levels, ordered, shown)
+    return " ".join(f"{param_name(i)} {level} {mark}" for i, (level, mark) in enumerate(marked))
+
+
+def marks(count: int, levels: int, ordered: bool, shown: Tries) -> list[tuple[int, int]]:
+    """Return the level and the mark of each parameter that a description has; none without tries.
+
+    Example:
+        >>> marks(2, 3, False, [((0, 1), 0.5), ((0, 1), 0.6), ((2, 0), 0.7)])
+        [(1, 3), (2, 3)]
+    """
+    if not shown:
+        return []
+    tried = np.array([params for params, _ in shown])
+    last = len(tried) - 1
+    ranks = 2 * np.arange(len(tried)) - last  # whole numbers, so that equal sums are equal
+    scale = GRADES / max(2 * last, 1)
+    found: list[tuple[int, int]] = []
+    for column in tried.T:
+        with_level = column == np.arange(levels)[:, None]
+        good = with_level @ ranks / (1 + with_level.sum(axis=1))
+        own = int(column[-1])
+        others = near_levels(own, levels, 1) if ordered else [v for v in range(levels) if v != own]
+        level = max(others, key=lambda other: good[other])
+        mark = EQUAL + scale * (good[level] - good[own])
+        found.append((level, min(max(round(mark), 0), GRADES)))
+    return found
+
+
+def near_levels(level: int, levels: int, most: int) -> list[int]:
+    """Return the other levels that are at most so far away."""
+    return [v for v in range(level - most, level + most + 1) if 0 <= v < levels and v != level]
+
+
 def param_name(place: int) -> str:
     """Return the name of a parameter."""
     return f"p{place}"
@@ -145,42 +190,3 @@ def read_answer(text: str, count: int, levels: int, shown: Tries) -> Levels:
             f"names of parameters are p0 to p{count - 1}; without tries all are needed"
         )
     return read_levels(" ".join(found[param_name(place)] for place in range(count)), count, levels)
-
-
-def evolved(
-    shown: Tries, count: int, levels: int, ordered: bool, rng: np.random.Generator
-) -> Levels:
-    """Return the next parameters of a simple evolutionary search: the optimiser that is imitated.
-
-    It changes the best try that is shown: with probability 0.3 half of its parameters come from
-    another one, and one parameter or more get another level, a neighbouring one of amounts.
-
-    Args:
-        shown: in rising order of their scores; random parameters are returned if there are none.
-        count: of parameters.
-        levels: of each.
-        ordered: whether levels are amounts.
-        rng: draws.
-    """
-    if not shown:
-        return tuple(int(v) for v in rng.integers(levels, size=count))
-    found = list(shown[-1][0])
-    if rng.random() < CROSSED:
-        other = shown[int(rng.integers(len(shown)))][0]
-        found = [o if rng.random() < 0.5 else f for f, o in zip(found, other, strict=True)]
-    known = {params for params, _ in shown}
-    for _ in range(DRAWS):
-        changes = min(int(rng.geometric(1 - MORE)), count)
-        for place in rng.choice(count, size=changes, replace=False):
-            found[place] = _changed(found[place], levels, ordered, rng)
-        if tuple(found) not in known:
-            break
-    return tuple(found)
-
-
-def _changed(level: int, levels: int, ordered: bool, rng: np.random.Generator) -> int:
-    """Return another level: any one of choices, one at most two away of amounts."""
-    if not ordered:
-        return int((level + 1 + rng.integers(levels - 1)) % levels)
-    near = [v for v in range(level - 2, level + 3) if 0 <= v < levels and v != level]
-    return int(near[rng.integers(len(near))])
