@@ -98,6 +98,8 @@ def _sentence(
         assert found is not None, "only `one_of` makes tagged unions"
         name, where = problem["input"].get(found[0].by), ".".join([*path, found[0].by])
         return str(unknown_name(where, str(name), found[1])), ""
+    if problem["type"] == "missing" and isinstance(problem["loc"][-1], int):
+        return f"{'.'.join(path[:-1])} = {problem['input']!r}: ", "expected more values"
     if problem["type"] == "missing":
         return f"{key!r} is missing{_what_to_add(model, path)}", ""
     if problem["type"] == "json_invalid":

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
+from pydantic import ValidationError
 
 from turnwise.curriculum import TiersConfig, TiersCurriculum
 from turnwise.envs import make_env, score_baselines
 from turnwise.errors import ConfigError
 from turnwise.tasks import GeneratedTasks
-from turnwise.types import Episode, EpisodeId
+from turnwise.types import Episode, EpisodeId, Failure
 
 
 def curriculum(**options):
@@ -114,7 +116,7 @@ def test_what_cannot_be_is_refused(options, said):
 def test_wrong_numbers_are_refused():
     with pytest.raises(ValueError, match="smaller retreat"):
         TiersConfig(kind="tiers", retreat=0.9)
-    with pytest.raises(ValueError, match="a last tier above"):
+    with pytest.raises(ValueError, match="a last tier that is not below"):
         TiersConfig(kind="tiers", first=3, last=2)
 
 
@@ -127,3 +129,58 @@ def test_exams_are_of_the_env_by_which_runs_are_evaluated():
     for task in found.exam(5):
         assert "start" not in task.data
         assert (task.data["tier"], task.data["ticks"]) == (0, 40)
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "said"),
+    [
+        ({"seats": 2}, {"last": 4}, "tier = 4 do not fit .* the option seats"),
+        ({"seats": 2}, {"measure": "valid_action"}, "did you mean 'valid_actions'"),
+        ({"seats": 2, "up_to": True}, {}, "leave out the option"),
+    ],
+)
+def test_what_would_end_or_block_a_climb_is_found_at_the_start(env, options, said):
+    tasks = GeneratedTasks(make_env("ant-colony", **env), "train", seed=3)
+    with pytest.raises(ConfigError, match=said):
+        TiersCurriculum(tasks, tasks.env, 10, TiersConfig(kind="tiers", **{"last": 2} | options))
+
+
+def test_limits_that_nothing_reaches_are_refused():
+    with pytest.raises(ValidationError):
+        TiersConfig(kind="tiers", least=float("nan"))
+
+
+def test_episodes_that_the_env_broke_are_left_out_of_exams():
+    found = curriculum()
+    for _ in range(2):
+        one, two = episodes(found.exam(5), 1.0)
+        broken = replace(two, score=0.0, measures={}, error=Failure(kind="env", message="no"))
+        found.judge([one, broken])
+    assert found.tier == 1
+    found.judge([broken, broken])
+    assert found.tier == 1 and found.metrics()["curriculum/exam_measure"] == 1.0
+
+
+def test_a_baseline_without_a_score_is_passed_by_one_as_good():
+    found = curriculum(tasks=2)
+    found._wanted[0] = -5.0
+    assert [examined(found, score) for score in (-6.0, -5.0, -4.0)] == [0, 0, 1]
+
+
+def test_the_tier_of_an_iteration_is_that_of_its_visits():
+    found = curriculum()
+    found.visits(0)
+    for _ in range(2):
+        examined(found, 1.0)
+    assert (found.tier, found.metrics()["curriculum/tier"]) == (1, 0.0)
+    found.visits(1)
+    assert found.metrics()["curriculum/tier"] == 1.0
+
+
+def test_policy_and_baseline_have_as_many_turns():
+    env = make_env("ant-colony", seats=2)
+    env.max_turns = 7
+    found = TiersCurriculum(
+        GeneratedTasks(env, "train", 3), env, 10, TiersConfig(kind="tiers", last=2)
+    )
+    assert {source.env.turn_cap() for source in found._exams.values()} == {7}

@@ -225,5 +225,22 @@ def test_wrong_options_and_data_are_refused():
     wrong_levels = ([[[0, 4, 0], 1.0]], [[[0, -1, 0], 1.0]])
     no_scores = ([[[0, 0, 0], float("nan")]], [[[0, 0, 0], float("inf")]])
     for wrong in ([[[0, 0], 1.0]], [[0, 0, 0]], [["a", 1.0]], *wrong_levels, *no_scores):
-        with pytest.raises(DataError, match="expected"):
+        with pytest.raises(DataError, match="task 't'"):
             env.reset(task(wrong))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        *({"count": count} for count in (0, -1, float("inf"), 2.5, 10**400)),
+        *({"levels": levels} for levels in (1, 11, float("inf"), "4")),
+        {"ordered": "false"},
+        *({"tries": [[[0, 0, 0], score]]} for score in (1e300, 10**400, "1")),
+        *({"tries": [[each, 1.0]]} for each in ([0.9, 1.7, 2], "012", [0, 0, float("inf")])),
+        *({"function": each} for each in ({}, "chain", {"family": "chian", "seed": 1})),
+        {"function": {"family": "chain", "seed": -1}},
+    ],
+)
+def test_data_that_are_no_task_are_refused(more):
+    with pytest.raises(DataError, match="task 't'"):
+        make_env("policy-search").reset(task(**{"tries": []} | more))

@@ -18,7 +18,7 @@ from turnwise.curriculum.base import GoesOn
 from turnwise.envs import score_baselines
 from turnwise.envs.base import Env
 from turnwise.envs.guard import GuardedEnv, guarded
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, DataError, unknown_name
 from turnwise.seeding import generator
 from turnwise.settings import Settings, parse
 from turnwise.tasks import GeneratedTasks
@@ -28,7 +28,10 @@ from turnwise.types import Episode, Opening, Task, TaskVisit, TurnId
 FILLINGS = 64
 """The most visits of an iteration, refills included, as a multiple of `per_iteration`."""
 PREVIOUS, OLDER = 0.2, 0.1
-"""The shares of visits of the tier before the policy's, and of all earlier ones."""
+"""The shares of visits of the tier before the policy's, which has both where there is no other, and
+of all tiers before that."""
+TRIED = 4
+"""The tasks of each tier that are begun before training, so that a wrong option is found there."""
 
 
 class TiersConfig(Settings):
@@ -50,18 +53,22 @@ class TiersConfig(Settings):
     """The baseline that the score of an exam is compared with, on the same tasks."""
     advance: float = Field(default=0.85, gt=0)
     """The share of the baseline's score that passes an exam. Two passes in a row lead to the next
-    tier."""
+    tier. Where the baseline's score is not above 0, a score as good as that counts as a share of 1,
+    and any other as 0."""
     retreat: float = Field(default=0.4, ge=0)
     """The share of the baseline's score below which the policy goes back by a tier."""
     measure: str | None = None
-    """A measure of the env that an exam needs, too; None is no other need."""
-    least: float = 0.98
+    """A measure of the env whose mean must reach `least` as well. Episodes that end by invalid
+    replies have no measures and count as 0. None is no such measure."""
+    least: float = Field(default=0.98, allow_inf_nan=False)
     """The least mean of that measure."""
 
     @model_validator(mode="after")
     def _check(self) -> TiersConfig:
         if self.last < self.first:
-            raise ValueError(f"first = {self.first} and last = {self.last}: give a last tier above")
+            raise ValueError(
+                f"first = {self.first} and last = {self.last}: give a last tier that is not below"
+            )
         if self.retreat >= self.advance:
             raise ValueError(
                 f"retreat = {self.retreat} and advance = {self.advance}: give a smaller retreat"
@@ -93,8 +100,11 @@ class TiersCurriculum:
         self._exams = {
             tier: GeneratedTasks(env, "validation", 0) for tier, env in exams.items()
         }  # frozen: the same for every seed of a run
+        for tier, source in self._train.items():
+            _check_tasks(source, (tasks.env, judged), tier, config)
         self._wanted: dict[int, float] = {}
         self.tier, self._passes = config.first, 0
+        self._of_visits = self.tier
         self._visited: Counter[int] = Counter()
         self._latest: dict[str, float] = {}
 
@@ -114,6 +124,7 @@ class TiersCurriculum:
             )
         if first == 0:
             self._visited.clear()
+            self._of_visits = self.tier
         found: list[TaskVisit] = []
         for number in range(first, first + count):
             tier = self._tier_of(iteration, number)
@@ -152,10 +163,17 @@ class TiersCurriculum:
         return self._exams[self.tier].take(self._config.tasks)
 
     def judge(self, episodes: Sequence[Episode]) -> None:
-        """Take note of an exam: go on to the next tier, stay, or go back."""
+        """Take note of an exam: go on to the next tier, stay, or go back.
+
+        Episodes that the env broke are left out, and an exam of none changes nothing.
+        """
         config, wanted = self._config, self._baseline_score()
-        share = float(np.mean([each.score for each in episodes])) / max(wanted, 1e-9)
-        values = [each.measures.get(config.measure or "", 0.0) for each in episodes]
+        whole = [each for each in episodes if not each.broken]
+        if not whole:
+            return
+        score = float(np.mean([each.score for each in whole]))
+        share = score / wanted if wanted > 0 else float(score >= wanted)
+        values = [each.measures.get(config.measure or "", 0.0) for each in whole]
         least = float(np.mean(values)) if config.measure else 1.0
         passed = share >= config.advance and (not config.measure or least >= config.least)
         self._passes = self._passes + 1 if passed else 0
@@ -174,9 +192,9 @@ class TiersCurriculum:
         return self._wanted[self.tier]
 
     def metrics(self) -> Mapping[str, float]:
-        """Return the tier, the visits of each tier in this iteration, and the latest exam."""
+        """Return the tier of this iteration, its visits of each tier, and the latest exam."""
         visited = {f"curriculum/visits_{t}": float(n) for t, n in sorted(self._visited.items())}
-        return {"curriculum/tier": float(self.tier), **visited, **self._latest}
+        return {"curriculum/tier": float(self._of_visits), **visited, **self._latest}
 
     def state(self) -> Mapping[str, Any]:
         """Return the tier, the passes in a row and the latest exam."""
@@ -185,7 +203,7 @@ class TiersCurriculum:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go back to the tier that `state` returned."""
         self.tier, self._passes = int(state["tier"]), int(state["passes"])
-        self._latest = dict(state["latest"])
+        self._latest, self._of_visits = dict(state["latest"]), self.tier
 
 
 def _env_of_tier(env: Env[Any], option: str, tier: int) -> Env[Any]:
@@ -204,4 +222,30 @@ def _env_of_tier(env: Env[Any], option: str, tier: int) -> Env[Any]:
     config = parse(type(world).config_class, given, f"env {env.name!r} in tier {tier}")
     make: Callable[[Settings], Env[Any]] = type(world)
     made = make(config)
+    made.max_turns = world.max_turns  # policy and baseline play as many turns
     return guarded(made, env.timeout) if isinstance(env, GuardedEnv) else made
+
+
+def _check_tasks(
+    tasks: GeneratedTasks, envs: Sequence[Env[Any]], tier: int, config: TiersConfig
+) -> None:
+    """Check that the envs of a run can play a tier's tasks, and have the measure of exams.
+
+    Raises:
+        ConfigError: if not, or if the tasks are of other tiers, too.
+    """
+    what = f"curriculum: tasks with env.options.{config.option} = {tier}"
+    for number in range(TRIED):
+        task = tasks.task(number)
+        if task.data.get(config.option, tier) != tier:
+            raise ConfigError(
+                f"{what} are of {config.option} {task.data[config.option]}, too: leave out the "
+                "option of the env that mixes them, such as up_to"
+            )
+        for env in envs:
+            try:
+                measures = env.measures(env.reset(task))
+            except DataError as error:
+                raise ConfigError(f"{what} do not fit the env of the run: {error}") from None
+            if config.measure and measures and config.measure not in measures:
+                raise unknown_name("curriculum.measure", config.measure, measures)

@@ -240,8 +240,46 @@ def test_episodes_that_begin_anywhere_have_all_their_food_somewhere():
     ],
 )
 def test_a_start_that_is_not_possible_is_refused(start):
-    with pytest.raises(DataError, match="give each ant an open cell"):
+    with pytest.raises(DataError, match=r"give (each ant )?an open cell"):
         begun(["...", ".#.", "..."], [0, 0], [[2, 2, 2]], start=start)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"start": []}, "start"),
+        ({"start": {"at": 5, "left": [2]}}, "start.at = 5"),
+        ({"start": {"at": [[0, 0]], "left": [2]}}, "expected more values"),
+        ({"start": {"at": [[0.9, 0, 0]], "left": [2]}}, "integer"),
+        ({"start": {"at": [[0, 0, 0]]}}, "left"),
+        ({"start": {"at": [[2, 0, 0]], "left": [2]}}, "no way leads there"),
+        ({"start": {"at": [[0, 0, 0]], "left": [0]}}, "no food left"),
+        ({"ticks": 0}, "ticks = 0"),
+        ({"ticks": float("inf")}, "ticks"),
+        ({"respawn": -1}, "respawn = -1"),
+        ({"far": "false"}, "far"),
+        ({"rows": None}, "rows"),
+        ({"rows": [1, 2, 3]}, "rows"),
+        ({"nest": [0, 0, 0]}, "nest"),
+        ({"food": [[0, 2]]}, "expected more values"),
+        ({"food": [[0, 2, 1], [0, 2, 1]]}, "a cell of its own"),
+        ({"food": [[0, 2, -1]]}, "1 unit or more"),
+        ({"food": [[0, 2, 0]]}, "1 unit or more"),
+        ({"food": []}, "no food left"),
+        ({"food": [[2, 0, 1]]}, "no way leads there"),
+        ({"food": [[0, 2, 10**400]]}, "1 unit or more"),
+    ],
+)
+def test_data_that_are_no_task_are_refused(data, said):
+    with pytest.raises(DataError, match=said):
+        begun([".#.", "##.", "..."], [0, 0], [[0, 0, 2]], **data)
+
+
+def test_turns_are_enough_for_all_tiers_that_the_seats_can_play():
+    assert make_env("ant-colony", tier=0).turn_cap() == 60  # tier 1 has one ant, too
+    assert make_env("ant-colony", tier=2, seats=2).turn_cap() == 2 * 90  # tier 3
+    assert make_env("ant-colony", tier=0, seats=6).turn_cap() == 6 * 300
+    assert make_env("ant-colony", tier=0, seats=2, ticks=6).turn_cap() == 2 * 6
 
 
 def test_dropping_takes_the_reward_of_picking_up_back():

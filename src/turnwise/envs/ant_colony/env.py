@@ -15,7 +15,8 @@ Actions: up to three lines of text, which take effect in their order. A turn has
     a wall is valid. In each tick all ants act, in an order that is drawn.
 Rewards: `delivery` (agent), 1 for a unit brought to the nest; `shared_delivery` (agent), 1 for each
     other ant then; `pick_up` (process), 1 for a unit picked up, -1 for one dropped; `exploration`
-    (process), 1 for each of the first 25 cells that an ant visits; `progress` (process), 1 for a
+    (process), 1 for each of the first 25 cells that an ant visits after
+    the one where it begins; `progress` (process), 1 for a
     step nearer to the nest with food, or to the nearest food without, seen or not, and -1 for one
     away; `valid_action` (process), 1 for a turn without an invalid line; `invalid_action`
     (process), the number of invalid lines; `time` (process), 1 for every turn; `pheromone` (agent),
@@ -52,15 +53,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from turnwise.envs.ant_colony.frame import frame_of
-from turnwise.envs.ant_colony.grid import OPEN, WALL, Grid
 from turnwise.envs.ant_colony.layouts import draw_map
+from turnwise.envs.ant_colony.maps import read_map
 from turnwise.envs.ant_colony.players import ASIDE, MOVES, PLAYERS, acting
 from turnwise.envs.ant_colony.rules import play
 from turnwise.envs.ant_colony.scents import SCENTS, no_scents
-from turnwise.envs.ant_colony.starts import begun, draw_start
-from turnwise.envs.ant_colony.state import Colony, World, nobody
+from turnwise.envs.ant_colony.starts import ants_at, draw_start
+from turnwise.envs.ant_colony.state import Colony, nobody
 from turnwise.envs.ant_colony.symmetry import canonical_map
-from turnwise.envs.ant_colony.tiers import LARGEST, TIERS, AntColonyConfig
+from turnwise.envs.ant_colony.tiers import TIERS, AntColonyConfig
 from turnwise.envs.ant_colony.view import (
     description_of,
     picture_of,
@@ -71,7 +72,6 @@ from turnwise.envs.ant_colony.view import (
 from turnwise.envs.base import Baseline, Env, Level, Observation, Step
 from turnwise.envs.frames import Frame
 from turnwise.envs.whose_turn import check_turn
-from turnwise.errors import DataError
 from turnwise.settings import Settings
 from turnwise.types import Task
 
@@ -120,10 +120,10 @@ class AntColony(Env[Colony]):
         self._seats = {name: name.partition("-")[0] for name in names}
         self._names = tuple(names)
         self._numbers = {name: number for number, name in enumerate(names)}
-        ticks = [tier.ticks for tier in self._tiers.values()]
-        if many > most:  # tasks of other tiers may be played
-            ticks += [tier.ticks for tier in TIERS.values() if tier.ants <= many]
-        self.max_turns = many * max(ticks)
+        # tasks of other tiers may be played
+        playable = [tier for tier in TIERS.values() if tier.ants <= many]
+        ticks = [tier.ticks for tier in (*self._tiers.values(), *playable)]
+        self.max_turns = many * (self.config.ticks or max(ticks))
 
     @property
     def seats(self) -> Mapping[str, str]:
@@ -165,36 +165,16 @@ class AntColony(Env[Colony]):
         All ants are in the nest, or where `start` says (`draw_start`).
 
         Raises:
-            DataError: if the map is not a square of `#` and `.` with its nest, food and ants on
-                open cells, or has more ants than there are seats.
+            DataError: if the data are not those of a map, of an ant for each seat at most, and of
+                a start that is possible on it (`maps.read_map`).
         """
-        data = task.data
-        grid, nest, food = _read_map(task)
-        ants = int(data["ants"])
-        order = tuple(int(number) for number in data["order"])
-        if not 1 <= ants <= len(self._names) or sorted(order) != list(range(ants)):
-            raise DataError(
-                f"task {task.id!r} has {ants} ants in the order {list(order)}: give 1 to "
-                f"{len(self._names)} ants, each once in the order; the option seats has more"
-            )
-        world = World(
-            grid=grid,
-            nest=nest,
-            tier=int(data["tier"]),
-            ticks=int(data["ticks"]),
-            units=int(data["units"]),
-            respawn=int(data["respawn"]),
-            far=bool(data["far"]),
-        )
-        units, at = sum(food.values()), [(*grid.at(nest), 0)] * ants
-        if "start" in data:
-            food, at = _read_start(task, grid, food)
+        world, food, at, order, units = read_map(task, len(self._names))
         return Colony(
             world=world,
-            ants=begun(world, at),
+            ants=ants_at(world, at),
             food=food,
-            fields=no_scents(grid),
-            laid=nobody(grid),
+            fields=no_scents(world.grid),
+            laid=nobody(world.grid),
             order=order,
             delivered=units - sum(food.values()) - sum(carries for *_, carries in at),
             appeared=units,
@@ -283,47 +263,3 @@ class AntColony(Env[Colony]):
     def render(self, state: Colony) -> str:
         """Return the map for people."""
         return picture_of(state)
-
-
-def _read_start(
-    task: Task, grid: Grid, food: Mapping[int, int]
-) -> tuple[dict[int, int], list[tuple[int, int, int]]]:
-    """Return the food that is left by cell, and of each ant its place and whether it carries food.
-
-    `food` is that of the whole map, in the order of the task.
-    """
-    at = [(int(x), int(y), int(carries)) for x, y, carries in task.data["start"]["at"]]
-    left = [int(units) for units in task.data["start"]["left"]]
-    size, ants, units = grid.size, int(task.data["ants"]), sum(food.values())
-    fits = (
-        len(at) == ants
-        and len(left) == len(food)
-        and units >= sum(left) + sum(carries for *_, carries in at)
-    )
-    inside = all(0 <= x < size and 0 <= y < size and carries in (0, 1) for x, y, carries in at)
-    inside = inside and min(left, default=0) >= 0
-    if not (fits and inside and all(grid.cells[grid.cell(x, y)] == OPEN for x, y, _ in at)):
-        raise DataError(
-            f"task {task.id!r} has start = {task.data['start']!r:.200}: give each ant an open cell "
-            "[x, y] and 1 or 0 for food carried, and each stack the units left of it"
-        )
-    return {cell: units for cell, units in zip(food, left, strict=True) if units > 0}, at
-
-
-def _read_map(task: Task) -> tuple[Grid, int, dict[int, int]]:
-    """Return the grid of a task, its nest, and the food by cell."""
-    rows, nest, food = task.data["rows"], task.data["nest"], task.data["food"]
-    size = len(rows)
-    square = 0 < size <= LARGEST and all(len(row) == size for row in rows)
-    if not square or not set("".join(rows)) <= {OPEN, WALL}:
-        raise DataError(
-            f"task {task.id!r} has rows = {rows!r:.80}: give a square of '#' and '.', of at most "
-            f"{LARGEST} rows"
-        )
-    grid = Grid.of(rows)
-    places = [(int(x), int(y)) for x, y in (nest, *((x, y) for x, y, _ in food))]
-    for x, y in places:
-        if not (0 <= x < size and 0 <= y < size and rows[y][x] == OPEN):
-            raise DataError(f"task {task.id!r} has something in [{x}, {y}]: give an open cell")
-    cells = [grid.cell(x, y) for x, y in places]
-    return grid, cells[0], {c: int(f[2]) for c, f in zip(cells[1:], food, strict=True)}

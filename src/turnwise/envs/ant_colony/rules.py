@@ -257,18 +257,19 @@ _VERBS = {
 
 
 def _progress(colony: Colony, ant: Ant, cell: int) -> int:
-    """Return how many steps an ant that goes to `cell` comes nearer to the nest with food.
+    """Return how many steps nearer to its goal an ant comes by going to `cell`.
 
-    Without food it is to the nearest food, and 0 if there is none.
+    The goal is the nest for an ant with food, else the nearest food; without any it is 0. Other
+    ants may move the goal by picking up and dropping food between its turns.
     """
     grid, here = colony.world.grid, ant.cell
     if ant.carrying:
         steps = steps_to(grid, colony.world.nest)
-        return steps.get(here, 0) - steps.get(cell, 0)
+        return steps[here] - steps[cell]
     ways = [steps_to(grid, goal) for goal in colony.food]
     if not ways:
         return 0
-    return min([each.get(here, 0) for each in ways]) - min([each.get(cell, 0) for each in ways])
+    return min([each[here] for each in ways]) - min([each[cell] for each in ways])
 
 
 def _trail(colony: Colony, cell: int) -> tuple[int, int] | None:

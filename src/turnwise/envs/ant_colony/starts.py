@@ -1,6 +1,6 @@
 """Starts in the middle of an episode: where ants are, what they carry, and what food is left.
 
-Provides `draw_start` and `begun`.
+Provides `draw_start` and `ants_at`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CARRYING, AT_GOAL = 0.5, 0.25
 """The probabilities that an ant carries food, and that it stands where it can deposit or pick up,
 which random play rarely leads to."""
 SEARCHING, DRAWS = 0.5, 20
-"""The probability that one of the other ants without food stands where it sees none, and the cells
+"""The probability that an ant without food that stands on no stack sees no food, and the most cells
 that are drawn to find such a place. Whole episodes have long ways without food in sight, and
 uniform cells are rarely far from it."""
 
@@ -26,9 +26,11 @@ uniform cells are rarely far from it."""
 def draw_start(data: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
     """Draw a start on the map of a task.
 
-    A random number of units is in the nest, at most so many that each ant can have one. Half of the
-    ants carry a unit. A quarter are in the nest with it, or on a stack without. Of the others, half
-    of those without food see none, where there is such a cell, and the rest are in uniform cells.
+    A random number of units is in the nest, such that those left are as many as the ants or more,
+    where there are so many. An ant carries a unit with probability 1/2. With probability 1/4 it
+    stands where it can act on that: in the nest, or on a stack without food of its own. An ant
+    without food that stands elsewhere sees none with probability 1/2, where there is such a cell.
+    The other cells are uniform.
 
     Args:
         data: a task that begins in the nest.
@@ -40,21 +42,21 @@ def draw_start(data: Mapping[str, Any], rng: np.random.Generator) -> dict[str, A
     grid = Grid.of(data["rows"])
     reached = sorted(steps_to(grid, grid.cell(*data["nest"])))
     left = [units for *_, units in data["food"]]
-    home = rng.integers(max(sum(left) - data["ants"], 0) + 1)
-    at = []
-    for _ in range(home):
+    for _ in range(rng.integers(max(sum(left) - data["ants"], 0) + 1)):
         _take(left, rng)
+    carry = []
     for _ in range(data["ants"]):
-        carries = bool(sum(left) and rng.random() < CARRYING)
-        if carries:
+        carry.append(bool(sum(left) and rng.random() < CARRYING))
+        if carry[-1]:
             _take(left, rng)
-        stacks = [place for (*place, _), units in zip(data["food"], left, strict=True) if units]
+    stacks = [place for (*place, _), units in zip(data["food"], left, strict=True) if units]
+    at = []
+    for carries in carry:
         goals = [data["nest"]] if carries else stacks
         if goals and rng.random() < AT_GOAL:
             place = goals[rng.integers(len(goals))]
         elif not carries and rng.random() < SEARCHING:
-            cell = _out_of_sight(grid, reached, stacks, data["far"], rng)
-            place = grid.at(cell)
+            place = grid.at(_out_of_sight(grid, reached, stacks, data["far"], rng))
         else:
             place = grid.at(reached[rng.integers(len(reached))])
         at.append([*place, int(carries)])
@@ -72,7 +74,7 @@ def _out_of_sight(
     food = {grid.cell(x, y) for x, y in stacks}
     cell = cells[0]
     for _ in range(DRAWS):
-        cell = cells[rng.integers(len(cells))]
+        cell = cells[int(rng.integers(len(cells)))]
         if food.isdisjoint(around(grid, cell, far)):
             break
     return cell
@@ -84,8 +86,8 @@ def _take(left: list[int], rng: np.random.Generator) -> None:
     left[stacks[rng.integers(len(stacks))]] -= 1
 
 
-def begun(world: World, at: Sequence[tuple[int, int, int]]) -> tuple[Ant, ...]:
-    """Return ants that have just begun to look around, each in [x, y], carrying food or not."""
+def ants_at(world: World, at: Sequence[tuple[int, int, int]]) -> tuple[Ant, ...]:
+    """Return ants that have seen nothing before, each in [x, y], carrying food or not."""
     cells = [world.grid.cell(x, y) for x, y, _ in at]
     return tuple(
         Ant(

@@ -99,10 +99,10 @@ class AntColonyConfig(Settings):
     """What ants smell: the scents, nothing (`hidden`), or those of other cells (`shuffled`)."""
     start: Literal["nest", "anywhere"] = "nest"
     """Where episodes begin: with all ants in the nest and all food in its place; or with the ants
-    in random cells, half of them carrying food, and a random part of the food in the nest. A
-    quarter of such ants stand where they can deposit or pick up, which random play rarely reaches.
-    Use it with few `ticks` for training tasks. Scores are comparable for episodes that begin in
-    the nest."""
+    in random cells, half of them carrying food, and a random part of the food in the nest. More
+    ants than in uniform cells can deposit or pick up, or see no food, which random play rarely
+    leads to (`starts.draw_start`). Use it with few `ticks` for training tasks. Scores are
+    comparable for episodes that begin in the nest."""
     clock: bool = True
     """Whether an ant sees the number of the tick."""
     size: int | None = Field(default=None, ge=3, le=LARGEST)

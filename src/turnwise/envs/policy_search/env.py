@@ -24,10 +24,9 @@ that is trained here proposes policies in `turnwise search TASK --run RUN`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -44,6 +43,7 @@ from turnwise.envs.policy_search.text import (
     read_answer,
     shown_of,
 )
+from turnwise.envs.task_data import read_data
 from turnwise.errors import DataError, EnvError, unknown_name
 from turnwise.settings import Settings
 from turnwise.types import Task
@@ -53,7 +53,10 @@ NOISES = (0.0, 0.02, 0.05)
 """The standard deviations of a score that tasks have."""
 EMPTY = 0.02
 """The share of tasks without a history."""
+MOST_PARAMS, MOST_SCORE = 256, 1e100
+"""The most parameters of a task, and the largest size of a score."""
 ROLE = "player"
+Score = Annotated[float, Field(ge=-MOST_SCORE, le=MOST_SCORE, allow_inf_nan=False)]
 
 
 class PolicySearchConfig(Settings):
@@ -65,7 +68,7 @@ class PolicySearchConfig(Settings):
     """The most tries that are shown: the best ones, and of a quarter the latest others."""
     least_params: int = Field(default=3, ge=2)
     """The fewest parameters of a task."""
-    most_params: int = Field(default=16, ge=2, le=256)
+    most_params: int = Field(default=16, ge=2, le=MOST_PARAMS)
     """The most parameters of a task."""
     warmup: int = Field(default=20, ge=1)
     """The most random tries of a history; half of them are the fewest."""
@@ -88,6 +91,23 @@ class PolicySearchConfig(Settings):
                 f"{self.most_params}: exchange them"
             )
         return self
+
+
+class FunctionData(Settings):
+    """The hidden function of a task."""
+
+    family: str
+    seed: int = Field(ge=0, lt=SEEDS)
+
+
+class SearchData(Settings):
+    """The data of a task."""
+
+    count: int = Field(ge=1, le=MOST_PARAMS)
+    levels: int = Field(ge=2, le=MOST_LEVELS)
+    ordered: bool
+    tries: tuple[tuple[Levels, Score], ...]
+    function: FunctionData | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -182,31 +202,22 @@ class PolicySearch(Env[PolicySearchState]):
         Raises:
             DataError: if its data are not those of a search.
         """
-        data = task.data
-        try:
-            count, levels, ordered = int(data["count"]), int(data["levels"]), bool(data["ordered"])
-            tries = [(tuple(int(v) for v in params), float(s)) for params, s in data["tries"]]
-        except (KeyError, TypeError, ValueError) as error:
+        data = read_data(SearchData, task)
+        count, levels, known = data.count, data.levels, data.function
+        if not all(len(p) == count and all(0 <= v < levels for v in p) for p, _ in data.tries):
             raise DataError(
-                f"task {task.id!r}: {error!r}: expected count, levels, ordered and tries, a list "
-                "of [parameters, score]"
-            ) from error
-        fits = all(
-            len(params) == count and all(0 <= v < levels for v in params) and math.isfinite(score)
-            for params, score in tries
-        )
-        if not (fits and 2 <= levels <= MOST_LEVELS):
-            raise DataError(
-                f"task {task.id!r}: expected 2 to {MOST_LEVELS} levels, and of each try {count} "
-                "parameters, each a level from 0, and a finite score"
+                f"task {task.id!r}: expected of each try {count} parameters, each a level from 0 "
+                f"to {levels - 1}"
             )
-        known = data.get("function")
+        if known is not None and known.family not in FAMILIES:
+            raise DataError(f"task {task.id!r}: {unknown_name('family', known.family, FAMILIES)}")
         function = known and Function(
-            family=known["family"], count=count, levels=levels, seed=int(known["seed"])
+            family=known.family, count=count, levels=levels, seed=known.seed
         )
+        tries = data.tries
         best = max((function.value(p) for p, _ in tries), default=0.0) if function else 0.0
         return PolicySearchState(
-            count=count, levels=levels, ordered=ordered, function=function, best=best,
+            count=count, levels=levels, ordered=data.ordered, function=function, best=best,
             shown=tuple(shown_of(tries, self.config.shown)),
         )  # fmt: skip
 
