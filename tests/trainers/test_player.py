@@ -72,3 +72,22 @@ def test_an_unknown_player_is_refused():
         load_recipe("frozen-lake", ["warmup.player=optimum"])
     with pytest.raises(ConfigError, match="player = 'optimal' chooses what demonstrations show"):
         load_recipe("frozen-lake", ["warmup.player=optimal", "warmup.data=rows.csv"])
+
+
+@pytest.mark.parametrize("states", ["first", "play"])
+def test_a_state_has_several_answers(rows, states):
+    one = list(rows(40, f"warmup.states={states}"))
+    several = list(rows(40, f"warmup.states={states}", "warmup.answers=8"))
+    prompts = [prompt for prompt, _ in several]
+    assert [prompts[i : i + 8] for i in range(0, 40, 8)] == [
+        [prompts[i]] * 8 for i in range(0, 40, 8)
+    ]
+    assert len(set(prompts)) > 1 and len({prompt for prompt, _ in one}) > 5
+    assert all(len({a for _, a in several[i : i + 8]}) > 1 for i in range(0, 40, 8))
+    assert {action for _, action in several} == set(MOVES)
+
+
+def test_several_answers_need_demonstrations_without_outcomes():
+    for settings in (["warmup.outcomes=true", "warmup.states=play"], ["warmup.data=rows.csv"]):
+        with pytest.raises(ConfigError, match="answers = 4 is for demonstrations without outcomes"):
+            load_recipe("frozen-lake", ["warmup.answers=4", *settings])

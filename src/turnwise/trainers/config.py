@@ -51,6 +51,9 @@ class SftConfig(Settings):
     player_noise: float = Field(default=0.0, ge=0, lt=1)
     """The share of turns in which a uniformly random action is played in place of the player's.
     Demonstrations show what the player does in the states that follow, not the random actions."""
+    answers: int = Field(default=1, ge=1)
+    """The rows that a state has, each with an action of its own. Rows of a state are computed with
+    one pass over their prompt, so that long prompts with short answers cost less."""
     outcomes: bool = False
     """Whether demonstrations of `play` go on with what followed in the game: the rewards, and the
     next observation or the end. Earlier turns that the prompt holds are then imitated, too. Where
@@ -85,6 +88,12 @@ class SftConfig(Settings):
             raise ValueError(
                 f"player_noise = {self.player_noise} disturbs a player, and there is none: set "
                 "player, or leave player_noise out"
+            )
+        if self.answers > 1 and (self.outcomes or self.data != DEMONSTRATIONS):
+            given = "outcomes = true" if self.outcomes else f"data = {self.data!r}"
+            raise ValueError(
+                f"answers = {self.answers} is for demonstrations without outcomes, but {given}: "
+                "leave answers out"
             )
         if self.outcomes and self.data != DEMONSTRATIONS:
             raise ValueError(

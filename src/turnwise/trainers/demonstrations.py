@@ -78,7 +78,8 @@ class Demonstrations:
     Actions are uniform, whatever they lead to. So the action of a turn that was drawn is drawn
     again: an action that ends games is the last one of many short games. In a whole game each
     action stands as it was played. With a `player` its actions are in place of uniform ones, but
-    for the share `player_noise` of the actions by which games go on.
+    for the share `player_noise` of the actions by which games go on. So many `answers` in a row
+    are actions of one state; a forest computes their prompt once.
     """
 
     env: Env[Any]
@@ -93,6 +94,7 @@ class Demonstrations:
     beginning: Beginning | None = None
     player: Baseline | None = None
     player_noise: float = 0.0
+    answers: int = 1
 
     def row(self, index: int) -> TrainingSample:
         """Return row number `index`.
@@ -124,7 +126,8 @@ class Demonstrations:
 
     def _row_of_game(self, index: int) -> TrainingSample:
         """Return a row of a random game; neighbouring rows may share one."""
-        game, rng = self._game(index // self._shared), generator(self.seed, "turn", index)
+        number = index // self.answers
+        game, rng = self._game(number // self._shared), generator(self.seed, "turn", number)
         turn = int(rng.integers(len(game.states)))
         whole = self._whole(game) if self._whole_games else None
         if whole is not None:
@@ -132,8 +135,9 @@ class Demonstrations:
         rare = self._rare(game, generator(self.seed, "rare", index))
         if rare is not None and self._fits(rare.token_ids):
             return rare
+        draws = self._draws(index, rng)
         while True:
-            row = self._drawn(game, turn, rng)
+            row = self._drawn(game, turn, draws)
             if not turn or self._fits(row.token_ids):
                 return row
             turn //= 2
@@ -313,15 +317,20 @@ class Demonstrations:
         return found
 
     def _first_row(self, index: int) -> TrainingSample:
-        rng = generator(self.seed, "demonstration", index)
-        task, past = self.tasks.task(index), []
+        number = index // self.answers
+        rng = generator(self.seed, "demonstration", number)
+        task, past = self.tasks.task(number), []
         state, seat = first_turn(self.env, task, self.agent.role, rng)
         observation = self.env.observe(state, seat)
         if observation.tools:  # later turns look different: results of calls come before them
             found = random_conversation(self.env, task, self.agent, self.renderer, rng, WALK)
             state, seat, past = found.state, found.seat, list(found.past)
             observation = self.env.observe(state, seat)
-        return self._imitated(past, observation, self._action(state, seat, rng))
+        return self._imitated(past, observation, self._action(state, seat, self._draws(index, rng)))
+
+    def _draws(self, index: int, rng: np.random.Generator) -> np.random.Generator:
+        """Return what draws the action of a row: one of its own where several share a state."""
+        return rng if self.answers == 1 else generator(self.seed, "answer", index)
 
     def _action(self, state: Any, seat: str, rng: np.random.Generator) -> str:
         """Return the action that is shown in a state."""

@@ -114,6 +114,7 @@ def rows_of(session: Session, trained: TrainedPolicy, config: SftConfig, first: 
         outcomes=config.outcomes,
         player=config.player,
         player_noise=config.player_noise,
+        answers=config.answers,
     )
 
 
@@ -257,11 +258,13 @@ def rows_for(
     outcomes: bool = False,
     player: str | None = None,
     player_noise: float = 0.0,
+    answers: int = 1,
 ) -> RowSource:
     """Return the source of a trained policy's rows that `data` names, from row number `first` on.
 
     Demonstrations of a policy with several roles come from its roles in turn. They show the actions
     of the env's baseline `player`, or uniform ones. With `player_noise` the player is disturbed.
+    A state has so many `answers`.
     """
     policy = trained.policy
     if data != DEMONSTRATIONS:
@@ -288,6 +291,7 @@ def rows_for(
             beginning=session.beginning,
             player=session.warmup_env.baselines()[player] if player else None,
             player_noise=player_noise,
+            answers=answers,
         )
         for agent in trained.agents.values()
     ]
