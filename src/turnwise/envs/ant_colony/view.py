@@ -159,7 +159,8 @@ def food_seen(colony: Colony, number: int) -> list[int]:
 def description_of(colony: Colony, number: int, smell: Smell) -> str:
     """Return whether an ant carries food, the nearest food that it sees, and its nest.
 
-    Walls and the strongest trail next to it follow, where there are any.
+    Walls and the strongest trail next to it follow, where there are any, and the direction of its
+    last step.
     """
     ant = colony.ants[number]
     grid, place = colony.world.grid, _place(colony.world, ant.cell)
@@ -169,9 +170,10 @@ def description_of(colony: Colony, number: int, smell: Smell) -> str:
     levels = smell[0][1:]
     most = max(levels)
     trail = f" trail {COMPASS[levels.index(most)]}" if round(most) else ""
+    step = "".join(f" {result}" for result in ant.last if result.startswith("moved"))
     return (
         f"{LOADED if ant.carrying else EMPTY} food {relative(*nearest) if nearest else 'none'} "
-        f"nest {place.nest}{place.walls}{trail}"
+        f"nest {place.nest}{place.walls}{trail}{step}"
     )
 
 
