@@ -248,15 +248,9 @@ class Demonstrations:
                 del self._latest[next(iter(self._latest))]
             try:
                 self._latest[number] = random_game(
-                    self.env,
-                    task,
-                    self.agent,
-                    self.renderer,
-                    rng,
-                    most=most,
-                    begins=begins,
-                    player=self._playing,
-                )
+                    self.env, task, self.agent, self.renderer, rng,
+                    most=most, begins=begins, player=self._playing,
+                )  # fmt: skip
             except StuckEnvError:
                 raise
             except EnvError as error:
@@ -319,6 +313,21 @@ class Demonstrations:
     def _first_row(self, index: int) -> TrainingSample:
         number = index // self.answers
         rng = generator(self.seed, "demonstration", number)
+        if self.answers == 1 or number not in self._first:
+            self._first.clear()
+            self._first[number] = self._first_state(number, rng)
+        state, seat, past, observation = self._first[number]
+        return self._imitated(past, observation, self._action(state, seat, self._draws(index, rng)))
+
+    @cached_property
+    def _first(self) -> dict[int, tuple[Any, str, list[Exchange], Observation]]:
+        """The latest of the `first` states, by its number."""
+        return {}
+
+    def _first_state(
+        self, number: int, rng: np.random.Generator
+    ) -> tuple[Any, str, list[Exchange], Observation]:
+        """Return a state in which the role acts first, its seat, its past and its observation."""
         task, past = self.tasks.task(number), []
         state, seat = first_turn(self.env, task, self.agent.role, rng)
         observation = self.env.observe(state, seat)
@@ -326,7 +335,7 @@ class Demonstrations:
             found = random_conversation(self.env, task, self.agent, self.renderer, rng, WALK)
             state, seat, past = found.state, found.seat, list(found.past)
             observation = self.env.observe(state, seat)
-        return self._imitated(past, observation, self._action(state, seat, self._draws(index, rng)))
+        return state, seat, past, observation
 
     def _draws(self, index: int, rng: np.random.Generator) -> np.random.Generator:
         """Return what draws the action of a row: one of its own where several share a state."""
