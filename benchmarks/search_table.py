@@ -20,7 +20,7 @@ from turnwise.search.config import SearchConfig
 from turnwise.search.folder import Result
 from turnwise.settings import parse
 
-METHODS = ("random", "hill-climbing", "cem", "cma-es", "q-learning")
+METHODS = ("random", "hill-climbing", "evolution", "guided", "cem", "cma-es", "q-learning")
 
 
 def results_of(folder: Path, task: str, method: str, seeds: int, budget: dict) -> list[Result]:

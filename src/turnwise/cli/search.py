@@ -51,7 +51,8 @@ def search(
     method: Annotated[
         str | None,
         typer.Option(
-            help="random, hill-climbing, cem, cma-es, q-learning or ppo, in place of a model."
+            help="random, hill-climbing, evolution, guided, cem, cma-es, q-learning or ppo, in "
+            "place of a model."
         ),
     ] = None,
     iterations: Annotated[

@@ -1,0 +1,57 @@
+"""Evolutionary search, plain and guided: what a searcher of one's own imitates in its warm-up.
+
+Both see what such a searcher is shown, the best tries and the latest others as levels
+(`turnwise.envs.policy_search`), and propose levels. So they tell how far imitation can lead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from turnwise.envs.policy_search.functions import Levels
+from turnwise.envs.policy_search.optimisers import evolved
+from turnwise.envs.policy_search.text import Tries, shown_of
+from turnwise.search.history import HistoryLog
+from turnwise.search.levels import LevelSpace
+from turnwise.search.methods.base import unknown_draw
+from turnwise.search.problem import Problem
+from turnwise.search.space import Params
+from turnwise.seeding import generator
+
+SHOWN = 16
+"""The tries that are looked at, as in the recipe `policy-search`."""
+Optimiser = Callable[[Tries, int, int, bool, np.random.Generator], Levels]
+
+
+class Evolution:
+    """Changes the best try, at times crossed with another one.
+
+    Args:
+        problem: the task.
+        seed: of the draws.
+        optimiser: changes the tries that are shown into the next levels: `evolved` or `guided`.
+    """
+
+    warms_up = True
+
+    def __init__(self, problem: Problem, seed: int, optimiser: Optimiser = evolved) -> None:
+        self._space, self._seed, self._optimiser = problem.space, seed, optimiser
+        self._levels = LevelSpace(space=problem.space)
+
+    def propose(self, log: HistoryLog, slot: int) -> Params:
+        """Return a change of the best policy that was not tried yet."""
+        rng, levels = generator(self._seed, "evolution", slot), self._levels
+        tries = [
+            (levels.levels_of(each.params), each.mean)
+            for each in log.history.tries
+            if each.params is not None
+        ]
+        shown, count = shown_of(tries, SHOWN), self._space.count
+
+        def draw() -> Params:
+            ordered = not self._space.choices
+            return levels.params_of(self._optimiser(shown, count, levels.levels, ordered, rng))
+
+        return unknown_draw(log.history, self._space, rng, draw)
