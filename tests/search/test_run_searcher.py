@@ -7,12 +7,13 @@ import json
 import pytest
 
 from turnwise.app.search import search_policy
+from turnwise.envs.policy_search.env import PolicySearchConfig
 from turnwise.errors import ConfigError, RunError
 from turnwise.recipe.schema import load_recipe
 from turnwise.runs import Run
 from turnwise.search.config import SearchConfig
 from turnwise.search.history import History, Try
-from turnwise.search.levels import LevelSpace, task_data
+from turnwise.search.levels import LevelSpace, check_size, task_data
 from turnwise.search.space import ParamSpace
 from turnwise.settings import parse
 
@@ -59,7 +60,7 @@ def test_runs_and_tasks_that_do_not_fit_are_refused(searcher, tmp_path):
     lake = Run.create(tmp_path, "lake", load_recipe("frozen-lake", TINY).to_toml()).path
     with pytest.raises(RunError, match="is a run of the env 'frozen-lake'"):
         search_policy(searching(lake), tmp_path / "a")
-    with pytest.raises(ConfigError, match="trained with at most most_params = 9"):
+    with pytest.raises(ConfigError, match="least_params = 3 to most_params = 9"):
         search_policy(searching(searcher, "frozen-lake"), tmp_path / "a")
     with pytest.raises(ConfigError, match="control = 'blank' applies to a run"):
         parse(SearchConfig, {"task": "maze", "method": "cem", "control": "blank"}, "the search")
@@ -89,3 +90,19 @@ def test_controls_hide_the_scores():
         assert [params for params, _ in tries] == [[0, 4, 8], [5, 3, 5], [5, 5, 5]]
         orders.add(tuple(score for _, score in tries))
     assert len(orders) > 3
+
+
+@pytest.mark.parametrize(
+    ("space", "said"),
+    [
+        (ParamSpace(count=2, low=0, high=3, choices=True), "has 2 parameters"),
+        (ParamSpace(count=17, low=0, high=3, choices=True), "has 17 parameters"),
+        (ParamSpace(count=8, low=0, high=6, choices=True), "has 7 actions"),
+        (ParamSpace(count=8, low=0, high=0, choices=True), "has 1 actions"),
+    ],
+)
+def test_a_searcher_searches_what_it_was_trained_on(space, said):
+    with pytest.raises(ConfigError, match=said):
+        check_size(space, PolicySearchConfig(), "t", "runs/x")
+    for fits in (WEIGHTS, ParamSpace(count=16, low=0, high=3, choices=True)):
+        check_size(fits, PolicySearchConfig(), "t", "runs/x")

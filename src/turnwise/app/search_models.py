@@ -96,7 +96,7 @@ class RunModel:
 
     Raises:
         RunError: if there is no such run, or it is of another env.
-        ConfigError: if the task has more parameters than the run was trained with.
+        ConfigError: if the task has a size that the run was not trained with.
     """
 
     def __init__(self, run: str, seed: int, space: ParamSpace, task: str, control: Control) -> None:
@@ -107,7 +107,7 @@ class RunModel:
                 f"'{run}' is a run of the env {recipe.env.name!r}, whose policy proposes no "
                 "parameters: give a run of `turnwise train policy-search`"
             )
-        check_size(space, env.config.most_params, task, run)
+        check_size(space, env.config, task, run)
         from turnwise.app.loading import load_run  # which imports torch
 
         self.levels = LevelSpace(space=space)

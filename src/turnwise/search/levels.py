@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from turnwise.envs.policy_search.env import CHOICES, PolicySearchConfig
 from turnwise.envs.policy_search.functions import Levels
-from turnwise.envs.policy_search.text import MOST_LEVELS, read_levels
+from turnwise.envs.policy_search.text import read_levels
 from turnwise.errors import ConfigError, IllegalActionError
 from turnwise.search.config import Control
 from turnwise.search.history import History
@@ -67,21 +68,23 @@ class LevelSpace:
             raise UnreadableError(str(error)) from error
 
 
-def check_size(space: ParamSpace, most_params: int, task: str, run: str) -> None:
+def check_size(space: ParamSpace, trained: PolicySearchConfig, task: str, run: str) -> None:
     """Check that a searcher was trained on tasks of the size of a search.
 
     Raises:
         ConfigError: if not.
     """
-    if space.count > most_params:
+    if not trained.least_params <= space.count <= trained.most_params:
         raise ConfigError(
-            f"task {task!r} has {space.count} parameters, and the run '{run}' was trained with at "
-            f"most most_params = {most_params}: choose another task, or train with more"
+            f"task {task!r} has {space.count} parameters, and the run '{run}' was trained with "
+            f"least_params = {trained.least_params} to most_params = {trained.most_params}: choose "
+            "another task, or train with others"
         )
-    if space.choices and not 2 <= space.size <= MOST_LEVELS:
+    least, most = CHOICES
+    if space.choices and not least <= space.size <= most:
         raise ConfigError(
-            f"task {task!r} has {space.size} actions, and a trained searcher takes 2 to "
-            f"{MOST_LEVELS}: choose another task"
+            f"task {task!r} has {space.size} actions, and a searcher is trained with {least} to "
+            f"{most}: choose another task"
         )
 
 

@@ -51,6 +51,8 @@ from turnwise.types import Task
 SEEDS = 1 << 31
 NOISES = (0.0, 0.02, 0.05)
 """The standard deviations of a score that tasks have."""
+AMOUNTS, CHOICES = (5, 9), (2, 6)
+"""The fewest and the most levels of a task, where they are amounts and where they are choices."""
 EMPTY = 0.02
 """The share of tasks without a history."""
 MOST_PARAMS, MOST_SCORE = 256, 1e100
@@ -171,7 +173,8 @@ class PolicySearch(Env[PolicySearchState]):
         family = str(rng.choice(config.families))
         ordered = FAMILIES[family].ordered
         count = int(rng.integers(config.least_params, config.most_params + 1))
-        levels = int(rng.integers(5, MOST_LEVELS)) if ordered else int(rng.integers(2, 7))
+        least, most = AMOUNTS if ordered else CHOICES
+        levels = int(rng.integers(least, most + 1))
         function = Function(
             family=family, count=count, levels=levels, seed=int(rng.integers(SEEDS))
         )
