@@ -123,7 +123,8 @@ class AntColony(Env[Colony]):
         # tasks of other tiers may be played
         playable = [tier for tier in TIERS.values() if tier.ants <= many]
         ticks = [tier.ticks for tier in (*self._tiers.values(), *playable)]
-        self.max_turns = many * (self.config.ticks or max(ticks))
+        # a reply that fails is a turn without a tick
+        self.max_turns = 2 * many * (self.config.ticks or max(ticks))
 
     @property
     def seats(self) -> Mapping[str, str]:
