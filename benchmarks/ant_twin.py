@@ -23,12 +23,13 @@ from teams_runs import Job, as_table, by_row, command_line, measured, run_and_sh
 
 RECIPE = "ant-colony-qwen3-0.6b"
 ENVS = ("tier-0",)
-NANO = (
-    *("policies.main.model=nano", "policies.main.lora=none", "policies.main.nano.init_std=0.09"),
-    *("policies.main.gradient_checkpointing=false", "policies.main.template_options=none"),
-    *("warmup.optimizer.lr=4e-3", "warmup.batch_size=32", "agents.ant.system=none"),
+NANO = ("policies.main.model=nano", "policies.main.nano.init_std=0.09")
+SMALL = (
+    *("policies.main.lora=none", "policies.main.gradient_checkpointing=false"),
+    *("policies.main.template_options=none", "agents.ant.system=none"),
+    *("warmup.optimizer.lr=4e-3", "warmup.batch_size=32"),
 )
-"""A nano model in place of Qwen3-0.6B: all its weights, and a rate of the warm-up that suits it."""
+"""What suits a nano model in place of Qwen3-0.6B: all its weights, and a rate of the warm-up."""
 BATCH = ("trainer.tasks_per_iteration=24", "trainer.group_size=8", "trainer.minibatches=4")
 RATE = ("optimizer.lr=auto",)
 CREDIT = (
@@ -57,7 +58,7 @@ def train(job: Job, runs: Path, version: str) -> dict[str, Any]:
     warm = runs / job.warm_up.folder("warm")
     begun = (f"policies.main.model={warm / 'start' / 'main'}", "warmup.steps=0")
     commands = [
-        words(job, (*job.warm_up.settings, "trainer.iterations=0")),
+        words(job, (*NANO, *job.warm_up.settings, "trainer.iterations=0")),
         words(job, (*ROWS[job.row], *job.settings, *begun)),
     ]
     for command, run in zip(commands, (warm, runs / job.name), strict=True):
@@ -69,7 +70,7 @@ def train(job: Job, runs: Path, version: str) -> dict[str, Any]:
 
 def words(job: Job, settings: tuple[str, ...]) -> list[str]:
     """Return the command that trains the twin with a job's seed and settings."""
-    given = (f"seed={job.seed}", *NANO, *settings)
+    given = (f"seed={job.seed}", *SMALL, *settings)
     return ["train", RECIPE, *(word for one in given for word in ("--set", one))]
 
 

@@ -18,7 +18,7 @@ def script():
 
 def test_rows_change_the_published_training_and_nothing_else(script):
     recipes = {
-        name: load_recipe(script.RECIPE, [*script.NANO, *settings])
+        name: load_recipe(script.RECIPE, [*script.NANO, *script.SMALL, *settings])
         for name, settings in script.ROWS.items()
     }
     twin = recipes["published"]
