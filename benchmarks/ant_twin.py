@@ -19,7 +19,7 @@ from statistics import mean
 from typing import Any
 
 from teams import told
-from teams_runs import Job, as_table, by_row, command_line, measured, run_and_show, trained
+from teams_runs import Job, as_table, by_row, command_line, from_warm_up, run_and_show
 
 RECIPE = "ant-colony-qwen3-0.6b"
 ENVS = ("tier-0",)
@@ -55,17 +55,8 @@ ROWS: dict[str, tuple[str, ...]] = {
 
 def train(job: Job, runs: Path, version: str) -> dict[str, Any]:
     """Train a job, or go on; return what is kept."""
-    warm = runs / job.warm_up.folder("warm")
-    begun = (f"policies.main.model={warm / 'start' / 'main'}", "warmup.steps=0")
-    commands = [
-        words(job, (*NANO, *job.warm_up.settings, "trainer.iterations=0")),
-        words(job, (*ROWS[job.row], *job.settings, *begun)),
-    ]
-    for command, run in zip(commands, (warm, runs / job.name), strict=True):
-        trained(command, run)
-    told_as = " && ".join(" ".join(["turnwise", *command]) for command in commands)
-    kept = job.kept(version) | {"command": told_as, "tier": last_tier(runs / job.name)}
-    return kept | measured(runs / job.name)
+    row = from_warm_up(job, runs, version, words, ROWS[job.row], NANO)
+    return row | {"tier": last_tier(runs / job.name)}
 
 
 def words(job: Job, settings: tuple[str, ...]) -> list[str]:

@@ -17,7 +17,7 @@ from statistics import mean
 from typing import Any
 
 from teams import told
-from teams_runs import Job, as_table, by_row, command_line, measured, run_and_show, trained
+from teams_runs import Job, as_table, by_row, command_line, from_warm_up, run_and_show
 
 ENVS = ("tic-tac-toe", "connect-four")
 ROWS = {
@@ -33,16 +33,7 @@ SPENT = ("sampled_tokens", "seconds")
 
 def train(job: Job, runs: Path, version: str) -> dict[str, Any]:
     """Train a job, or go on; return what is kept."""
-    warm = runs / job.warm_up.folder("warm")
-    begun = (f"policies.main.model={warm / 'start' / 'main'}", "warmup.steps=0")
-    commands = [
-        words(job, (*job.warm_up.settings, "trainer.iterations=0")),
-        words(job, (*ROWS[job.row], *job.settings, *begun)),
-    ]
-    for command, run in zip(commands, (warm, runs / job.name), strict=True):
-        trained(command, run)
-    told_as = " && ".join(" ".join(["turnwise", *command]) for command in commands)
-    return job.kept(version) | {"command": told_as} | measured(runs / job.name)
+    return from_warm_up(job, runs, version, words, ROWS[job.row])
 
 
 def words(job: Job, settings: tuple[str, ...]) -> list[str]:

@@ -128,6 +128,39 @@ class Job(NamedTuple):
         return named | {"settings": list(self.settings), "commit": version}
 
 
+def from_warm_up(
+    job: Job,
+    runs: Path,
+    version: str,
+    words: Callable[[Job, tuple[str, ...]], list[str]],
+    settings: tuple[str, ...],
+    of_warm_up: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """Train a job of one policy from a warm-up that its seed's jobs share, or go on.
+
+    Args:
+        job: the job.
+        runs: the folder of the runs.
+        version: the commit.
+        words: from the job and settings to the words of the command that trains it.
+        settings: of the job's row.
+        of_warm_up: settings of the warm-up alone.
+
+    Returns:
+        What is kept of it.
+    """
+    warm = runs / job.warm_up.folder("warm")
+    begun = (f"policies.main.model={warm / 'start' / 'main'}", "warmup.steps=0")
+    commands = [
+        words(job, (*of_warm_up, *job.warm_up.settings, "trainer.iterations=0")),
+        words(job, (*settings, *job.settings, *begun)),
+    ]
+    for command, run in zip(commands, (warm, runs / job.name), strict=True):
+        trained(command, run)
+    told_as = " && ".join(" ".join(["turnwise", *command]) for command in commands)
+    return job.kept(version) | {"command": told_as} | measured(runs / job.name)
+
+
 def run_rows(
     args: argparse.Namespace, train: Callable[[Job, str], dict[str, Any]]
 ) -> tuple[list[dict[str, Any]], list[str]]:

@@ -56,6 +56,14 @@ class LevelSpace:
         """Return the parameters of levels."""
         return tuple(self.space.low + round(level * self._width) for level in levels)
 
+    def tries_of(self, history: History) -> list[tuple[Levels, float]]:
+        """Return the levels and the mean of each try that has parameters, in their order."""
+        return [
+            (self.levels_of(each.params), each.mean)
+            for each in history.tries
+            if each.params is not None
+        ]
+
     def read(self, text: str, space: ParamSpace) -> Params:
         """Return the parameters of an answer.
 
@@ -100,15 +108,11 @@ def task_data(
         seed: of the shuffle.
         slot: the number of the evaluation.
     """
-    tries = [each for each in history.tries if each.params is not None]
-    scores = np.array([each.mean for each in tries])
+    tries = levels.tries_of(history)
+    scores = np.array([score for _, score in tries])
     if control == "shuffled":
         generator(seed, "search control", slot).shuffle(scores)
-    shown = [
-        [list(levels.levels_of(each.params)), float(score)]
-        for each, score in zip(tries, scores, strict=True)
-        if each.params is not None
-    ]
+    shown = [[list(own), float(score)] for (own, _), score in zip(tries, scores, strict=True)]
     return {
         "count": levels.space.count, "levels": levels.levels,
         "ordered": not levels.space.choices, "tries": [] if control == "blank" else shown,

@@ -91,7 +91,7 @@ def read_map(task: Task, seats: int) -> Beginning:
         )
     whole, at = sum(food.values()), [(*data.nest, 0)] * data.ants
     if data.start is not None:
-        food, at = _begin(task, grid, nest, food, data)
+        food, at = _begin(task, grid, nest, food, data.start, data.ants)
     if not (food or data.respawn or any(carries for *_, carries in at)):
         raise DataError(f"task {task.id!r} has no food left: give it some, or respawn")
     return Beginning(world=world, food=food, at=at, order=data.order, units=whole)
@@ -125,16 +125,15 @@ def _cell(
 
 
 def _begin(
-    task: Task, grid: Grid, nest: int, food: dict[int, int], data: MapData
+    task: Task, grid: Grid, nest: int, food: dict[int, int], start: StartData, ants: int
 ) -> tuple[dict[int, int], Sequence[tuple[int, int, int]]]:
     """Return the food that is left by cell, and of each ant its place and whether it carries food.
 
     `food` is that of the whole map, in the order of the task.
     """
-    assert data.start is not None, "the task has a start"
-    at, left = data.start.at, data.start.left
+    at, left = start.at, start.left
     carried = sum(carries for *_, carries in at)
-    fits = len(at) == data.ants and len(left) == len(food) and min(left, default=0) >= 0
+    fits = len(at) == ants and len(left) == len(food) and min(left, default=0) >= 0
     fits = fits and all(carries in (0, 1) for *_, carries in at)
     if not fits or sum(left) + carried > sum(food.values()):
         raise DataError(

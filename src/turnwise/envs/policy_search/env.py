@@ -239,16 +239,14 @@ class PolicySearch(Env[PolicySearchState]):
         if state.said is not None:
             raise EnvError("policy-search: the episode has ended with an answer: reset the env")
         after = replace(state, said=state.read(action))
-        rewards = {"improved": self.score(after), "difference": self._difference(after)}
+        gain = _gain(after)
+        difference = -1.0 if after.repeated else max(gain, -1.0)
+        rewards = {"improved": max(gain, 0.0), "difference": difference}
         return Step(state=after, rewards=rewards, terminated=True, truncated=False)
 
     def score(self, state: PolicySearchState) -> float:
         """Return the share of what was missing to 1 that the answer gains, from 0 to 1."""
         return max(_gain(state), 0.0)
-
-    def _difference(self, state: PolicySearchState) -> float:
-        """Return the gain of the answer from -1 to 1, and -1 for a repeat."""
-        return -1.0 if state.repeated else max(_gain(state), -1.0)
 
     def measures(self, state: PolicySearchState) -> dict[str, float]:
         """Return whether the answer is among the tries that are shown."""
@@ -279,7 +277,7 @@ class PolicySearch(Env[PolicySearchState]):
 
 
 def _gain(state: PolicySearchState) -> float:
-    """Return the share of what was missing to 1 that the answer gains, below 0 for a loss."""
+    """Return the share of what was missing to 1 that an answer gains, 1 at most; below 0 for a loss."""
     if state.said is None or state.function is None or state.best >= 1:
         return 0.0
-    return (state.function.value(state.said) - state.best) / (1 - state.best)
+    return min((state.function.value(state.said) - state.best) / (1 - state.best), 1.0)

@@ -43,12 +43,7 @@ class Evolution:
     def propose(self, log: HistoryLog, slot: int) -> Params:
         """Return a change of the best policy that was not tried yet."""
         rng, levels = generator(self._seed, "evolution", slot), self._levels
-        tries = [
-            (levels.levels_of(each.params), each.mean)
-            for each in log.history.tries
-            if each.params is not None
-        ]
-        shown, count = shown_of(tries, SHOWN), self._space.count
+        shown, count = shown_of(levels.tries_of(log.history), SHOWN), self._space.count
 
         def draw() -> Params:
             ordered = not self._space.choices
