@@ -277,7 +277,7 @@ class PolicySearch(Env[PolicySearchState]):
 
 
 def _gain(state: PolicySearchState) -> float:
-    """Return the share of what was missing to 1 that an answer gains, 1 at most; below 0 for a loss."""
+    """Return the share of what was missing to 1 that the answer gains; a loss is below 0."""
     if state.said is None or state.function is None or state.best >= 1:
         return 0.0
     return min((state.function.value(state.said) - state.best) / (1 - state.best), 1.0)
