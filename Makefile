@@ -30,7 +30,7 @@ test: $(VENV)/.test
 	$(PYTEST) -m "not slow"
 
 test-all: $(VENV)/.test
-	$(PYTEST) --durations=60
+	$(PYTEST) --durations=40 --disable-warnings
 
 mutants: $(VENV)/.test
 	$(BIN)/python benchmarks/mutants.py --mutants $(MUTANTS) --seed $(SEED)

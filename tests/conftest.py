@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,15 @@ def isolated():
         except SandboxError as refused:
             pytest.skip(str(refused))
         yield sandbox
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """With `--durations`, list the files that take longest, with all their tests."""
+    seconds = Counter()
+    for outcome in ("passed", "failed", ""):  # "" holds setups and teardowns
+        for report in terminalreporter.stats.get(outcome, ()):
+            seconds[report.nodeid.split("::")[0]] += report.duration
+    if config.getoption("durations"):
+        terminalreporter.section("seconds by file")
+        for file, spent in seconds.most_common(60):
+            terminalreporter.line(f"{spent:7.0f} {file}")
