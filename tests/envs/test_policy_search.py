@@ -58,10 +58,10 @@ def test_no_family_is_a_task_of_the_search():
 def test_the_text_by_hand():
     shown = [((0, 1, 2), -1.0), ((3, 3, 3), 0.0), ((1, 1, 1), 1.0)]
     assert history_text(3, 4, False, shown) == (
-        "3 choices 4\ngrades 0 4 9\np0 0 3 1\np1 1 3 1\np2 2 3 1"
+        "3 choices 4\n0 p0=0 p1=1 p2=2\n4 p0=3 p1=3 p2=3\n9 p0=1 p1=1 p2=1"
     )
     assert history_text(3, 9, True, []) == "3 amounts 9"
-    assert history_text(3, 4, False, shown[:1]) == "3 choices 4\ngrades 0\np0 0\np1 1\np2 2"
+    assert history_text(3, 4, False, shown[:1]) == "3 choices 4\n0 p0=0 p1=1 p2=2"
 
 
 def described(count, levels, ordered, shown):
@@ -83,20 +83,25 @@ def described(count, levels, ordered, shown):
 def test_the_description_says_which_levels_go_with_better_tries():
     shown = [((0, 1, 2), -1.0), ((3, 3, 3), 0.0), ((1, 1, 1), 1.0)]
     # of ranks -4.5, 0 and 4.5: p0 has 2.25 at its level 1, and 0 at the untried level 2
-    assert description_text(3, 4, False, shown) == "p0 2 3 p1 0 5 p2 0 3"
-    assert description_text(3, 4, True, shown) == "p0 2 3 p1 0 5 p2 0 3"
+    assert description_text(3, 4, False, shown) == "better p0=2 3 p2=0 3 p1=0 5"
+    assert description_text(3, 4, True, shown) == "better p0=2 3 p2=0 3 p1=0 5"
     assert description_text(3, 4, False, []) == ""
-    assert description_text(2, 2, True, [((0, 1), 3.0)]) == "p0 1 5 p1 0 5"
+    assert description_text(2, 2, True, [((0, 1), 3.0)]) == "better p0=1 5 p1=0 5"
     rng = np.random.default_rng(0)
     for _ in range(100):
         count, levels, tries = (int(v) for v in rng.integers([2, 2, 1], [17, 11, 17]))
         some = [(tuple(rng.integers(levels, size=count).tolist()), float(i)) for i in range(tries)]
         for ordered in (False, True):
-            words = description_text(count, levels, ordered, some).split()
-            found = zip(words[::3], words[1::3], words[2::3], strict=True)
-            for mine, exact in zip(found, described(count, levels, ordered, some), strict=True):
+            _, *words = description_text(count, levels, ordered, some).split()
+            found = [
+                (*pair.split("="), int(mark))
+                for pair, mark in zip(words[::2], words[1::2], strict=True)
+            ]
+            assert [mark for *_, mark in found] == sorted(mark for *_, mark in found)
+            in_order = sorted(found, key=lambda each: int(each[0][1:]))
+            for mine, exact in zip(in_order, described(count, levels, ordered, some), strict=True):
                 assert mine[:2] == exact[:2]
-                assert abs(int(mine[2]) - exact[2]) <= 0.5 + 1e-9
+                assert abs(mine[2] - exact[2]) <= 0.5 + 1e-9
 
 
 def test_the_description_stands_in_the_prompt_or_is_for_the_thought():
@@ -128,8 +133,9 @@ BEST = [((3, 3, 3), 0.0), ((0, 1, 2), 1.0)]
 
 
 @pytest.mark.parametrize(
-    "text", ["", "p0", "p0 1 p0 1", "p0 1 p0 2", "p3 0", "p0 4", "p0 -1", "p00 1", "1 2 3", "P0 1",
-             "p0 1 p1", "p0 \N{SUPERSCRIPT TWO}", "p0 1" + " " * 500, "p0 " * 10**6, "p0 p1"],
+    "text", ["", "p0", "p0=1 p0=1", "p0=1 p0=2", "p3=0", "p0=4", "p0=-1", "p00=1", "1 2 3", "P0=1",
+             "p0=1 p1", "p0=\N{SUPERSCRIPT TWO}", "p0=1" + " " * 500, "p0=1 " * 10**6, "p0 1",
+             "p0 = 1", "p0=01", "p0=1,p1=2", "p0==1", "=1", "p=1"],
 )  # fmt: skip
 def test_other_edits_are_illegal(text):
     with pytest.raises(IllegalActionError):
@@ -137,11 +143,11 @@ def test_other_edits_are_illegal(text):
 
 
 def test_an_answer_changes_the_best_try_that_is_shown():
-    assert read_answer("p1 3", 3, 4, BEST) == (0, 3, 2)
-    assert read_answer(" p2 0\np0 3 ", 3, 4, BEST) == (3, 1, 0)
-    assert read_answer("p2 0 p0 3 p1 1", 3, 4, []) == (3, 1, 0)
-    with pytest.raises(IllegalActionError, match="without tries all are needed"):
-        read_answer("p1 3", 3, 4, [])
+    assert read_answer("p1=3", 3, 4, BEST) == (0, 3, 2)
+    assert read_answer(" p2=0\np0=3 ", 3, 4, BEST) == (3, 1, 0)
+    assert read_answer("p2=0 p0=3 p1=1", 3, 4, []) == (3, 1, 0)
+    with pytest.raises(IllegalActionError, match="without tries all parameters are needed"):
+        read_answer("p1=3", 3, 4, [])
     for shown in ([], BEST):
         for params in np.ndindex(4, 4, 4):
             assert read_answer(answer_text(params, shown), 3, 4, shown) == params
@@ -156,14 +162,14 @@ def test_the_reward_is_the_share_of_what_was_missing():
     assert state.best == pytest.approx(best)
     rng = np.random.default_rng(0)
     for params in np.ndindex(4, 4, 4):
-        answer = " ".join(f"p{place} {level}" for place, level in enumerate(params))
+        answer = " ".join(f"p{place}={level}" for place, level in enumerate(params))
         step = env.step(state, "player", answer, rng)
         gained = (function.value(params) - best) / (1 - best)
         assert step.rewards["improved"] == pytest.approx(max(0.0, gained))
         assert env.score(step.state) == step.rewards["improved"]
         tried = params in ((0, 0, 0), (1, 2, 3))
         assert step.rewards["difference"] == pytest.approx(-1.0 if tried else max(-1.0, gained))
-    repeat = env.step(state, "player", "p0 1 p1 2 p2 3", rng)
+    repeat = env.step(state, "player", "p0=1 p1=2 p2=3", rng)
     assert repeat.rewards["improved"] == 0.0
     assert env.measures(repeat.state) == {"repeated": 1.0}
 
@@ -171,8 +177,8 @@ def test_the_reward_is_the_share_of_what_was_missing():
 def test_a_search_has_no_function_and_no_reward():
     env = make_env("policy-search")
     state = env.reset(task([[[0, 0, 0], -12.5]]))
-    assert env.observe(state, "player").text == "3 choices 4\ngrades 0\np0 0\np1 0\np2 0"
-    step = env.step(state, "player", "p1 1", np.random.default_rng(0))
+    assert env.observe(state, "player").text == "3 choices 4\n0 p0=0 p1=0 p2=0"
+    step = env.step(state, "player", "p1=1", np.random.default_rng(0))
     assert step.rewards["improved"] == 0.0
 
 
@@ -194,13 +200,29 @@ def test_a_guided_search_follows_the_highest_mark():
     # level 3 of p2 goes with good tries, but the best try has level 0 by chance
     tries = [((i % 4, (i + 1) % 4, 3 * (i > 6), i % 3), float(i)) for i in range(12)]
     shown = [*tries, ((0, 0, 0, 0), 12.0)]
-    assert description_text(4, 4, False, shown).split()[6:9] == ["p2", "3", "8"]
+    assert description_text(4, 4, False, shown).split()[-2:] == ["p2=3", "8"]
     rng = np.random.default_rng(0)
     share = {
         search: np.mean([search(shown, 4, 4, False, rng)[2] == 3 for _ in range(400)])
         for search in (evolved, guided)
     }
     assert share[evolved] < 0.35 and share[guided] > 0.6
+
+
+def test_a_guided_answer_names_the_most_promising_parameter_first():
+    rng = np.random.default_rng(0)
+    env = make_env("policy-search", described=True)
+    for number in range(40):
+        data = env.generate(np.random.default_rng(number))
+        state = env.reset(Task(id="t", env="policy-search", seed=0, data=data))
+        action = env.baselines()["guided"](state, rng)
+        named = [word.split("=")[0] for word in action.split()]
+        if state.shown:
+            words = env.observe(state, "player").text.splitlines()[-1].split()[1::2]
+            order = [word.split("=")[0] for word in words]
+            assert sorted(named, key=order.index, reverse=True) == named
+        else:
+            assert named == [f"p{i}" for i in range(state.count)]
 
 
 def test_amounts_change_by_small_steps_and_small_tasks_end():

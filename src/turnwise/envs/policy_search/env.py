@@ -3,10 +3,10 @@
 Task: a hidden function of some parameters, each a level from 0 to 9 at most, and a history of tries
     with noisy scores, as a random and then an evolutionary search of random length leaves it.
 Sees: how many parameters and levels there are, and up to `shown` tries in rising order of their
-    scores: the grade of each from 0 to 9, and its levels, parameter by parameter. With `described`
-    also the description.
-Description: which other level of each parameter goes with better tries, and how much better.
-Actions: names of parameters with levels. What is not named is as in the best try that is shown; if
+    scores: the grade of each from 0 to 9, and its levels. With `described` also the description.
+Description: which other level of each parameter goes with better tries, and how much better; the
+    most promising parameter is the last one.
+Actions: parameters with levels. What is not named is as in the best try that is shown; if
     there are no tries, all are named.
 Rewards: `improved`, the share of what was missing to the best value that the parameters gain on the
     best try of the history, from 0 to 1, by values without noise; a repeat gains nothing. It is the
@@ -15,7 +15,8 @@ Rewards: `improved`, the share of what was missing to the best value that the pa
 End: after the turn.
 Measures: `repeated`, whether the parameters are among the tries that are shown.
 Baselines: random (uniform parameters), evolution (the evolutionary search goes on for a step),
-    guided (so, but most changes follow the description).
+    guided (changes of the best try, most of which follow the description; the answer names the
+    most promising one first).
 Example: `make_env("policy-search", families=["bandit", "chain"])`.
 
 The functions are bandits and synthetic ones (`turnwise.envs.policy_search.functions`). A searcher
@@ -39,8 +40,10 @@ from turnwise.envs.policy_search.text import (
     answer_text,
     description_text,
     history_text,
-    param_name,
+    marks,
+    promising,
     read_answer,
+    setting,
     shown_of,
 )
 from turnwise.envs.task_data import read_data
@@ -151,10 +154,8 @@ class PolicySearch(Env[PolicySearchState]):
         >>> state = env.reset(Task(id="t", env="policy-search", seed=0, data=data))
         >>> print(env.observe(state, "player").text)
         2 choices 3
-        grades 0
-        p0 0
-        p1 1
-        >>> env.step(state, "player", "p1 2", np.random.default_rng(0)).state.said
+        0 p0=0 p1=1
+        >>> env.step(state, "player", "p1=2", np.random.default_rng(0)).state.said
         (0, 2)
     """
 
@@ -264,16 +265,19 @@ class PolicySearch(Env[PolicySearchState]):
             params = evolved(state.shown, state.count, state.levels, state.ordered, rng)
             return answer_text(params, state.shown)
 
-        def guided_evolution(state: PolicySearchState, rng: np.random.Generator) -> str:
-            params = guided(state.shown, state.count, state.levels, state.ordered, rng)
-            return answer_text(params, state.shown)
+        def guided_search(state: PolicySearchState, rng: np.random.Generator) -> str:
+            told = state.count, state.levels, state.ordered
+            params = guided(state.shown, *told, rng)
+            order = promising(marks(*told, state.shown))[::-1]
+            return answer_text(params, state.shown, order or None)
 
-        return {**super().baselines(), "evolution": evolution, "guided": guided_evolution}
+        return {**super().baselines(), "evolution": evolution, "guided": guided_search}
 
     def vocabulary(self) -> tuple[str, ...]:
         """Return the words of observations and answers."""
-        names = map(param_name, range(self.config.most_params))
-        return ("amounts", "choices", "grades", *names, *map(str, range(MOST_LEVELS)))
+        places, levels = range(self.config.most_params), range(MOST_LEVELS)
+        settings = (setting(place, level) for place in places for level in levels)
+        return ("amounts", "choices", "better", *settings, *map(str, levels))
 
 
 def _gain(state: PolicySearchState) -> float:

@@ -41,16 +41,16 @@ def evolved(
         for place in rng.choice(count, size=_changes(count, rng), replace=False):
             found[place] = _changed(found[place], levels, ordered, rng)
 
-    return _next(shown, count, levels, rng, change)
+    return _next(shown, count, levels, rng, change, crossed=CROSSED)
 
 
 def guided(
     shown: Tries, count: int, levels: int, ordered: bool, rng: np.random.Generator
 ) -> Levels:
-    """Return the next parameters of an evolutionary search that follows the marks of the tries.
+    """Return the next parameters of a search that follows the marks of the tries.
 
-    As `evolved`, but three quarters of the changes give a parameter its marked level; the parameter
-    is drawn with the exponential of its mark.
+    As `evolved`, but without crossings, and three quarters of the changes give a parameter its
+    marked level; the parameter is drawn with the exponential of its mark.
     """
     marked = marks(count, levels, ordered, shown)
     weights = np.exp([mark for _, mark in marked])
@@ -68,13 +68,19 @@ def guided(
 
 
 def _next(
-    shown: Tries, count: int, levels: int, rng: np.random.Generator, change: Change
+    shown: Tries,
+    count: int,
+    levels: int,
+    rng: np.random.Generator,
+    change: Change,
+    *,
+    crossed: float = 0.0,
 ) -> Levels:
     """Return the best try, crossed with another one or not, and changed until it is new."""
     if not shown:
         return tuple(int(v) for v in rng.integers(levels, size=count))
     start = list(shown[-1][0])
-    if rng.random() < CROSSED:
+    if rng.random() < crossed:
         other = shown[int(rng.integers(len(shown)))][0]
         start = [o if rng.random() < 0.5 else s for s, o in zip(start, other, strict=True)]
     known, found = {params for params, _ in shown}, start

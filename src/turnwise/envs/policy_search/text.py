@@ -1,9 +1,10 @@
 """How a trained searcher is shown a history, and how its answer is read.
 
-Provides `history_text`, `description_text`, `marks`, `answer_text`, `read_answer`, `levels_text`,
-`read_levels`, `shown_of` and `near_levels`. A searcher is shown the same text in training and in a
-search: levels and grades are single digits, so that a small model has one token for each. Its
-answer names what changes of the best try, so that it does not have to copy the rest.
+Provides `history_text`, `description_text`, `marks`, `promising`, `setting`, `answer_text`,
+`read_answer`, `levels_text`, `read_levels`, `shown_of` and `near_levels`. A searcher is shown the
+same text in training and in a search. A parameter with its level is one word (`p3=2`), so that a
+small model has a token for it and copies it in one step. Its answer names what changes of the best
+try, so that it does not have to copy the rest.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ Tries = Sequence[tuple[Levels, float]]
 """Parameters and their scores."""
 MOST_LEVELS = 10
 GRADES = 9
-LONGEST_PAIR = 8
-"""The most characters of a name and a level with the blanks after them."""
+LONGEST_SETTING = 8
+"""The most characters of a parameter with its level and the blanks after them."""
 EQUAL = 5
 """The mark of a level that goes with tries as good as those of the best try's level."""
 
@@ -74,23 +75,22 @@ def shown_of(tries: Tries, shown: int) -> list[tuple[Levels, float]]:
 def history_text(count: int, levels: int, ordered: bool, shown: Tries) -> str:
     r"""Return what a searcher sees.
 
-    The first line says how many parameters there are and how many levels. If there are tries, the
-    second one has their grades, from 0 for the lowest of the scores that are shown to 9 for the
-    highest. Each parameter has a line: its name, and its level in each try.
+    The first line says how many parameters there are and how many levels. Each try has a line: its
+    grade, from 0 for the lowest of the scores that are shown to 9 for the highest, and its level of
+    each parameter.
 
     Example:
         >>> history_text(2, 4, False, [((0, 1), 0.5), ((3, 3), 1.5)])
-        '2 choices 4\ngrades 0 9\np0 0 3\np1 1 3'
+        '2 choices 4\n0 p0=0 p1=1\n9 p0=3 p1=3'
     """
     lines = [f"{count} {'amounts' if ordered else 'choices'} {levels}"]
     if shown:
         scores = [score for _, score in shown]
         low, high = min(scores), max(scores)
         grades = [round(GRADES * (s - low) / (high - low)) if high > low else 0 for s in scores]
-        lines.append(f"grades {levels_text(tuple(grades))}")
-        columns = zip(*(params for params, _ in shown), strict=True)
         lines += [
-            f"{param_name(place)} {levels_text(column)}" for place, column in enumerate(columns)
+            " ".join([str(grade), *map(setting, range(count), params)])
+            for grade, (params, _) in zip(grades, shown, strict=True)
         ]
     return "\n".join(lines)
 
@@ -98,17 +98,29 @@ def history_text(count: int, levels: int, ordered: bool, shown: Tries) -> str:
 def description_text(count: int, levels: int, ordered: bool, shown: Tries) -> str:
     """Return what the tries say about each parameter; "" where there are none.
 
-    It has the name of each parameter, the level that goes with the best tries among those other
-    than the level in the best try (neighbouring ones of amounts), and a mark from 0 to 9 of how
-    much better these tries are: 5 if they are as good. A level's tries are as good as the sum of
-    their ranks, from 0 to 9 less the mean, divided by one more than their number.
+    It has, for each parameter, the level that goes with the best tries among those other than the
+    level in the best try (neighbouring ones of amounts), and a mark from 0 to 9 of how much better
+    these tries are: 5 if they are as good. A level's tries are as good as the sum of their ranks,
+    from 0 to 9 less the mean, divided by one more than their number. Parameters are in rising order
+    of their marks, so that the most promising one is last.
 
     Example:
         >>> description_text(2, 3, False, [((0, 1), 0.5), ((0, 1), 0.6), ((2, 0), 0.7)])
-        'p0 1 3 p1 2 3'
+        'better p0=1 3 p1=2 3'
     """
     marked = marks(count, levels, ordered, shown)
-    return " ".join(f"{param_name(i)} {level} {mark}" for i, (level, mark) in enumerate(marked))
+    told = [f"{setting(i, marked[i][0])} {marked[i][1]}" for i in promising(marked)]
+    return " ".join(["better", *told]) if told else ""
+
+
+def promising(marked: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the places of levels and marks in rising order of the marks.
+
+    Example:
+        >>> promising([(0, 7), (2, 3), (1, 7)])
+        [1, 0, 2]
+    """
+    return sorted(range(len(marked)), key=lambda place: marked[place][1])
 
 
 def marks(count: int, levels: int, ordered: bool, shown: Tries) -> list[tuple[int, int]]:
@@ -141,21 +153,32 @@ def near_levels(level: int, levels: int, most: int) -> list[int]:
     return [v for v in range(level - most, level + most + 1) if 0 <= v < levels and v != level]
 
 
-def param_name(place: int) -> str:
-    """Return the name of a parameter."""
-    return f"p{place}"
+def setting(place: int, level: int) -> str:
+    """Return a parameter and its level as one word.
+
+    Example:
+        >>> setting(3, 2)
+        'p3=2'
+    """
+    return f"p{place}={level}"
 
 
-def answer_text(params: Levels, shown: Tries) -> str:
+def answer_text(params: Levels, shown: Tries, order: Sequence[int] | None = None) -> str:
     """Return parameters as an answer: what differs from the best try that is shown.
+
+    Args:
+        params: all parameters.
+        shown: the tries.
+        order: all places, in the order in which they are named; None is from the first to the last.
 
     Example:
         >>> answer_text((0, 3), [((3, 0), 0.5), ((0, 1), 1.5)]), answer_text((0, 3), [])
-        ('p1 3', 'p0 0 p1 3')
+        ('p1=3', 'p0=0 p1=3')
     """
     best = shown[-1][0] if shown else (-1,) * len(params)
-    changed = [place for place, level in enumerate(params) if level != best[place]] or [0]
-    return " ".join(f"{param_name(place)} {params[place]}" for place in changed)
+    places = range(len(params)) if order is None else order
+    changed = [place for place in places if params[place] != best[place]] or [0]
+    return " ".join(setting(place, params[place]) for place in changed)
 
 
 def read_answer(text: str, count: int, levels: int, shown: Tries) -> Levels:
@@ -169,24 +192,25 @@ def read_answer(text: str, count: int, levels: int, shown: Tries) -> Levels:
             best of them; without any it has to name all.
 
     Raises:
-        IllegalActionError: if it is anything else than names and levels, each name once.
+        IllegalActionError: if it is anything else than parameters with levels, each one once.
 
     Example:
-        >>> read_answer("p1 3", 2, 4, [((3, 0), 0.5), ((0, 1), 1.5)])
+        >>> read_answer("p1=3", 2, 4, [((3, 0), 0.5), ((0, 1), 1.5)])
         (0, 3)
     """
-    words = text[: LONGEST_PAIR * count + 1].split()
-    if len(text) > LONGEST_PAIR * count or not words or len(words) % 2:
-        raise IllegalActionError(f"an answer of names p0 to p{count - 1} with levels is needed")
-    named = dict(zip(words[::2], words[1::2], strict=True))
-    if 2 * len(named) != len(words):
-        raise IllegalActionError("a parameter is named twice")
-    found = {
-        param_name(place): str(level) for place, level in enumerate(shown[-1][0] if shown else ())
-    }
-    found |= named
-    if set(found) != {param_name(place) for place in range(count)}:
+    words = text[: LONGEST_SETTING * count + 1].split()
+    if len(text) > LONGEST_SETTING * count or not words:
+        raise IllegalActionError(f"an answer of p0 to p{count - 1} with levels, p0=1, is needed")
+    known = {setting(i, level): (i, level) for i in range(count) for level in range(levels)}
+    if not all(word in known for word in words):
         raise IllegalActionError(
-            f"names of parameters are p0 to p{count - 1}; without tries all are needed"
+            f"an answer names parameters p0 to p{count - 1} with levels 0 to {levels - 1}, such as "
+            f"{setting(0, levels - 1)}"
         )
-    return read_levels(" ".join(found[param_name(place)] for place in range(count)), count, levels)
+    named = dict(known[word] for word in words)
+    if len(named) != len(words):
+        raise IllegalActionError("a parameter is named twice")
+    found = dict(enumerate(shown[-1][0] if shown else ())) | named
+    if len(found) != count:
+        raise IllegalActionError("without tries all parameters are needed")
+    return tuple(found[place] for place in range(count))
