@@ -75,9 +75,19 @@ def described(count, levels, ordered, shown):
             good.append(sum(own, Fraction(0)) / (1 + len(own)))
         best = shown[-1][0][place]
         others = [v for v in range(levels) if v != best and (not ordered or abs(v - best) == 1)]
-        level = max(others, key=lambda v: good[v])
-        words.append((f"p{place}", str(level), min(max(5 + good[level] - good[best], 0), 9)))
+        for params, _ in shown:
+            if sum(a != b for a, b in zip(params, shown[-1][0], strict=True)) == 1:
+                others = [v for v in others if v != params[place]]
+        if others:
+            level = max(others, key=lambda v: good[v])
+            words.append((f"p{place}", str(level), min(max(5 + good[level] - good[best], 0), 9)))
     return words
+
+
+def changed(params, levels, rng):
+    """Return parameters with another level of one of them."""
+    place, more = rng.integers(len(params)), 1 + rng.integers(levels - 1)
+    return tuple(int(v + more * (i == place)) % levels for i, v in enumerate(params))
 
 
 def test_the_description_says_which_levels_go_with_better_tries():
@@ -89,10 +99,12 @@ def test_the_description_says_which_levels_go_with_better_tries():
     assert description_text(2, 2, True, [((0, 1), 3.0)]) == "better p0=1 5 p1=0 5"
     rng = np.random.default_rng(0)
     for _ in range(100):
-        count, levels, tries = (int(v) for v in rng.integers([2, 2, 1], [17, 11, 17]))
+        count, levels, tries = (int(v) for v in rng.integers([1, 2, 1], [17, 11, 17]))
         some = [(tuple(rng.integers(levels, size=count).tolist()), float(i)) for i in range(tries)]
+        some += [(changed(some[-1][0], levels, rng), -1.0) for _ in range(tries)]
+        some.sort(key=lambda each: each[1])
         for ordered in (False, True):
-            _, *words = description_text(count, levels, ordered, some).split()
+            words = description_text(count, levels, ordered, some).split()[1:]
             found = [
                 (*pair.split("="), int(mark))
                 for pair, mark in zip(words[::2], words[1::2], strict=True)

@@ -4,8 +4,8 @@ Task: a hidden function of some parameters, each a level from 0 to 9 at most, an
     with noisy scores, as a random and then an evolutionary search of random length leaves it.
 Sees: how many parameters and levels there are, and up to `shown` tries in rising order of their
     scores: the grade of each from 0 to 9, and its levels. With `described` also the description.
-Description: which other level of each parameter goes with better tries, and how much better; the
-    most promising parameter is the last one.
+Description: which other, untried level of each parameter goes with better tries, and how much
+    better; the most promising parameter is the last one.
 Actions: parameters with levels. What is not named is as in the best try that is shown; if
     there are no tries, all are named.
 Rewards: `improved`, the share of what was missing to the best value that the parameters gain on the
@@ -268,8 +268,9 @@ class PolicySearch(Env[PolicySearchState]):
         def guided_search(state: PolicySearchState, rng: np.random.Generator) -> str:
             told = state.count, state.levels, state.ordered
             params = guided(state.shown, *told, rng)
-            order = promising(marks(*told, state.shown))[::-1]
-            return answer_text(params, state.shown, order or None)
+            first = promising(marks(*told, state.shown))[::-1]
+            others = (place for place in range(state.count) if place not in first)
+            return answer_text(params, state.shown, (*first, *others))
 
         return {**super().baselines(), "evolution": evolution, "guided": guided_search}
 

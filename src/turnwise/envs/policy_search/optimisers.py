@@ -12,9 +12,11 @@ import numpy as np
 from turnwise.envs.policy_search.functions import Levels
 from turnwise.envs.policy_search.text import Tries, marks, near_levels
 
-CROSSED, MORE, DRAWS = 0.3, 0.5, 50
-"""The probabilities of a crossing and of one more change; the changes made to find new parameters,
-which a small task may not have."""
+CROSSED, DRAWS = 0.3, 50
+"""The probability of a crossing; the changes made to find new parameters, which a small task may
+not have."""
+MORE, MORE_GUIDED = 0.5, 0.3
+"""The probability of one more change, in `evolved` and in `guided`."""
 GUIDED = 0.75
 """The probability that a change follows the marks."""
 Change = Callable[[list[int]], None]
@@ -38,7 +40,7 @@ def evolved(
     """
 
     def change(found: list[int]) -> None:
-        for place in rng.choice(count, size=_changes(count, rng), replace=False):
+        for place in rng.choice(count, size=_changes(count, MORE, rng), replace=False):
             found[place] = _changed(found[place], levels, ordered, rng)
 
     return _next(shown, count, levels, rng, change, crossed=CROSSED)
@@ -49,16 +51,17 @@ def guided(
 ) -> Levels:
     """Return the next parameters of a search that follows the marks of the tries.
 
-    As `evolved`, but without crossings, and three quarters of the changes give a parameter its
-    marked level; the parameter is drawn with the exponential of its mark.
+    As `evolved`, but without crossings and with fewer changes. Three quarters of the changes give a
+    parameter its marked level; the parameter is drawn with the exponential of its mark.
     """
     marked = marks(count, levels, ordered, shown)
-    weights = np.exp([mark for _, mark in marked])
+    places = list(marked)
+    weights = np.exp([marked[place][1] for place in places])
 
     def change(found: list[int]) -> None:
-        for _ in range(_changes(count, rng)):
-            if rng.random() < GUIDED:
-                place = int(rng.choice(count, p=weights / weights.sum()))
+        for _ in range(_changes(count, MORE_GUIDED, rng)):
+            if places and rng.random() < GUIDED:
+                place = int(rng.choice(places, p=weights / weights.sum()))
                 found[place] = marked[place][0]
             else:
                 place = int(rng.integers(count))
@@ -92,9 +95,9 @@ def _next(
     return tuple(found)
 
 
-def _changes(count: int, rng: np.random.Generator) -> int:
-    """Return how many parameters change."""
-    return min(int(rng.geometric(1 - MORE)), count)
+def _changes(count: int, more: float, rng: np.random.Generator) -> int:
+    """Return how many parameters change, at most all; `more` is the probability of one more."""
+    return min(int(rng.geometric(1 - more)), count)
 
 
 def _changed(level: int, levels: int, ordered: bool, rng: np.random.Generator) -> int:

@@ -9,7 +9,7 @@ try, so that it does not have to copy the rest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -98,11 +98,12 @@ def history_text(count: int, levels: int, ordered: bool, shown: Tries) -> str:
 def description_text(count: int, levels: int, ordered: bool, shown: Tries) -> str:
     """Return what the tries say about each parameter; "" where there are none.
 
-    It has, for each parameter, the level that goes with the best tries among those other than the
-    level in the best try (neighbouring ones of amounts), and a mark from 0 to 9 of how much better
-    these tries are: 5 if they are as good. A level's tries are as good as the sum of their ranks,
-    from 0 to 9 less the mean, divided by one more than their number. Parameters are in rising order
-    of their marks, so that the most promising one is last.
+    Only what was not tried counts: levels with which the best try, changed in that parameter alone,
+    is none of the tries. The text has, for each parameter with such a level, the one that goes with
+    the best tries (of amounts a neighbouring one), and a mark from 0 to 9 of how much better these
+    are than the tries with the level of the best try: 5 if they are as good. A level's tries are as
+    good as the sum of their ranks, from 0 to 9 less the mean, divided by one more than their
+    number. Parameters are in rising order of their marks, so that the most promising one is last.
 
     Example:
         >>> description_text(2, 3, False, [((0, 1), 0.5), ((0, 1), 0.6), ((2, 0), 0.7)])
@@ -113,38 +114,42 @@ def description_text(count: int, levels: int, ordered: bool, shown: Tries) -> st
     return " ".join(["better", *told]) if told else ""
 
 
-def promising(marked: Sequence[tuple[int, int]]) -> list[int]:
+def promising(marked: Mapping[int, tuple[int, int]]) -> list[int]:
     """Return the places of levels and marks in rising order of the marks.
 
     Example:
-        >>> promising([(0, 7), (2, 3), (1, 7)])
+        >>> promising({0: (0, 7), 1: (2, 3), 2: (1, 7)})
         [1, 0, 2]
     """
-    return sorted(range(len(marked)), key=lambda place: marked[place][1])
+    return sorted(marked, key=lambda place: marked[place][1])
 
 
-def marks(count: int, levels: int, ordered: bool, shown: Tries) -> list[tuple[int, int]]:
-    """Return the level and the mark of each parameter that a description has; none without tries.
+def marks(count: int, levels: int, ordered: bool, shown: Tries) -> dict[int, tuple[int, int]]:
+    """Return the place of each parameter that a description names -> its level and mark.
 
     Example:
         >>> marks(2, 3, False, [((0, 1), 0.5), ((0, 1), 0.6), ((2, 0), 0.7)])
-        [(1, 3), (2, 3)]
+        {0: (1, 3), 1: (2, 3)}
     """
     if not shown:
-        return []
+        return {}
+    known, best = {tuple(params) for params, _ in shown}, tuple(shown[-1][0])
     tried = np.array([params for params, _ in shown])
     last = len(tried) - 1
     ranks = 2 * np.arange(len(tried)) - last  # whole numbers, so that equal sums are equal
     scale = GRADES / max(2 * last, 1)
-    found: list[tuple[int, int]] = []
-    for column in tried.T:
+    found: dict[int, tuple[int, int]] = {}
+    for place, column in enumerate(tried.T):
+        own = best[place]
+        near = near_levels(own, levels, 1) if ordered else [v for v in range(levels) if v != own]
+        untried = [v for v in near if (*best[:place], v, *best[place + 1 :]) not in known]
+        if not untried:
+            continue
         with_level = column == np.arange(levels)[:, None]
         good = with_level @ ranks / (1 + with_level.sum(axis=1))
-        own = int(column[-1])
-        others = near_levels(own, levels, 1) if ordered else [v for v in range(levels) if v != own]
-        level = max(others, key=lambda other: good[other])
+        level = max(untried, key=lambda other: good[other])
         mark = EQUAL + scale * (good[level] - good[own])
-        found.append((level, min(max(round(mark), 0), GRADES)))
+        found[place] = level, min(max(round(mark), 0), GRADES)
     return found
 
 
