@@ -7,7 +7,10 @@ and MuJoCo's renderer for its tasks.
 from __future__ import annotations
 
 import io
+import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import gymnasium
@@ -22,6 +25,7 @@ from turnwise.search.tasks import SearchTask
 from turnwise.utils.user_code import MISTAKES
 
 MODE = "rgb_array"
+DRIVER = "SDL_VIDEODRIVER"
 FRAMES, WIDTH = 120, 320
 """The most frames of a film, and the width of its pictures."""
 STEPS = 2_000
@@ -47,7 +51,7 @@ def film_episode(
     if MODE not in env.metadata.get("render_modes", ()):
         return "the env draws no pictures"
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _without_screen():
             warnings.simplefilter("ignore")
             env = make_env(task, render_mode=MODE)
             frames = _frames(env, policy.actor(params), seed)
@@ -55,6 +59,18 @@ def film_episode(
         return f"the env cannot be drawn ({error})"
     write_atomically(path, _gif(frames, DURATION * (5 if task.grid is not None else 1)))
     return None
+
+
+@contextmanager
+def _without_screen() -> Iterator[None]:
+    """Let pygame draw without a screen inside the block, or it complains where there is none."""
+    before = os.environ.get(DRIVER)
+    os.environ.setdefault(DRIVER, "dummy")
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(DRIVER, None)
 
 
 def _frames(env: gymnasium.Env, act: Actor, seed: int) -> list[np.ndarray]:
