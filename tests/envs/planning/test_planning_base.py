@@ -268,7 +268,7 @@ def test_an_episode_may_end_when_the_puzzle_is_lost():
             with pytest.raises(EnvError):
                 env.step(state, TOOL, "legal", RNG)
         else:
-            play(env, state, "legal", "r0c0 1")
+            play(env, state, "legal", "r0c0=1")
 
 
 @pytest.mark.parametrize("env", ["plan-path", "sokoban"])

@@ -120,20 +120,23 @@ def test_candidates_conflicts_and_moves_agree_with_the_units():
                 assert after.board == board[:cell] + digit + board[cell + 1 :]
 
 
-@pytest.mark.parametrize("move", ["r0c2", "r0c2 5", "r0c2 ", "r4c0 1", "r0c2 33", "", "1 r0c2"])
+@pytest.mark.parametrize(
+    "move",
+    ["r0c2", "r0c2=5", "r0c2=", "r4c0=1", "r0c2=33", "", "1=r0c2", "r0c2 3", "=3", "r0c2==3"],
+)
 def test_other_texts_are_no_moves(move):
     assert apply(Position(BOARD, BOARD), move) is None
 
 
 def test_queries_answer_about_the_board():
     position = Position(BOARD, BOARD)
-    assert candidates_of(position, ["r0c2"]) == "r0c2 3"
+    assert candidates_of(position, ["r0c2"]) == "r0c2=3"
     assert candidates_of(position, ["r0c0"]) == "r0c0 has 1"
-    assert conflicts_of(position, ["r0c2", "4"]) == "r0c3"
-    assert conflicts_of(position, ["r0c2", "3"]) == "none"
-    assert places_of(position, ["r1", "2"]) == "r1c2 r1c3"
+    assert conflicts_of(position, ["r0c2=4"]) == "r0c3"
+    assert conflicts_of(position, ["r0c2=3"]) == "none"
+    assert places_of(position, ["r1", "2"]) == "r1c2=2 r1c3=2"
     assert places_of(position, ["b1", "4"]) == "r0c3 has 4"
-    assert places_of(position, ["c2", "3"]) == "r0c2 r2c2 r3c2"
+    assert places_of(position, ["c2", "3"]) == "r0c2=3 r2c2=3 r3c2=3"
     assert consistent(position, []) == "yes"
     assert report(position) == "empty 11 consistent yes"
     dead = Position("123." + "..4." + "....", "")._replace(board="123." + "..4." + "." * 8)
@@ -141,7 +144,10 @@ def test_queries_answer_about_the_board():
     for query, words in (
         (candidates_of, ["r9c9"]),
         (candidates_of, []),
-        (conflicts_of, ["r0c0", "9"]),
+        (conflicts_of, ["r0c0=9"]),
+        (conflicts_of, ["r0c0"]),
+        (conflicts_of, ["r0c0", "1"]),
+        (conflicts_of, ["r9c0=1"]),
         (places_of, ["x0", "1"]),
         (consistent, ["r0c0"]),
     ):
@@ -272,4 +278,4 @@ def test_a_full_board_is_solved():
     grid = GRIDS[0]
     last = Position(grid[:-1] + EMPTY, grid[:-1] + EMPTY)
     assert not solved(last)
-    assert solved(apply(last, f"r3c3 {grid[-1]}"))
+    assert solved(apply(last, f"r3c3={grid[-1]}"))

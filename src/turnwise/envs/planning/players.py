@@ -69,7 +69,7 @@ def players_of(
         return next(legal, known[0])
 
     constants = {
-        f"always-{'-'.join(move.lower().split())}": player(_always(move))
+        f"always-{'-'.join(move.lower().replace('=', ' ').split())}": player(_always(move))
         for move in puzzle.constants
     }
     reflexes = {

@@ -3,11 +3,12 @@
 Task: a board of `size` rows (4, 6 or 9) with `clues` digits and one solution. The episode, the
     seats and the rewards are those of `base.py`.
 What each role sees: the board, row by row, with `.` for an empty cell.
-Moves: `r0c1 3` fills an empty cell. A digit that its row, column or box has is forbidden. A wrong
+Moves: `r0c1=3` fills an empty cell. A digit that its row, column or box has is forbidden. A wrong
     digit that is not forbidden stays, and the board then cannot be solved any more.
-Functions: `legal`; `apply MOVES`; `candidates CELL`, the digits that it may have; `conflicts CELL
-    DIGIT`, the cells that forbid it; `places UNIT DIGIT`, the cells of a row (`r0`), column (`c0`)
-    or box (`b0`) that may have the digit; `consistent`, whether every empty cell has a candidate.
+Functions: `legal`; `apply MOVES`; `candidates CELL`, the fills that it may have; `conflicts
+    CELL=DIGIT`, the cells that forbid it; `places UNIT DIGIT`, the fills with a digit that a row
+    (`r0`), column (`c0`) or box (`b0`) may have; `consistent`, whether every empty cell has a
+    candidate.
 Costs: of the team the number of cells that are empty or wrong; of a role the same, infinite with a
     wrong cell.
 Baselines: random; always-r0c0-1; first-legal; random-legal; random-narrow, a random candidate of
@@ -37,9 +38,9 @@ Example:
      r2 2 1 4 3
      r3 4 3 2 .
      call candidates r0c2
-     r0c2 3
+     r0c2=3
      your move
-    >>> step = env.step(told, "planner", "r0c2 3 r3c3 1", rng)
+    >>> step = env.step(told, "planner", "r0c2=3 r3c3=1", rng)
     >>> step.rewards["solved"], step.rewards["progress"]
     (1.0, 1.0)
 """
@@ -112,7 +113,7 @@ class SudokuPuzzle(Puzzle[Position]):
     """Boards with one solution."""
 
     rules = rules
-    constants = ("r0c0 1",)
+    constants = ("r0c0=1",)
 
     def __init__(self, config: SudokuConfig) -> None:
         self.config = config
@@ -158,7 +159,8 @@ class SudokuPuzzle(Puzzle[Position]):
         if _wrong(board, solution):
             return None
         names = shape_of(len(board)).names
-        return [f"{names[c]} {solution[c]}" for c, digit in enumerate(board) if digit == EMPTY]
+        empty = (cell for cell, digit in enumerate(board) if digit == EMPTY)
+        return [rules.fill(names[cell], solution[cell]) for cell in empty]
 
     def reflexes(self) -> Mapping[str, Reflex[Position]]:
         """Return the player of naked singles, which makes a forbidden move where there is none."""
@@ -206,13 +208,15 @@ class SudokuPuzzle(Puzzle[Position]):
         subject = subjects[rng.integers(len(subjects))]
         if name == "candidates":
             return subject
-        return f"{subject} {shape.digits[rng.integers(shape.size)]}"
+        digit = shape.digits[rng.integers(shape.size)]
+        return f"{subject} {digit}" if name == "places" else rules.fill(subject, digit)
 
     def vocabulary(self) -> tuple[str, ...]:
-        """Return the names of cells and of units, the digits, and all other words."""
+        """Return the names of cells and of units, the digits, all fills, and all other words."""
         shape = shape_of(self.config.size**2)
-        words = "sudoku narrow full empty consistent yes no none has"
-        return (*words.split(), EMPTY, *shape.digits, *shape.names, *shape.lines)
+        words = ("sudoku", "narrow", "full", "empty", "consistent", "yes", "no", "none", "has")
+        fills = (rules.fill(name, digit) for name in shape.names for digit in shape.digits)
+        return (*words, EMPTY, *shape.digits, *shape.names, *shape.lines, *fills)
 
 
 class Sudoku(PlanningEnv[Position]):
@@ -282,8 +286,8 @@ def _fill(position: Position, found: tuple[int, str] | None) -> str:
     board, names = position.board, shape_of(len(position.board)).names
     if found is None:
         cell = next((c for c, digit in enumerate(board) if digit != EMPTY), 0)
-        return f"{names[cell]} {board[cell]}"
-    return f"{names[found[0]]} {found[1]}"
+        return rules.fill(names[cell], board[cell])
+    return rules.fill(names[found[0]], found[1])
 
 
 def _guess(board: str, rng: np.random.Generator) -> tuple[int, str] | None:
@@ -316,5 +320,7 @@ def _lines(board: str) -> tuple[str, ...]:
 @lru_cache(maxsize=16384)
 def _description(board: str) -> str:
     names = shape_of(len(board)).names
-    said = [f"{names[cell]} {' '.join(digits) or 'none'}" for _, cell, digits in _narrowest(board)]
-    return " ".join(["narrow", *said]) if said else "full"
+    said = ["narrow"]
+    for _, cell, digits in _narrowest(board):
+        said += [rules.fill(names[cell], digit) for digit in digits] or [f"{names[cell]} none"]
+    return " ".join(said) if len(said) > 1 else "full"

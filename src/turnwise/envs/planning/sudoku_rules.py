@@ -2,8 +2,9 @@
 
 A board is a string of digits, row by row, with "." for an empty cell. The sizes are 4 (boxes of 2
 rows and 2 columns), 6 (2 rows and 3 columns) and 9 (3 and 3). A move fills an empty cell, as in
-`r0c1 3`, with a digit that no cell of its row, column and box has. Nothing is taken back. The
-source of this module also runs in the sandbox, so it imports the standard library alone.
+`r0c1=3`, with a digit that no cell of its row, column and box has. It is one word, so that a small
+model copies it in one step. Nothing is taken back. The source of this module also runs in the
+sandbox, so it imports the standard library alone.
 """
 
 from __future__ import annotations
@@ -111,17 +112,27 @@ def filled(board: str, cell: int, digit: str) -> str:
 @lru_cache(maxsize=3)
 def _moves(cells: int) -> tuple[str, ...]:
     shape = shape_of(cells)
-    return tuple(f"{name} {digit}" for name in shape.names for digit in shape.digits)
+    return tuple(fill(name, digit) for name in shape.names for digit in shape.digits)
 
 
 def moves(position: Position) -> Sequence[str]:
-    """Return all pairs of a cell and a digit."""
+    """Return the fills of all cells with all digits."""
     return _moves(len(position.board))
 
 
 def move_length(word: str) -> int:
-    """Return the number of words of a move: the cell and the digit."""
-    return 2
+    """Return the number of words of a move, which is one."""
+    return 1
+
+
+def fill(name: str, digit: str) -> str:
+    """Return the move that fills a cell.
+
+    Example:
+        >>> fill("r0c1", "3")
+        'r0c1=3'
+    """
+    return f"{name}={digit}"
 
 
 def apply(position: Position, move: str) -> Position | None:
@@ -129,10 +140,10 @@ def apply(position: Position, move: str) -> Position | None:
 
     Example:
         >>> begun = Position("12.." + "." * 12, "12.." + "." * 12)
-        >>> apply(begun, "r0c2 3").board[:4], apply(begun, "r0c2 1")
+        >>> apply(begun, "r0c2=3").board[:4], apply(begun, "r0c2=1")
         ('123.', None)
     """
-    board, (name, _, digit) = position.board, move.partition(" ")
+    board, (name, _, digit) = position.board, move.partition("=")
     shape = shape_of(len(board))
     cell = shape.numbers.get(name)
     if cell is None or digit not in shape.digits or len(digit) != 1 or board[cell] != EMPTY:
@@ -161,25 +172,27 @@ def consistent(position: Position, words: list[str]) -> str:
 
 
 def candidates_of(position: Position, words: list[str]) -> str:
-    """Answer which digits a cell may have by its row, column and box."""
+    """Answer with which digits a cell may be filled by its row, column and box."""
     _expect(words, 1, "a cell")
     cell = _cell(position, words[0])
     if position.board[cell] != EMPTY:
         return f"{words[0]} has {position.board[cell]}"
-    return f"{words[0]} {' '.join(candidates(position.board, cell)) or 'none'}"
+    found = [fill(words[0], digit) for digit in candidates(position.board, cell)]
+    return " ".join(found) or "none"
 
 
 def conflicts_of(position: Position, words: list[str]) -> str:
-    """Answer which cells conflict with a digit in a cell."""
-    _expect(words, 2, "a cell and a digit")
-    shape, cell = shape_of(len(position.board)), _cell(position, words[0])
-    digit = _digit(position, words[1])
+    """Answer which cells conflict with a fill."""
+    _expect(words, 1, "a cell with a digit, as in r0c0=1")
+    name, _, digit = words[0].partition("=")
+    shape, cell = shape_of(len(position.board)), _cell(position, name)
+    _digit(position, digit)
     found = [shape.names[peer] for peer in shape.peers[cell] if position.board[peer] == digit]
     return " ".join(found) or "none"
 
 
 def places_of(position: Position, words: list[str]) -> str:
-    """Answer which cells of a row, column or box may have a digit; `has` where one has it."""
+    """Answer which cells of a row, column or box a digit may fill; `has` where one has it."""
     _expect(words, 2, "a row, column or box, as in r0, c0 or b0, and a digit")
     board, shape = position.board, shape_of(len(position.board))
     if words[0] not in shape.lines:
@@ -189,7 +202,7 @@ def places_of(position: Position, words: list[str]) -> str:
         if board[cell] == digit:
             return f"{shape.names[cell]} has {digit}"
     found = [c for c in unit if board[c] == EMPTY and digit in candidates(board, c)]
-    return " ".join(shape.names[c] for c in found) or "none"
+    return " ".join(fill(shape.names[c], digit) for c in found) or "none"
 
 
 QUERIES: Mapping[str, Callable[[Position, list[str]], str]] = {
