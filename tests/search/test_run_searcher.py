@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
+import numpy as np
 import pytest
 
 from turnwise.app.search import search_policy
+from turnwise.app.search_models import RunModel
 from turnwise.envs.policy_search.env import PolicySearchConfig
 from turnwise.errors import ConfigError, RunError
 from turnwise.recipe.schema import load_recipe
 from turnwise.runs import Run
 from turnwise.search.config import SearchConfig
 from turnwise.search.history import History, Try
-from turnwise.search.levels import LevelSpace, check_size, task_data
+from turnwise.search.levels import Labels, LevelSpace, check_size, task_data
 from turnwise.search.space import ParamSpace
 from turnwise.settings import parse
+from turnwise.types import Task
 
 from ..cli.conftest import invoke, with_sets
 from ..conftest import TINY
 
+PLAIN = Labels(places=(0, 1, 2), levels=tuple(range(9)))
 WEIGHTS = ParamSpace(count=3, low=-60, high=60, decimals=1)
 
 
@@ -75,17 +80,59 @@ def of_weights():
 
 
 def test_levels_of_weights_by_hand():
-    data = task_data(LevelSpace(space=WEIGHTS), of_weights(), "none", 0, 0)
+    data = task_data(LevelSpace(space=WEIGHTS), PLAIN, of_weights(), "none", 0, 0)
     assert (data["count"], data["levels"], data["ordered"]) == (3, 9, True)
     assert data["tries"] == [[[0, 4, 8], 0.0], [[5, 3, 5], 1.0], [[5, 5, 5], 2.0]]
 
 
+def test_labels_are_drawn_evenly_and_taken_back():
+    rng = np.random.default_rng(0)
+    seen = {True: Counter(), False: Counter()}
+    for ordered, counts in seen.items():
+        for _ in range(600):
+            labels = Labels.drawn(3, 4, ordered, rng)
+            params = tuple(rng.integers(4, size=3).tolist())
+            shown = labels.shown(params)
+            assert labels.meant(shown) == params
+            if ordered:  # neighbours stay neighbours
+                assert labels.levels in ((0, 1, 2, 3), (3, 2, 1, 0))
+            counts[labels.places.index(0), labels.levels[3]] += 1
+    assert len(seen[False]) == 12 and min(seen[False].values()) > 25
+    assert len(seen[True]) == 6 and min(seen[True].values()) > 60
+
+
+def test_a_prompt_has_the_labels():
+    labels = Labels(places=(2, 0, 1), levels=tuple(range(9))[::-1])
+    data = task_data(LevelSpace(space=WEIGHTS), labels, of_weights(), "none", 0, 0)
+    assert data["tries"] == [[[0, 8, 4], 0.0], [[3, 3, 5], 1.0], [[3, 3, 3], 2.0]]
+
+
+def test_an_answer_is_read_by_the_labels_of_its_prompt(searcher):
+    space = ParamSpace(count=9, low=0, high=3, choices=True)
+    model = RunModel(str(searcher), 0, space, "t", "none")
+    history = History()
+    for slot in range(3):
+        history.add(Try(slot=slot, source="search", params=(slot,) * 9, returns=[float(slot)] * 2))
+    found = set()
+    for slot in range(6):
+        labels = model._labels(slot, 0)
+        data = task_data(model.levels, labels, history, "none", 0, slot)
+        task = Task(id="t", env="policy-search", seed=0, data=data)
+        best, answer = [2] * 9, {4: labels.levels[1], 7: labels.levels[3]}
+        best[labels.places[4]], best[labels.places[7]] = 1, 3
+        words = " ".join(f"p{place}={level}" for place, level in answer.items())
+        assert model._levels(task, labels, words) == " ".join(map(str, best))
+        found.add(labels)
+    model.close()
+    assert len(found) == 6
+
+
 def test_controls_hide_the_scores():
     levels = LevelSpace(space=WEIGHTS)
-    assert task_data(levels, of_weights(), "blank", 0, 0)["tries"] == []
+    assert task_data(levels, PLAIN, of_weights(), "blank", 0, 0)["tries"] == []
     orders = set()
     for slot in range(20):
-        tries = task_data(levels, of_weights(), "shuffled", 0, slot)["tries"]
+        tries = task_data(levels, PLAIN, of_weights(), "shuffled", 0, slot)["tries"]
         assert sorted(score for _, score in tries) == [0.0, 1.0, 2.0]
         assert [params for params, _ in tries] == [[0, 4, 8], [5, 3, 5], [5, 5, 5]]
         orders.add(tuple(score for _, score in tries))

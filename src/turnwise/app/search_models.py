@@ -22,10 +22,11 @@ from turnwise.runs import Run
 from turnwise.search.config import Control, EndpointConfig
 from turnwise.search.cost import tokens_in
 from turnwise.search.history import History
-from turnwise.search.levels import LevelSpace, check_size, task_data
+from turnwise.search.levels import Labels, LevelSpace, check_size, task_data
 from turnwise.search.prompted import Reply
 from turnwise.search.space import ParamSpace
 from turnwise.search.tasks import TASKS
+from turnwise.seeding import generator
 from turnwise.types import Episode, EpisodeId, Message, Prompt, Sampling, Task, TaskVisit, TurnId
 
 ROLE = "searcher"
@@ -126,8 +127,9 @@ class RunModel:
             EngineError: if sampling fails.
         """
         batch, member = divmod(attempt, TOGETHER)
+        labels = self._labels(slot, batch)
         if self._sampled[0] != (slot, batch):
-            data = task_data(self.levels, history, self._control, self._seed, slot)
+            data = task_data(self.levels, labels, history, self._control, self._seed, slot)
             task = Task(id=f"search-{slot}", env=self._env.name, seed=self._seed, data=data)
             visit = TaskVisit(iteration=slot, visit=batch, task=task)
             played = self._judge.collect([visit], "evaluation", group_size=TOGETHER)
@@ -137,15 +139,21 @@ class RunModel:
             raise EngineError(f"the policy gave no reply ({episode.error})")
         turn = episode.turns[-1]
         return Reply(
-            text=self._levels(episode.task, turn.action or ""),
+            text=self._levels(episode.task, labels, turn.action or ""),
             prompt_tokens=len(turn.prompt_ids),
             completion_tokens=len(turn.completion_ids),
         )
 
-    def _levels(self, task: Task, answer: str) -> str:
-        """Return the levels that an answer names, empty where it names none."""
+    def _labels(self, slot: int, batch: int) -> Labels:
+        """Return the labels of a prompt."""
+        rng = generator(self._seed, "searcher labels", slot, batch)
+        space = self.levels.space
+        return Labels.drawn(space.count, self.levels.levels, not space.choices, rng)
+
+    def _levels(self, task: Task, labels: Labels, answer: str) -> str:
+        """Return the levels that an answer means, empty where it names none."""
         try:
-            return levels_text(self._env.reset(task).read(answer))
+            return levels_text(labels.meant(self._env.reset(task).read(answer)))
         except IllegalActionError:
             return ""
 

@@ -1,8 +1,9 @@
 """The tries of a search as a trained searcher is shown them: levels in place of values.
 
 Provides `LevelSpace`, between the parameters of a policy and the levels of the env `policy-search`,
-and `task_data`. Actions are levels themselves. Weights have the nine levels -6, -4.5, ..., 6, so
-that each is one digit; weights between them are shown as the nearest one.
+`Labels`, by which a searcher is shown them, `check_size` and `task_data`. Actions are levels
+themselves. Weights have the nine levels -6, -4.5, ..., 6, so that each is one digit; weights
+between them are shown as the nearest one.
 """
 
 from __future__ import annotations
@@ -76,6 +77,45 @@ class LevelSpace:
             raise UnreadableError(str(error)) from error
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Labels:
+    """Other places and levels by which a searcher is shown parameters.
+
+    A small model prefers some names to others, and would find sooner what is called by these. With
+    labels that are drawn for each prompt no parameter and no level is preferred on average.
+
+    Attributes:
+        places: of each place that is shown, the place of its parameter.
+        levels: of each level, the level as which it is shown.
+
+    Example:
+        >>> labels = Labels(places=(2, 0, 1), levels=(1, 0))
+        >>> labels.shown((0, 0, 1)), labels.meant((0, 1, 1))
+        ((0, 1, 1), (0, 0, 1))
+    """
+
+    places: tuple[int, ...]
+    levels: tuple[int, ...]
+
+    @classmethod
+    def drawn(cls, count: int, levels: int, ordered: bool, rng: np.random.Generator) -> Labels:
+        """Draw labels: any order of places and levels, or of amounts theirs or the opposite one."""
+        places = tuple(rng.permutation(count).tolist())
+        if not ordered:
+            return cls(places=places, levels=tuple(rng.permutation(levels).tolist()))
+        step = 1 if rng.random() < 0.5 else -1
+        return cls(places=places, levels=tuple(range(levels))[::step])
+
+    def shown(self, params: Levels) -> Levels:
+        """Return the levels of parameters as they are shown."""
+        return tuple(self.levels[params[place]] for place in self.places)
+
+    def meant(self, shown: Levels) -> Levels:
+        """Return the levels of the parameters that are shown so."""
+        by_place = dict(zip(self.places, shown, strict=True))
+        return tuple(self.levels.index(by_place[place]) for place in range(len(shown)))
+
+
 def check_size(space: ParamSpace, trained: PolicySearchConfig, task: str, run: str) -> None:
     """Check that a searcher was trained on tasks of the size of a search.
 
@@ -97,12 +137,13 @@ def check_size(space: ParamSpace, trained: PolicySearchConfig, task: str, run: s
 
 
 def task_data(
-    levels: LevelSpace, history: History, control: Control, seed: int, slot: int
+    levels: LevelSpace, labels: Labels, history: History, control: Control, seed: int, slot: int
 ) -> dict[str, Any]:
     """Return the task of the env `policy-search` that a history is.
 
     Args:
         levels: of the parameters.
+        labels: by which they are shown.
         history: what was tried.
         control: whether tries are left out, or their scores shuffled.
         seed: of the shuffle.
@@ -112,7 +153,10 @@ def task_data(
     scores = np.array([score for _, score in tries])
     if control == "shuffled":
         generator(seed, "search control", slot).shuffle(scores)
-    shown = [[list(own), float(score)] for (own, _), score in zip(tries, scores, strict=True)]
+    shown = [
+        [list(labels.shown(own)), float(score)]
+        for (own, _), score in zip(tries, scores, strict=True)
+    ]
     return {
         "count": levels.space.count, "levels": levels.levels,
         "ordered": not levels.space.choices, "tries": [] if control == "blank" else shown,
