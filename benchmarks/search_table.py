@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from turnwise.app.search import search_policy
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, RunError
 from turnwise.search.config import SearchConfig
 from turnwise.search.folder import Result
 from turnwise.settings import parse
@@ -35,14 +35,21 @@ CONTROLS = {
 def columns_of(
     methods: Sequence[str], searchers: Sequence[str], controls: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """Return the name of each column -> the settings of its searches."""
+    """Return the name of each column -> the settings of its searches.
+
+    Raises:
+        ConfigError: if a searcher is not NAME=RUN, or its name is taken.
+    """
     columns: dict[str, dict[str, Any]] = {method: {"method": method} for method in methods}
     for searcher in searchers:
         name, _, run = searcher.partition("=")
-        if not run:
+        if not name or not run:
             raise ConfigError(f"--searchers {searcher}: expected NAME=RUN")
-        columns[name] = {"run": run}
-        columns |= {f"{name}-{each}": {"run": run, **CONTROLS[each]} for each in controls}
+        own = {name: {"run": run}}
+        own |= {f"{name}-{each}": {"run": run, **CONTROLS[each]} for each in controls}
+        if taken := sorted(own.keys() & columns.keys()):
+            raise ConfigError(f"--searchers {searcher}: {taken[0]!r} is another column's name")
+        columns |= own
     return columns
 
 
@@ -88,7 +95,12 @@ def main() -> None:
     parser.add_argument("--recheck", type=int, default=10)
     given = parser.parse_args()
     budget = {"iterations": given.iterations, "recheck": given.recheck}
-    columns = columns_of(given.methods, given.searchers, given.controls)
+    try:
+        columns = columns_of(given.methods, given.searchers, given.controls)
+    except ConfigError as error:
+        parser.error(str(error))
+    if given.seeds < 1 or not columns:
+        parser.error("a table needs a seed and a column: give --seeds, --methods or --searchers")
     seeds = range(given.first_seed, given.first_seed + given.seeds)
     rows = [f"| task | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
     for task in given.tasks:
@@ -96,7 +108,7 @@ def main() -> None:
         for name, settings in columns.items():
             try:
                 cells.append(cell(results_of(given.folder, task, name, settings, seeds, budget)))
-            except ConfigError as error:  # Q-learning needs discrete observations
+            except (ConfigError, RunError) as error:  # Q-learning needs discrete observations
                 print(f"{task} {name}: {error}")
                 cells.append("-")
         rows.append(f"| {task} | {' | '.join(cells)} |")

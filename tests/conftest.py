@@ -129,7 +129,7 @@ def pytest_terminal_summary(terminalreporter, config):
     for outcome in ("passed", "failed", ""):  # "" holds setups and teardowns
         for report in terminalreporter.stats.get(outcome, ()):
             seconds[report.nodeid.split("::")[0]] += report.duration
-    if config.getoption("durations"):
+    if config.getoption("durations") is not None:
         terminalreporter.section("seconds by file")
         for file, spent in seconds.most_common(60):
             terminalreporter.line(f"{spent:7.0f} {file}")

@@ -27,8 +27,12 @@ def test_a_searcher_has_a_column_for_itself_and_for_each_control(script):
         "old-blank": {"run": "runs/t", "control": "blank"},
         "old-relabel": {"run": "runs/t", "relabel": 1},
     }
-    with pytest.raises(ConfigError, match="expected NAME=RUN"):
-        script.columns_of([], ["runs/s"], [])
+    for wrong in ("runs/s", "=runs/s", "own="):
+        with pytest.raises(ConfigError, match="expected NAME=RUN"):
+            script.columns_of([], [wrong], [])
+    for given in (["random=runs/s"], ["own=runs/s", "own-blank=runs/t"]):
+        with pytest.raises(ConfigError, match="is another column's name"):
+            script.columns_of(["random"], given, ["blank"])
 
 
 def test_a_cell_has_the_spread_of_scores_and_the_error_of_areas(script):
@@ -42,6 +46,17 @@ def test_a_cell_has_the_spread_of_scores_and_the_error_of_areas(script):
 
     assert script.cell([result(9, 0.2, 1.0), result(9, 0.4, 3.0)]) == "0.3 ± 0.14 (2 ± 1)"
     assert script.cell([result(9, None, 1.0)]) == "9 ± 0 (1 ± 0)"
+
+
+def test_what_cannot_be_searched_is_said_in_its_column(script, monkeypatch, tmp_path, capsys):
+    words = ["x", str(tmp_path), "--methods", "--searchers", f"own={tmp_path / 'no-run'}"]
+    monkeypatch.setattr(sys, "argv", words)
+    script.main()
+    told = capsys.readouterr().out.splitlines()
+    assert "no-run" in told[0] and told[-1] == "| frozen-lake | - |"
+    monkeypatch.setattr(sys, "argv", [*words, "--seeds", "0"])
+    with pytest.raises(SystemExit):
+        script.main()
 
 
 def test_searches_are_made_once(script, monkeypatch, tmp_path, capsys):

@@ -12,7 +12,8 @@ Functions: `legal`; `apply MOVES`; `candidates CELL`, the fills that it may have
 Costs: of the team the number of cells that are empty or wrong; of a role the same, infinite with a
     wrong cell.
 Baselines: random; always-r0c0-1; first-legal; random-legal; random-narrow, a random candidate of
-    one of the 4 cells with the fewest, which a described position names; naked-single, which fills
+    one of the 4 cells with the fewest that have any, which a described position names, unless there
+    are cells without; naked-single, which fills
     the first cell that has one candidate as long as there is one; guesser, which then draws one of
     the candidates of the first of the cells with the fewest; singles, which before that fills a
     cell that is the only place of a unit for a digit; optimal, the solution. With `hard = true`
@@ -240,7 +241,7 @@ class Sudoku(PlanningEnv[Position]):
     def _random_narrow(self, state: PlanState[Position], rng: np.random.Generator) -> str:
         """Return a random digit of a random cell of those with the fewest candidates."""
         board, calls = state.position.board, self.calls_next(state)
-        known = [(cell, digits) for _, cell, digits in _narrowest(board) if digits]
+        known = [(cell, digits) for _, cell, digits in _narrowest(board, dead=False)]
         if not known:  # any move is forbidden then
             fill = _fill(state.position, None)
         else:
@@ -304,9 +305,13 @@ def _free(board: str) -> list[tuple[int, str]]:
     return [(c, candidates(board, c)) for c, digit in enumerate(board) if digit == EMPTY]
 
 
-def _narrowest(board: str) -> list[tuple[int, int, str]]:
-    """Return the number of candidates, the cell and its candidates for `DESCRIBED` cells."""
-    return sorted((len(digits), cell, digits) for cell, digits in _free(board))[:DESCRIBED]
+def _narrowest(board: str, dead: bool = True) -> list[tuple[int, int, str]]:
+    """Return the number of candidates, the cell and its candidates for `DESCRIBED` cells.
+
+    They are those with the fewest candidates; with `dead` also those without any.
+    """
+    free = ((len(digits), cell, digits) for cell, digits in _free(board) if digits or dead)
+    return sorted(free)[:DESCRIBED]
 
 
 @lru_cache(maxsize=16384)

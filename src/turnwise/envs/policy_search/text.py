@@ -103,7 +103,8 @@ def description_text(count: int, levels: int, ordered: bool, shown: Tries) -> st
     the best tries (of amounts a neighbouring one), and a mark from 0 to 9 of how much better these
     are than the tries with the level of the best try: 5 if they are as good. A level's tries are as
     good as the sum of their ranks, from 0 to 9 less the mean, divided by one more than their
-    number. Parameters are in rising order of their marks, so that the most promising one is last.
+    number; equal scores rank as they are shown. Parameters are in rising order of their marks, so
+    that the most promising one is last.
 
     Example:
         >>> description_text(2, 3, False, [((0, 1), 0.5), ((0, 1), 0.6), ((2, 0), 0.7)])
