@@ -26,7 +26,7 @@ Optimiser = Callable[[Tries, int, int, bool, np.random.Generator], Levels]
 
 
 class Evolution:
-    """Changes the best try, at times crossed with another one.
+    """Changes the best try that is shown, as an optimiser says.
 
     Args:
         problem: the task.
