@@ -216,7 +216,7 @@ class SudokuPuzzle(Puzzle[Position]):
         """Return the names of cells and of units, the digits, all fills, and all other words."""
         shape = shape_of(self.config.size**2)
         words = ("sudoku", "narrow", "full", "empty", "consistent", "yes", "no", "none", "has")
-        fills = (rules.fill(name, digit) for name in shape.names for digit in shape.digits)
+        fills = rules.fills(self.config.size**2)
         return (*words, EMPTY, *shape.digits, *shape.names, *shape.lines, *fills)
 
 

@@ -110,14 +110,15 @@ def filled(board: str, cell: int, digit: str) -> str:
 
 
 @lru_cache(maxsize=3)
-def _moves(cells: int) -> tuple[str, ...]:
+def fills(cells: int) -> tuple[str, ...]:
+    """Return the fills of all cells of a board of 16, 36 or 81 with all digits."""
     shape = shape_of(cells)
     return tuple(fill(name, digit) for name in shape.names for digit in shape.digits)
 
 
 def moves(position: Position) -> Sequence[str]:
     """Return the fills of all cells with all digits."""
-    return _moves(len(position.board))
+    return fills(len(position.board))
 
 
 def move_length(word: str) -> int:

@@ -43,7 +43,7 @@ from turnwise.envs.policy_search.text import (
     marks,
     promising,
     read_answer,
-    setting,
+    settings_of,
     shown_of,
 )
 from turnwise.envs.task_data import read_data
@@ -276,9 +276,8 @@ class PolicySearch(Env[PolicySearchState]):
 
     def vocabulary(self) -> tuple[str, ...]:
         """Return the words of observations and answers."""
-        places, levels = range(self.config.most_params), range(MOST_LEVELS)
-        settings = (setting(place, level) for place in places for level in levels)
-        return ("amounts", "choices", "better", *settings, *map(str, levels))
+        settings = settings_of(self.config.most_params, MOST_LEVELS)
+        return ("amounts", "choices", "better", *settings, *map(str, range(MOST_LEVELS)))
 
 
 def _gain(state: PolicySearchState) -> float:

@@ -1,15 +1,16 @@
 """How a trained searcher is shown a history, and how its answer is read.
 
-Provides `history_text`, `description_text`, `marks`, `promising`, `setting`, `answer_text`,
-`read_answer`, `levels_text`, `read_levels`, `shown_of` and `near_levels`. A searcher is shown the
-same text in training and in a search. A parameter with its level is one word (`p3=2`), so that a
-small model has a token for it and copies it in one step. Its answer names what changes of the best
-try, so that it does not have to copy the rest.
+Provides `history_text`, `description_text`, `marks`, `promising`, `setting`, `settings_of`,
+`answer_text`, `read_answer`, `levels_text`, `read_levels`, `shown_of` and `near_levels`. A searcher
+is shown the same text in training and in a search. A parameter with its level is one word (`p3=2`),
+so that a small model has a token for it and copies it in one step. Its answer names what changes of
+the best try, so that it does not have to copy the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -125,17 +126,24 @@ def promising(marked: Mapping[int, tuple[int, int]]) -> list[int]:
     return sorted(marked, key=lambda place: marked[place][1])
 
 
-def marks(count: int, levels: int, ordered: bool, shown: Tries) -> dict[int, tuple[int, int]]:
+def marks(count: int, levels: int, ordered: bool, shown: Tries) -> Mapping[int, tuple[int, int]]:
     """Return the place of each parameter that a description names -> its level and mark.
+
+    The latest are kept, as the members of a group and the player that follows them ask again.
 
     Example:
         >>> marks(2, 3, False, [((0, 1), 0.5), ((0, 1), 0.6), ((2, 0), 0.7)])
         {0: (1, 3), 1: (2, 3)}
     """
+    return _marks(levels, ordered, tuple(tuple(params) for params, _ in shown))
+
+
+@lru_cache(maxsize=1024)
+def _marks(levels: int, ordered: bool, shown: tuple[Levels, ...]) -> Mapping[int, tuple[int, int]]:
     if not shown:
         return {}
-    known, best = {tuple(params) for params, _ in shown}, tuple(shown[-1][0])
-    tried = np.array([params for params, _ in shown])
+    known, best = set(shown), shown[-1]
+    tried = np.array(shown)
     last = len(tried) - 1
     ranks = 2 * np.arange(len(tried)) - last  # whole numbers, so that equal sums are equal
     scale = GRADES / max(2 * last, 1)
@@ -167,6 +175,17 @@ def setting(place: int, level: int) -> str:
         'p3=2'
     """
     return f"p{place}={level}"
+
+
+@lru_cache(maxsize=64)
+def settings_of(count: int, levels: int) -> Mapping[str, tuple[int, int]]:
+    """Return the word of each parameter with each level -> its place and its level.
+
+    Example:
+        >>> list(settings_of(1, 2).items())
+        [('p0=0', (0, 0)), ('p0=1', (0, 1))]
+    """
+    return {setting(i, level): (i, level) for i in range(count) for level in range(levels)}
 
 
 def answer_text(params: Levels, shown: Tries, order: Sequence[int] | None = None) -> str:
@@ -207,7 +226,7 @@ def read_answer(text: str, count: int, levels: int, shown: Tries) -> Levels:
     words = text[: LONGEST_SETTING * count + 1].split()
     if len(text) > LONGEST_SETTING * count or not words:
         raise IllegalActionError(f"an answer of p0 to p{count - 1} with levels, p0=1, is needed")
-    known = {setting(i, level): (i, level) for i in range(count) for level in range(levels)}
+    known = settings_of(count, levels)
     if not all(word in known for word in words):
         raise IllegalActionError(
             f"an answer names parameters p0 to p{count - 1} with levels 0 to {levels - 1}, such as "
