@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
+import math
 
 import numpy as np
 import pytest
 
 from turnwise.envs import check_env, make_env
+from turnwise.envs.policy_search.estimates import marks
 from turnwise.envs.policy_search.functions import FAMILIES, Function, manifest
 from turnwise.envs.policy_search.optimisers import evolved, guided
 from turnwise.envs.policy_search.text import (
@@ -64,24 +65,34 @@ def test_the_text_by_hand():
     assert history_text(3, 4, False, shown[:1]) == "3 choices 4\n0 p0=0 p1=1 p2=2"
 
 
-def described(count, levels, ordered, shown):
-    """Return the description of a history by exact sums, and the marks before rounding."""
-    words, last = [], len(shown) - 1
-    ranks = [Fraction(9 * i, max(last, 1)) - Fraction(9, 2) * (last > 0) for i in range(last + 1)]
-    for place in range(count):
-        good = []
+def distance(one, other, ordered):
+    return sum(0.375 * abs(a - b) if ordered else a != b for a, b in zip(one, other, strict=True))
+
+
+def upper(change, tries, ordered):
+    """Return the mean of a change's rank, given the tries, plus three standard deviations.
+
+    The change and the tries are jointly normal; the inverse of their covariance gives both.
+    """
+    points = [change, *tries]
+    joint = np.array([[math.exp(-distance(a, b, ordered) / 4) for b in points] for a in points])
+    joint += np.diag([0.0] + [0.3] * len(tries))  # what is predicted has no noise
+    ranks = [i - (len(tries) - 1) / 2 for i in range(len(tries))]
+    size = math.sqrt(sum(r * r for r in ranks) / len(ranks)) or 1.0
+    precise = np.linalg.inv(joint)
+    mean = -sum(p * r / size for p, r in zip(precise[0, 1:], ranks, strict=True)) / precise[0, 0]
+    return mean + 3 * math.sqrt(max(1 / precise[0, 0], 0.0))
+
+
+def described(levels, ordered, tries):
+    """Return, for each parameter, the values of its untried levels."""
+    best, found = tries[-1], {}
+    for place, own in enumerate(best):
         for level in range(levels):
-            own = [r for (p, _), r in zip(shown, ranks, strict=True) if p[place] == level]
-            good.append(sum(own, Fraction(0)) / (1 + len(own)))
-        best = shown[-1][0][place]
-        others = [v for v in range(levels) if v != best and (not ordered or abs(v - best) == 1)]
-        for params, _ in shown:
-            if sum(a != b for a, b in zip(params, shown[-1][0], strict=True)) == 1:
-                others = [v for v in others if v != params[place]]
-        if others:
-            level = max(others, key=lambda v: good[v])
-            words.append((f"p{place}", str(level), min(max(5 + good[level] - good[best], 0), 9)))
-    return words
+            change = (*best[:place], level, *best[place + 1 :])
+            if change not in tries and (not ordered or abs(level - own) == 1):
+                found.setdefault(place, {})[level] = upper(change, tries, ordered)
+    return found
 
 
 def changed(params, levels, rng):
@@ -90,37 +101,65 @@ def changed(params, levels, rng):
     return tuple(int(v + more * (i == place)) % levels for i, v in enumerate(params))
 
 
-def test_the_description_says_which_levels_go_with_better_tries():
-    shown = [((0, 1, 2), -1.0), ((3, 3, 3), 0.0), ((1, 1, 1), 1.0)]
-    # of ranks -4.5, 0 and 4.5: p0 has 2.25 at its level 1, and 0 at the untried level 2
-    assert description_text(3, 4, False, shown) == "better p0=2 3 p2=0 3 p1=0 5"
-    assert description_text(3, 4, True, shown) == "better p0=2 3 p2=0 3 p1=0 5"
-    assert description_text(3, 4, False, []) == ""
-    assert description_text(2, 2, True, [((0, 1), 3.0)]) == "better p0=1 5 p1=0 5"
+def test_the_marks_are_upper_estimates_of_the_ranks():
     rng = np.random.default_rng(0)
-    for _ in range(100):
-        count, levels, tries = (int(v) for v in rng.integers([1, 2, 1], [17, 11, 17]))
-        some = [(tuple(rng.integers(levels, size=count).tolist()), float(i)) for i in range(tries)]
-        some += [(changed(some[-1][0], levels, rng), -1.0) for _ in range(tries)]
-        some.sort(key=lambda each: each[1])
+    for _ in range(60):
+        count, levels, size = (int(v) for v in rng.integers([1, 2, 1], [9, 11, 17]))
+        some = [tuple(rng.integers(levels, size=count).tolist()) for _ in range(size)]
+        some += [changed(some[-1], levels, rng) for _ in range(size)]
+        some.append(some[int(rng.integers(size))])
         for ordered in (False, True):
-            words = description_text(count, levels, ordered, some).split()[1:]
-            found = [
-                (*pair.split("="), int(mark))
-                for pair, mark in zip(words[::2], words[1::2], strict=True)
-            ]
-            assert [mark for *_, mark in found] == sorted(mark for *_, mark in found)
-            in_order = sorted(found, key=lambda each: int(each[0][1:]))
-            for mine, exact in zip(in_order, described(count, levels, ordered, some), strict=True):
-                assert mine[:2] == exact[:2]
-                assert abs(mine[2] - exact[2]) <= 0.5 + 1e-9
+            found = marks(levels, ordered, [(params, float(i)) for i, params in enumerate(some)])
+            exact = described(levels, ordered, some)
+            assert found.keys() == exact.keys()
+            most = max((v for values in exact.values() for v in values.values()), default=0)
+            for place, (level, mark) in found.items():
+                value = max(exact[place].values())
+                assert exact[place][level] == pytest.approx(value)
+                assert abs(max(9 - 4 * (most - value), 0) - mark) <= 0.5 + 1e-6
+
+
+def test_the_description_by_hand():
+    # tries at a distance of 1 from each other; the change to level 2 is at 1 from both
+    pair = [((0,), 0.0), ((1,), 1.0)]
+    assert described(3, False, [p for p, _ in pair]) == {0: {2: pytest.approx(
+        3 * math.sqrt(1 - 2 * math.exp(-0.5) / (1.3 + math.exp(-0.25))))}}  # fmt: skip
+    assert description_text(3, False, pair) == "better p0=2 9"
+    assert description_text(3, False, [*pair, ((2,), 2.0)]) == ""  # nothing is untried
+    assert description_text(4, False, []) == ""
+    assert description_text(2, True, [((0, 1), 3.0)]) == "better p0=1 9 p1=0 9"
+
+
+def test_parameters_are_in_rising_order_of_their_marks():
+    rng = np.random.default_rng(1)
+    for _ in range(40):
+        tries = [(tuple(rng.integers(5, size=8).tolist()), float(i)) for i in range(12)]
+        words = description_text(5, False, tries).split()[1:]
+        told = [int(mark) for mark in words[1::2]]
+        assert told == sorted(told) and told[-1] == 9
+        known = marks(5, False, tries)
+        assert sorted(words[::2]) == sorted(f"p{i}={level}" for i, (level, _) in known.items())
+
+
+def test_what_is_shown_and_what_counts_have_one_best_try():
+    env = make_env("policy-search", shown=2, counted=6, described=True)
+    tries = [[[i % 4, i // 4, 0], float(i in (1, 2, 3, 9))] for i in range(12)]
+    state = env.reset(task(tries))
+    assert state.shown[-1] == state.counted[-1] == ((1, 2, 0), 1.0)  # the latest of the equal ones
+    assert len(state.counted) == 6 and len(state.shown) == 2
+    *listed, told = env.observe(state, "player").text.splitlines()
+    assert len(listed) == 3
+    assert told == description_text(4, False, state.counted)
+    repeat = env.step(state, "player", "p0=2 p1=0", np.random.default_rng(0))
+    assert ((2, 0, 0), 1.0) in set(state.counted) - set(state.shown)
+    assert repeat.rewards == {"improved": 0.0, "difference": -1.0}
 
 
 def test_the_description_stands_in_the_prompt_or_is_for_the_thought():
     tries = [[[0, 1, 2], -1.0], [[1, 1, 1], 1.0]]
     plain, shown = (make_env("policy-search", described=each) for each in (False, True))
     one, two = (env.observe(env.reset(task(tries)), "player") for env in (plain, shown))
-    assert one.description == description_text(3, 4, False, [(tuple(p), s) for p, s in tries])
+    assert one.description == description_text(4, False, [(tuple(p), s) for p, s in tries])
     assert (two.text, two.description) == (f"{one.text}\n{one.description}", "")
     assert shown.observe(shown.reset(task([])), "player").text == "3 choices 4"
 
@@ -129,6 +168,8 @@ def test_the_best_and_the_latest_are_shown_in_rising_order():
     tries = [((i,), score) for i, score in enumerate([0.9, 0.1, 0.8, 0.3, 0.7, 0.2])]
     assert [p[0] for p, _ in shown_of(tries, 4)] == [5, 4, 2, 0]
     assert [p[0] for p, _ in shown_of(tries[:2], 4)] == [1, 0]
+    equal = [((i,), float(i == 2)) for i in range(8)]
+    assert [p[0] for p, _ in shown_of(equal, 4)] == [5, 6, 7, 2]
     assert shown_of([], 4) == []
 
 
@@ -208,17 +249,33 @@ def test_evolution_beats_random_parameters():
     assert difference.mean() > 2 * difference.std() / 200**0.5
 
 
-def test_a_guided_search_follows_the_highest_mark():
+def test_a_guided_search_draws_parameters_by_their_marks():
     # level 3 of p2 goes with good tries, but the best try has level 0 by chance
     tries = [((i % 4, (i + 1) % 4, 3 * (i > 6), i % 3), float(i)) for i in range(12)]
-    shown = [*tries, ((0, 0, 0, 0), 12.0)]
-    assert description_text(4, 4, False, shown).split()[-2:] == ["p2=3", "8"]
+    tries.append(((0, 0, 0, 0), 12.0))
+    marked, rng, drawn = marks(4, False, tries), np.random.default_rng(0), 2000
+    assert marked[2] == (3, 9)
+    assert len({mark for _, mark in marked.values()}) > 1
+    found = [guided(tries, 4, 4, False, rng) for _ in range(drawn)]
+    assert all(level in (0, marked[i][0]) for each in found for i, level in enumerate(each))
+    weights = {place: math.exp(mark / 5) for place, (_, mark) in marked.items()}
+    for place, weight in weights.items():
+        # 1 to 4 draws with replacement, each one more with probability 0.7
+        missed = 1 - weight / sum(weights.values())
+        chances = [0.3, 0.21, 0.147, 0.343]
+        some = sum(chance * missed**draws for draws, chance in enumerate(chances, start=1))
+        share = np.mean([each[place] != 0 for each in found])
+        assert abs(share - (1 - some)) < 0.06  # draws of known tries are made again
+
+
+def test_a_guided_search_of_exhausted_changes_changes_at_random():
+    everything = [((a, b), float(a + b)) for a in (0, 1) for b in (0, 1)]
     rng = np.random.default_rng(0)
-    share = {
-        search: np.mean([search(shown, 4, 4, False, rng)[2] == 3 for _ in range(400)])
-        for search in (evolved, guided)
-    }
-    assert share[evolved] < 0.35 and 0.6 < share[guided] < 0.9
+    assert marks(2, False, everything) == {}
+    assert guided(everything, 2, 2, False, rng) in {params for params, _ in everything}
+    around = [((i, 0), 0.0) for i in range(1, 3)] + [((0, i), 0.0) for i in range(1, 3)]
+    for _ in range(20):  # no single change is new
+        assert 0 not in guided([*around, ((0, 0), 1.0)], 2, 3, False, rng)
 
 
 @pytest.mark.parametrize("search", [evolved, guided])
@@ -239,14 +296,13 @@ def test_an_answer_without_a_change_names_the_first_and_long_names_are_read():
     assert read_answer(answer_text(last, []), 256, 2, []) == last
 
 
-def test_marks_end_at_0_and_9():
-    for levels, mark in (((1, 2, 0), 0), ((0, 2, 1), 9)):  # amounts: 0 has one neighbour
-        levels = [level for level in levels for _ in range(5)]
-        shown = [((level, i), float(i)) for i, level in enumerate(levels)]
-        if mark == 9:  # the best try has the level of the worst ones
-            shown.append(((0, 15), 15.0))
-        words = description_text(2, 16, True, shown).split()
-        assert words[words.index("p0=1") + 1] == str(mark)
+def test_marks_end_at_0():
+    # level 1 of p0 goes with the worst tries, level 2 of p1 with good ones
+    tries = [((1, i % 2, i), float(i)) for i in range(8)]
+    tries += [((0, 2, i), 8.0 + i) for i in range(8)] + [((0, 0, 9), 16.0)]
+    assert marks(10, False, tries)[0][0] != 1
+    two = [((1, i), float(i)) for i in range(1, 12)] + [((0, i), 20.0 + i) for i in range(12)]
+    assert marks(2, False, [*two, ((0, 12), 40.0)])[0] == (1, 9)  # the only change is the best one
 
 
 def test_a_guided_answer_names_the_most_promising_parameter_first():
@@ -257,6 +313,8 @@ def test_a_guided_answer_names_the_most_promising_parameter_first():
         state = env.reset(Task(id="t", env="policy-search", seed=0, data=data))
         action = env.baselines()["guided"](state, rng)
         named = [word.split("=")[0] for word in action.split()]
+        if state.shown and not marks(state.levels, state.ordered, state.counted):
+            continue  # every single change was tried
         if state.shown:
             words = env.observe(state, "player").text.splitlines()[-1].split()[1::2]
             order = [word.split("=")[0] for word in words]

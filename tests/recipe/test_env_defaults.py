@@ -12,6 +12,7 @@ import pytest
 from transformers import Qwen3Config
 
 import turnwise as tw
+import turnwise.recipe.env_defaults
 from turnwise.app.made_recipe import recipe_for_env
 from turnwise.app.run_scores import evaluate_run
 from turnwise.envs.survey import survey
@@ -112,6 +113,22 @@ class Walled(Walk):
 
 
 ENVS = [Walk, Costly, Rich, Endless, Walled]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def surveys_are_kept():
+    """Play the games of a survey once for each env: they are a function of it and of the seed."""
+    kept = {}
+
+    def once(env, tasks, seed):
+        place = type(env.unwrapped), env.unwrapped.config.model_dump_json(), len(tasks), seed
+        if place not in kept:
+            kept[place] = survey(env, tasks, seed)
+        return kept[place]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(turnwise.recipe.env_defaults, "survey", once)
+        yield
 
 
 def recipe_of(env: Any, settings: Any = None, model: Any = "nano", told: Any = None):
@@ -913,7 +930,7 @@ class Slow(Walk):
 def test_what_is_only_measured_has_few_games_where_steps_take_long():
     """About the 1,024 turns of an iteration, with at least 8 tasks."""
     reasons, slow = reasons_of(Slow)
-    walk, length = recipe_of(Walk), survey_of(Slow()).groups.length
+    walk, length = recipe_of(Walk), survey_of(Walk()).groups.length
     assert walk.evaluation.validation_tasks == 64
     assert slow.evaluation.validation_tasks == pytest.approx(1024 / (2 * length), rel=0.3)
     assert reasons["evaluation.validation_tasks"] == "steps of the env take long"

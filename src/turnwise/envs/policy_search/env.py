@@ -4,19 +4,19 @@ Task: a hidden function of some parameters, each a level from 0 to 9 at most, an
     with noisy scores, as a random and then an evolutionary search of random length leaves it.
 Sees: how many parameters and levels there are, and up to `shown` tries in rising order of their
     scores: the grade of each from 0 to 9, and its levels. With `described` also the description.
-Description: which other, untried level of each parameter goes with better tries, and how much
-    better; the most promising parameter is the last one.
+Description: the most promising untried level of each parameter of the best try, and how promising
+    it is, by up to `counted` tries; the most promising parameter is the last one.
 Actions: parameters with levels. What is not named is as in the best try that is shown; if
     there are no tries, all are named.
 Rewards: `improved`, the share of what was missing to the best value that the parameters gain on the
     best try of the history, from 0 to 1, by values without noise; a repeat gains nothing. It is the
     score, too. `difference`, the same from -1, so that answers that gain nothing differ, and -1 for
-    a repeat of a try that is shown.
+    a repeat of a try that counts.
 End: after the turn.
-Measures: `repeated`, whether the parameters are among the tries that are shown.
+Measures: `repeated`, whether the parameters are among the tries that count.
 Baselines: random (uniform parameters), evolution (the evolutionary search goes on for a step),
-    guided (changes of the best try, most of which follow the description; the answer names the
-    most promising one first).
+    guided (changes of the best try that follow the description; the answer names the most
+    promising one first).
 Example: `make_env("policy-search", families=["bandit", "chain"])`.
 
 The functions are bandits and synthetic ones (`turnwise.envs.policy_search.functions`). A searcher
@@ -33,6 +33,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from turnwise.envs.base import Baseline, Env, Level, Observation, RewardTiming, Step
+from turnwise.envs.policy_search.estimates import marks, promising
 from turnwise.envs.policy_search.functions import FAMILIES, Function, Levels
 from turnwise.envs.policy_search.optimisers import evolved, guided
 from turnwise.envs.policy_search.text import (
@@ -40,8 +41,6 @@ from turnwise.envs.policy_search.text import (
     answer_text,
     description_text,
     history_text,
-    marks,
-    promising,
     read_answer,
     settings_of,
     shown_of,
@@ -71,6 +70,8 @@ class PolicySearchConfig(Settings):
     """The families of functions that tasks are drawn from."""
     shown: int = Field(default=16, ge=2, le=64)
     """The most tries that are shown: the best ones, and of a quarter the latest others."""
+    counted: int = Field(default=48, ge=2, le=256)
+    """The most tries on which the description rests, chosen in the same way."""
     least_params: int = Field(default=3, ge=2)
     """The fewest parameters of a task."""
     most_params: int = Field(default=16, ge=2, le=MOST_PARAMS)
@@ -80,8 +81,8 @@ class PolicySearchConfig(Settings):
     steps: int = Field(default=60, ge=0)
     """The most steps of evolutionary search that a history has after its random tries."""
     described: bool = False
-    """Whether the prompt says which other level of each parameter goes with better tries, so that
-    the policy does not have to find it."""
+    """Whether the prompt says which untried levels are promising, so that the policy does not have
+    to find it."""
 
     @model_validator(mode="after")
     def _check(self) -> PolicySearchConfig:
@@ -90,6 +91,10 @@ class PolicySearchConfig(Settings):
                 raise ValueError(str(unknown_name("family", name, FAMILIES)))
         if not self.families:
             raise ValueError("families is empty: name one or more")
+        if self.counted < self.shown:
+            raise ValueError(
+                f"counted = {self.counted} is less than shown = {self.shown}: what is shown counts"
+            )
         if self.least_params > self.most_params:
             raise ValueError(
                 f"least_params = {self.least_params} is more than most_params = "
@@ -117,24 +122,26 @@ class SearchData(Settings):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PolicySearchState:
-    """The sizes of a task, what is shown of its history, its function, and the answer.
+    """The sizes of a task, the tries of its history that count, its function, and the answer.
 
-    `function` is None in a search, where nobody knows the value of parameters before they are
-    played. `best` is the highest value of the whole history without noise.
+    `shown` are those of them that the prompt lists. The last one of both is the best. `function` is
+    None in a search, where nobody knows the value of parameters before they are played. `best` is
+    the highest value of the whole history without noise.
     """
 
     count: int
     levels: int
     ordered: bool
     shown: tuple[tuple[Levels, float], ...]
+    counted: tuple[tuple[Levels, float], ...]
     function: Function | None
     best: float
     said: Levels | None = None
 
     @property
     def repeated(self) -> bool:
-        """Whether the answer is among the tries that are shown."""
-        return self.said in {params for params, _ in self.shown}
+        """Whether the answer is among the tries that count."""
+        return self.said in {params for params, _ in self.counted}
 
     def read(self, answer: str) -> Levels:
         """Return the parameters that an answer names.
@@ -223,12 +230,13 @@ class PolicySearch(Env[PolicySearchState]):
         return PolicySearchState(
             count=count, levels=levels, ordered=data.ordered, function=function, best=best,
             shown=tuple(shown_of(tries, self.config.shown)),
+            counted=tuple(shown_of(tries, self.config.counted)),
         )  # fmt: skip
 
     def observe(self, state: PolicySearchState, role: str) -> Observation:
         """Return the history as text."""
-        told = state.count, state.levels, state.ordered, state.shown
-        text, description = history_text(*told), description_text(*told)
+        text = history_text(state.count, state.levels, state.ordered, state.shown)
+        description = description_text(state.levels, state.ordered, state.counted)
         if self.config.described and description:
             text, description = f"{text}\n{description}", ""
         return Observation(text=text, legal_actions=(), description=description)
@@ -266,9 +274,8 @@ class PolicySearch(Env[PolicySearchState]):
             return answer_text(params, state.shown)
 
         def guided_search(state: PolicySearchState, rng: np.random.Generator) -> str:
-            told = state.count, state.levels, state.ordered
-            params = guided(state.shown, *told, rng)
-            first = promising(marks(*told, state.shown))[::-1]
+            params = guided(state.counted, state.count, state.levels, state.ordered, rng)
+            first = promising(marks(state.levels, state.ordered, state.counted))[::-1]
             others = (place for place in range(state.count) if place not in first)
             return answer_text(params, state.shown, (*first, *others))
 

@@ -9,16 +9,16 @@ from collections.abc import Callable
 
 import numpy as np
 
+from turnwise.envs.policy_search.estimates import HIGHEST, Tries, marks, near_levels
 from turnwise.envs.policy_search.functions import Levels
-from turnwise.envs.policy_search.text import Tries, marks, near_levels
 
 CROSSED, DRAWS = 0.3, 50
 """The probability of a crossing; the changes made to find new parameters, which a small task may
 not have."""
-MORE, MORE_GUIDED = 0.5, 0.3
+MORE, MORE_GUIDED = 0.5, 0.7
 """The probability of one more change, in `evolved` and in `guided`."""
-GUIDED = 0.75
-"""The probability that a change follows the marks."""
+TRUST = 0.2
+"""By how much the logarithm of a parameter's probability grows with its mark."""
 Change = Callable[[list[int]], None]
 """Changes one parameter or more."""
 
@@ -40,34 +40,40 @@ def evolved(
     """
 
     def change(found: list[int]) -> None:
-        for place in rng.choice(count, size=_changes(count, MORE, rng), replace=False):
-            found[place] = _changed(found[place], levels, ordered, rng)
+        _change_some(found, _changes(count, MORE, rng), levels, ordered, rng)
 
     return _next(shown, count, levels, rng, change, crossed=CROSSED)
 
 
 def guided(
-    shown: Tries, count: int, levels: int, ordered: bool, rng: np.random.Generator
+    tries: Tries, count: int, levels: int, ordered: bool, rng: np.random.Generator
 ) -> Levels:
     """Return the next parameters of a search that follows the marks of the tries.
 
-    As `evolved`, but without crossings and with fewer changes. Three quarters of the changes give a
-    parameter its marked level; the parameter is drawn with the exponential of its mark.
+    It gives parameters of the best try their marked levels. Each change is one more with
+    probability 0.7, and its parameter is drawn with probabilities proportional to exp(mark / 5), so
+    that one may be drawn again. Without marks it changes the best try at random.
+
+    Args:
+        tries: in rising order of their scores; random parameters are returned if there are none.
+        count: of parameters.
+        levels: of each.
+        ordered: whether levels are amounts.
+        rng: draws.
     """
-    marked = marks(count, levels, ordered, shown)
+    marked = marks(levels, ordered, tries)
     places = list(marked)
-    weights = np.exp([marked[place][1] for place in places])
+    weights = np.exp([TRUST * (marked[place][1] - HIGHEST) for place in places])
 
     def change(found: list[int]) -> None:
-        for _ in range(_changes(count, MORE_GUIDED, rng)):
-            if places and rng.random() < GUIDED:
-                place = int(rng.choice(places, p=weights / weights.sum()))
+        number = _changes(count, MORE_GUIDED, rng)
+        if places:
+            for place in rng.choice(places, size=number, p=weights / weights.sum()).tolist():
                 found[place] = marked[place][0]
-            else:
-                place = int(rng.integers(count))
-                found[place] = _changed(found[place], levels, ordered, rng)
+        else:
+            _change_some(found, number, levels, ordered, rng)
 
-    return _next(shown, count, levels, rng, change)
+    return _next(tries, count, levels, rng, change)
 
 
 def _next(
@@ -98,6 +104,14 @@ def _next(
 def _changes(count: int, more: float, rng: np.random.Generator) -> int:
     """Return how many parameters change, at most all; `more` is the probability of one more."""
     return min(int(rng.geometric(1 - more)), count)
+
+
+def _change_some(
+    found: list[int], number: int, levels: int, ordered: bool, rng: np.random.Generator
+) -> None:
+    """Give so many parameters other levels."""
+    for place in rng.choice(len(found), size=number, replace=False):
+        found[place] = _changed(found[place], levels, ordered, rng)
 
 
 def _changed(level: int, levels: int, ordered: bool, rng: np.random.Generator) -> int:

@@ -1,8 +1,8 @@
 """How a trained searcher is shown a history, and how its answer is read.
 
-Provides `history_text`, `description_text`, `marks`, `promising`, `setting`, `settings_of`,
-`answer_text`, `read_answer`, `levels_text`, `read_levels`, `shown_of` and `near_levels`. A searcher
-is shown the same text in training and in a search. A parameter with its level is one word (`p3=2`),
+Provides `history_text`, `description_text`, `setting`, `settings_of`, `answer_text`, `read_answer`,
+`levels_text`, `read_levels` and `shown_of`. A searcher is shown the same text in training and in a
+search. A parameter with its level is one word (`p3=2`),
 so that a small model has a token for it and copies it in one step. Its answer names what changes of
 the best try, so that it does not have to copy the rest.
 """
@@ -12,19 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-import numpy as np
-
+from turnwise.envs.policy_search.estimates import Tries, marks, promising
 from turnwise.envs.policy_search.functions import Levels
 from turnwise.errors import IllegalActionError
 
-Tries = Sequence[tuple[Levels, float]]
-"""Parameters and their scores."""
 MOST_LEVELS = 10
 GRADES = 9
 LONGEST_SETTING = 8
 """The most characters of a parameter with its level and the blanks after them."""
-EQUAL = 5
-"""The mark of a level that goes with tries as good as those of the best try's level."""
 
 
 def levels_text(levels: Levels) -> str:
@@ -64,9 +59,10 @@ def read_levels(text: str, count: int, levels: int) -> Levels:
 def shown_of(tries: Tries, shown: int) -> list[tuple[Levels, float]]:
     """Return the tries that are shown, in rising order of their scores.
 
-    They are the best, three quarters of all that are shown, and the latest of the others.
+    They are the best, three quarters of all that are shown, and the latest of the others. Of equal
+    scores the later one is better.
     """
-    order = sorted(range(len(tries)), key=lambda i: (-tries[i][1], i))
+    order = sorted(range(len(tries)), key=lambda i: (-tries[i][1], -i))
     best = order[: shown - shown // 4]
     others = sorted(set(range(len(tries))) - set(best))
     chosen = [*best, *others[len(others) - min(shown // 4, len(others)) :]]
@@ -96,75 +92,25 @@ def history_text(count: int, levels: int, ordered: bool, shown: Tries) -> str:
     return "\n".join(lines)
 
 
-def description_text(count: int, levels: int, ordered: bool, shown: Tries) -> str:
-    """Return what the tries say about each parameter; "" where there are none.
+def description_text(levels: int, ordered: bool, tries: Tries) -> str:
+    """Return what tries say about each parameter; "" where there are none.
 
-    Only what was not tried counts: levels with which the best try, changed in that parameter alone,
-    is none of the tries. The text has, for each parameter with such a level, the one that goes with
-    the best tries (of amounts a neighbouring one), and a mark from 0 to 9 of how much better these
-    are than the tries with the level of the best try: 5 if they are as good. A level's tries are as
-    good as the sum of their ranks, from 0 to 9 less the mean, divided by one more than their
-    number; equal scores rank as they are shown. Parameters are in rising order of their marks, so
-    that the most promising one is last.
+    The text has, for each parameter, the most promising level that was not tried in the best try,
+    and its mark from 0 to 9 (`marks`). Parameters are in rising order of their marks, so that the
+    most promising one is last.
+
+    Args:
+        levels: of each parameter.
+        ordered: whether levels are amounts.
+        tries: in rising order of their scores.
 
     Example:
-        >>> description_text(2, 3, False, [((0, 1), 0.5), ((0, 1), 0.6), ((2, 0), 0.7)])
-        'better p0=1 3 p1=2 3'
+        >>> description_text(3, False, [((0, 1), 0.5), ((0, 1), 0.6), ((2, 0), 0.7)])
+        'better p0=1 9 p1=2 9'
     """
-    marked = marks(count, levels, ordered, shown)
+    marked = marks(levels, ordered, tries)
     told = [f"{setting(i, marked[i][0])} {marked[i][1]}" for i in promising(marked)]
     return " ".join(["better", *told]) if told else ""
-
-
-def promising(marked: Mapping[int, tuple[int, int]]) -> list[int]:
-    """Return the places of levels and marks in rising order of the marks.
-
-    Example:
-        >>> promising({0: (0, 7), 1: (2, 3), 2: (1, 7)})
-        [1, 0, 2]
-    """
-    return sorted(marked, key=lambda place: marked[place][1])
-
-
-def marks(count: int, levels: int, ordered: bool, shown: Tries) -> Mapping[int, tuple[int, int]]:
-    """Return the place of each parameter that a description names -> its level and mark.
-
-    The latest are kept, as the members of a group and the player that follows them ask again.
-
-    Example:
-        >>> marks(2, 3, False, [((0, 1), 0.5), ((0, 1), 0.6), ((2, 0), 0.7)])
-        {0: (1, 3), 1: (2, 3)}
-    """
-    return _marks(levels, ordered, tuple(tuple(params) for params, _ in shown))
-
-
-@lru_cache(maxsize=1024)
-def _marks(levels: int, ordered: bool, shown: tuple[Levels, ...]) -> Mapping[int, tuple[int, int]]:
-    if not shown:
-        return {}
-    known, best = set(shown), shown[-1]
-    tried = np.array(shown)
-    last = len(tried) - 1
-    ranks = 2 * np.arange(len(tried)) - last  # whole numbers, so that equal sums are equal
-    scale = GRADES / max(2 * last, 1)
-    found: dict[int, tuple[int, int]] = {}
-    for place, column in enumerate(tried.T):
-        own = best[place]
-        near = near_levels(own, levels, 1) if ordered else [v for v in range(levels) if v != own]
-        untried = [v for v in near if (*best[:place], v, *best[place + 1 :]) not in known]
-        if not untried:
-            continue
-        with_level = column == np.arange(levels)[:, None]
-        good = with_level @ ranks / (1 + with_level.sum(axis=1))
-        level = max(untried, key=lambda other: good[other])
-        mark = EQUAL + scale * (good[level] - good[own])
-        found[place] = level, min(max(round(mark), 0), GRADES)
-    return found
-
-
-def near_levels(level: int, levels: int, most: int) -> list[int]:
-    """Return the other levels that are at most so far away."""
-    return [v for v in range(level - most, level + most + 1) if 0 <= v < levels and v != level]
 
 
 def setting(place: int, level: int) -> str:

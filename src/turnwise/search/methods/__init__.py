@@ -10,7 +10,7 @@ from turnwise.envs.policy_search.optimisers import guided
 from turnwise.search.methods.base import Learner, MakeMethod, Method, Proposer
 from turnwise.search.methods.cem import CrossEntropy
 from turnwise.search.methods.cma import CovarianceAdaptation
-from turnwise.search.methods.evolution import Evolution
+from turnwise.search.methods.evolution import COUNTED, Evolution
 from turnwise.search.methods.hill import HillClimbing
 from turnwise.search.methods.ppo import Ppo
 from turnwise.search.methods.q_learning import QLearning
@@ -20,7 +20,7 @@ METHODS: dict[str, MakeMethod] = {
     "random": RandomSearch,
     "hill-climbing": HillClimbing,
     "evolution": Evolution,
-    "guided": lambda problem, seed: Evolution(problem, seed, guided),
+    "guided": lambda problem, seed: Evolution(problem, seed, guided, COUNTED),
     "cem": CrossEntropy,
     "cma-es": CovarianceAdaptation,
     "q-learning": QLearning,

@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from turnwise.envs.policy_search.estimates import Tries
 from turnwise.envs.policy_search.functions import Levels
 from turnwise.envs.policy_search.optimisers import evolved
-from turnwise.envs.policy_search.text import Tries, shown_of
+from turnwise.envs.policy_search.text import shown_of
 from turnwise.search.history import HistoryLog
 from turnwise.search.levels import LevelSpace
 from turnwise.search.methods.base import unknown_draw
@@ -20,8 +21,8 @@ from turnwise.search.problem import Problem
 from turnwise.search.space import Params
 from turnwise.seeding import generator
 
-SHOWN = 16
-"""The tries that are looked at, as in the recipe `policy-search`."""
+SHOWN, COUNTED = 16, 48
+"""The tries that are looked at, and those that are counted, as in the recipe `policy-search`."""
 Optimiser = Callable[[Tries, int, int, bool, np.random.Generator], Levels]
 
 
@@ -31,19 +32,23 @@ class Evolution:
     Args:
         problem: the task.
         seed: of the draws.
-        optimiser: changes the tries that are shown into the next levels: `evolved` or `guided`.
+        optimiser: changes tries into the next levels: `evolved` or `guided`.
+        shown: how many tries it is given.
     """
 
     warms_up = True
 
-    def __init__(self, problem: Problem, seed: int, optimiser: Optimiser = evolved) -> None:
+    def __init__(
+        self, problem: Problem, seed: int, optimiser: Optimiser = evolved, shown: int = SHOWN
+    ) -> None:
         self._space, self._seed, self._optimiser = problem.space, seed, optimiser
+        self._shown = shown
         self._levels = LevelSpace(space=problem.space)
 
     def propose(self, log: HistoryLog, slot: int) -> Params:
         """Return a change of the best policy that was not tried yet."""
         rng, levels = generator(self._seed, "evolution", slot), self._levels
-        shown, count = shown_of(levels.tries_of(log.history), SHOWN), self._space.count
+        shown, count = shown_of(levels.tries_of(log.history), self._shown), self._space.count
 
         def draw() -> Params:
             ordered = not self._space.choices
