@@ -27,7 +27,7 @@ PLAYED = (
     *("credit.rewards.expert=none", "trainer.group_size=48", "trainer.tasks_per_iteration=4"),
     *("trainer.iterations=41", "optimizer.lr=2e-3", "optimizer.schedule=linear"),
 )
-"""The credit of `frozen-lake-slippery-maps`, which learns from played episodes."""
+"""Whole episodes, with the credit, rate and groups of `frozen-lake-slippery-maps`."""
 ROWS = {
     # an episode is one step, and its reward the optimal value of the action
     "expert": ("trainer.iterations=45",),

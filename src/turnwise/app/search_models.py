@@ -169,6 +169,8 @@ def manifest_of(run: str, config: PolicySearchConfig) -> dict[str, Any]:
         "env": PolicySearch.name,
         "functions": manifest(config.families),
         "parameters": [config.least_params, config.most_params],
+        "shown": config.shown,
+        "counted": config.counted,
         "noise": list(NOISES),
         "tasks_of_search_in_training": [name for name in TASKS if name in config.families],
     }

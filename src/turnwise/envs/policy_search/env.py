@@ -11,9 +11,9 @@ Actions: parameters with levels. What is not named is as in the best try that is
 Rewards: `improved`, the share of what was missing to the best value that the parameters gain on the
     best try of the history, from 0 to 1, by values without noise; a repeat gains nothing. It is the
     score, too. `difference`, the same from -1, so that answers that gain nothing differ, and -1 for
-    a repeat of a try that counts.
+    a repeat, also of a try that is not shown.
 End: after the turn.
-Measures: `repeated`, whether the parameters are among the tries that count.
+Measures: `repeated`, whether the parameters were tried.
 Baselines: random (uniform parameters), evolution (the evolutionary search goes on for a step),
     guided (changes of the best try that follow the description; the answer names the most
     promising one first).
@@ -69,7 +69,7 @@ class PolicySearchConfig(Settings):
     families: tuple[str, ...] = tuple(FAMILIES)
     """The families of functions that tasks are drawn from."""
     shown: int = Field(default=16, ge=2, le=64)
-    """The most tries that are shown: the best ones, and of a quarter the latest others."""
+    """The most tries that are shown: three quarters of them the best, the others the latest."""
     counted: int = Field(default=48, ge=2, le=256)
     """The most tries on which the description rests, chosen in the same way."""
     least_params: int = Field(default=3, ge=2)
@@ -93,7 +93,8 @@ class PolicySearchConfig(Settings):
             raise ValueError("families is empty: name one or more")
         if self.counted < self.shown:
             raise ValueError(
-                f"counted = {self.counted} is less than shown = {self.shown}: what is shown counts"
+                f"counted = {self.counted} is less than shown = {self.shown}: set counted to "
+                f"{self.shown} or more"
             )
         if self.least_params > self.most_params:
             raise ValueError(
@@ -122,11 +123,12 @@ class SearchData(Settings):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PolicySearchState:
-    """The sizes of a task, the tries of its history that count, its function, and the answer.
+    """The sizes of a task, the tries of its history, its function, and the answer.
 
-    `shown` are those of them that the prompt lists. The last one of both is the best. `function` is
-    None in a search, where nobody knows the value of parameters before they are played. `best` is
-    the highest value of the whole history without noise.
+    `shown` are the tries that the prompt lists, and `counted` those that the description rests on;
+    the last one of both is the best. `known` are the parameters of all tries. `function` is None in
+    a search, where nobody knows the value of parameters before they are played. `best` is the
+    highest value of the whole history without noise.
     """
 
     count: int
@@ -134,14 +136,15 @@ class PolicySearchState:
     ordered: bool
     shown: tuple[tuple[Levels, float], ...]
     counted: tuple[tuple[Levels, float], ...]
+    known: frozenset[Levels]
     function: Function | None
     best: float
     said: Levels | None = None
 
     @property
     def repeated(self) -> bool:
-        """Whether the answer is among the tries that count."""
-        return self.said in {params for params, _ in self.counted}
+        """Whether the answer was tried."""
+        return self.said in self.known
 
     def read(self, answer: str) -> Levels:
         """Return the parameters that an answer names.
@@ -200,10 +203,12 @@ class PolicySearch(Env[PolicySearchState]):
         value, noise = function.value, float(rng.choice(NOISES))
         count, levels = function.count, function.levels
         tries: list[tuple[Levels, float]] = []
+        known: set[Levels] = set()
         warmup = int(rng.integers(max(1, self.config.warmup // 2), self.config.warmup + 1))
         for step in range(warmup + int(rng.integers(self.config.steps + 1))):
             shown = shown_of(tries, self.config.shown) if step >= warmup else ()
-            params = evolved(shown, count, levels, ordered, rng)
+            params = evolved(shown, known, count, levels, ordered, rng)
+            known.add(params)
             tries.append((params, round(value(params) + noise * float(rng.normal()), 4)))
         return tries
 
@@ -231,12 +236,13 @@ class PolicySearch(Env[PolicySearchState]):
             count=count, levels=levels, ordered=data.ordered, function=function, best=best,
             shown=tuple(shown_of(tries, self.config.shown)),
             counted=tuple(shown_of(tries, self.config.counted)),
+            known=frozenset(params for params, _ in tries),
         )  # fmt: skip
 
     def observe(self, state: PolicySearchState, role: str) -> Observation:
         """Return the history as text."""
         text = history_text(state.count, state.levels, state.ordered, state.shown)
-        description = description_text(state.levels, state.ordered, state.counted)
+        description = description_text(state.levels, state.ordered, state.counted, state.known)
         if self.config.described and description:
             text, description = f"{text}\n{description}", ""
         return Observation(text=text, legal_actions=(), description=description)
@@ -258,24 +264,25 @@ class PolicySearch(Env[PolicySearchState]):
         return max(_gain(state), 0.0)
 
     def measures(self, state: PolicySearchState) -> dict[str, float]:
-        """Return whether the answer is among the tries that are shown."""
+        """Return whether the answer was tried."""
         return {"repeated": float(state.repeated)}
 
     def random_action(self, state: PolicySearchState, role: str, rng: np.random.Generator) -> str:
         """Return uniform parameters."""
-        params = evolved((), state.count, state.levels, state.ordered, rng)
+        params = evolved((), set(), state.count, state.levels, state.ordered, rng)
         return answer_text(params, state.shown)
 
     def baselines(self) -> Mapping[str, Baseline]:
         """Return the baselines of the module docstring."""
 
         def evolution(state: PolicySearchState, rng: np.random.Generator) -> str:
-            params = evolved(state.shown, state.count, state.levels, state.ordered, rng)
-            return answer_text(params, state.shown)
+            told = state.count, state.levels, state.ordered
+            return answer_text(evolved(state.shown, state.known, *told, rng), state.shown)
 
         def guided_search(state: PolicySearchState, rng: np.random.Generator) -> str:
-            params = guided(state.counted, state.count, state.levels, state.ordered, rng)
-            first = promising(marks(state.levels, state.ordered, state.counted))[::-1]
+            told = state.levels, state.ordered
+            params = guided(state.counted, state.known, state.count, *told, rng)
+            first = promising(marks(*told, state.counted, state.known))[::-1]
             others = (place for place in range(state.count) if place not in first)
             return answer_text(params, state.shown, (*first, *others))
 

@@ -2,14 +2,15 @@
 
 Provides `Tries`, `marks`, `promising` and `near_levels`. The ranks of the tries are regressed on
 their parameters (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, equations
-2.25 and 2.26). A level that few tries near the best one have is uncertain, and so its mark is high:
-tries are made where they may be best, as in GP-UCB (Srinivas et al., arXiv:0912.3995).
+2.25 and 2.26). A level that few tries have is uncertain, so its mark is high: tries are made where
+they may be best, as in GP-UCB (Srinivas et al., arXiv:0912.3995).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import lru_cache
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,25 +22,30 @@ Tries = Sequence[tuple[Levels, float]]
 HIGHEST = 9
 """The mark of the most promising level."""
 LENGTH, STEP = 4.0, 0.375
-"""Tries that differ in so many parameters have the covariance 1 / e; how much of a parameter a step
-between two amounts is."""
+"""The distance at which the covariance of two tries is 1 / e, where choices that differ have the
+distance 1; and the distance of one step between two amounts."""
 NOISE = 0.3
 """The variance of the noise of a standardised rank."""
 DEVIATIONS = 3.0
 """The standard deviations of an estimate that are added to it."""
 SCALE = 4.0
 """The marks of a standard deviation of the ranks."""
+DIGITS = 9
+"""Values are rounded, so that equal ones are equal on every processor."""
 Numbers = NDArray[np.float64]
 
 
-def marks(levels: int, ordered: bool, tries: Tries) -> Mapping[int, tuple[int, int]]:
+def marks(
+    levels: int, ordered: bool, tries: Tries, known: Set[Levels]
+) -> Mapping[int, tuple[int, int]]:
     """Return the place of each parameter -> its most promising untried level, and its mark.
 
-    A level is untried if the best try, changed in that parameter alone to that level, is none of
-    the tries. Of amounts only neighbouring levels count. The value of such a change is the mean of
-    its rank plus three standard deviations, and the mark is 9 for the highest value and 4 less for
-    each standard deviation of the ranks below it, at least 0. Equal scores rank as they are
-    given. Parameters without an untried level are left out.
+    A level is untried if the best try, changed in that parameter alone to that level, is not
+    known. Of amounts only neighbouring levels count. The value of such a change is the mean of its
+    rank plus three standard deviations, and the mark is 9 for the highest value and 4 less for each
+    standard deviation of the ranks below it, at least 0. Equal scores rank as they are given, and
+    of levels with equal values the lowest is named. Parameters without an untried level are left
+    out.
 
     The latest results are kept, as the members of a group and the player that follows the marks
     ask again.
@@ -47,68 +53,73 @@ def marks(levels: int, ordered: bool, tries: Tries) -> Mapping[int, tuple[int, i
     Args:
         levels: of each parameter.
         ordered: whether levels are amounts.
-        tries: in rising order of their scores; the last one is the best.
+        tries: those that the estimates rest on, in rising order of their scores; the last one is
+            the best.
+        known: all parameters that were tried.
 
     Example:
-        >>> marks(3, False, [((0, 1), 0.5), ((0, 1), 0.6), ((2, 0), 0.7)])
-        {0: (1, 9), 1: (2, 9)}
+        >>> tries = [((0, 1), 0.5), ((1, 1), 0.6), ((2, 0), 0.7)]
+        >>> dict(marks(3, False, tries, {params for params, _ in tries}))
+        {0: (1, 8), 1: (2, 9)}
     """
-    return _marks(levels, ordered, tuple(tuple(params) for params, _ in tries))
+    return _marks(levels, ordered, tuple(tuple(params) for params, _ in tries), frozenset(known))
 
 
-@lru_cache(maxsize=1024)
-def _marks(levels: int, ordered: bool, tries: tuple[Levels, ...]) -> Mapping[int, tuple[int, int]]:
+@lru_cache(maxsize=256)
+def _marks(
+    levels: int, ordered: bool, tries: tuple[Levels, ...], known: frozenset[Levels]
+) -> Mapping[int, tuple[int, int]]:
     if not tries:
-        return {}
-    known, best = set(tries), tries[-1]
-    changes: list[Levels] = []
-    places: list[int] = []
-    for place, own in enumerate(best):
-        near = near_levels(own, levels, 1 if ordered else levels)
-        some = [(*best[:place], level, *best[place + 1 :]) for level in near]
-        new = [change for change in some if change not in known]
-        changes += new
-        places += [place] * len(new)
+        return MappingProxyType({})
+    best = tries[-1]
+    changes = [
+        (place, level)
+        for place, own in enumerate(best)
+        for level in near_levels(own, levels, 1 if ordered else levels)
+        if (*best[:place], level, *best[place + 1 :]) not in known
+    ]
     if not changes:
-        return {}
-    values = _values(np.array(changes), np.array(tries), ordered).tolist()
+        return MappingProxyType({})
+    values = _values(np.array(changes), np.array(tries), ordered).round(DIGITS).tolist()
     found: dict[int, tuple[int, float]] = {}
-    for place, change, value in zip(places, changes, values, strict=True):
+    for (place, level), value in zip(changes, values, strict=True):
         if place not in found or value > found[place][1]:
-            found[place] = change[place], value
+            found[place] = level, value
     most = max(values)
-    return {
-        place: (level, max(HIGHEST - round(SCALE * (most - value)), 0))
-        for place, (level, value) in found.items()
-    }
+    return MappingProxyType(
+        {
+            place: (level, max(HIGHEST - round(SCALE * (most - value)), 0))
+            for place, (level, value) in found.items()
+        }
+    )
 
 
 def _values(changes: NDArray[np.int64], tries: NDArray[np.int64], ordered: bool) -> Numbers:
     """Return the mean plus three standard deviations of the rank of each change, [changes].
 
     Args:
-        changes: the parameters of each, [changes, parameters].
+        changes: the place and the level of each, [changes, 2]; the last try is changed.
         tries: in rising order of their scores, [tries, parameters].
         ordered: whether levels are amounts.
     """
-    count = len(tries)
+    count, (places, levels) = len(tries), changes.T
     ranks = np.arange(count) - (count - 1) / 2
     ranks /= float(ranks.std()) or 1.0
-    of_tries = _covariance(tries, tries, ordered) + NOISE * np.eye(count)
-    across = _covariance(changes, tries, ordered)
+    apart = np.zeros((count, count))  # the distances of the tries
+    for column in tries.T:
+        apart += _distance(column[:, None], column, ordered)
+    at = tries[:, places].T  # [changes, tries]
+    own = _distance(tries[-1, places][:, None], at, ordered)
+    across = np.exp((own - apart[-1] - _distance(levels[:, None], at, ordered)) / LENGTH)
+    of_tries = np.exp(-apart / LENGTH) + NOISE * np.eye(count)
     solved = np.linalg.solve(of_tries, np.column_stack([ranks, across.T]))
     variance = 1 - (across * solved[:, 1:].T).sum(axis=1)
     return across @ solved[:, 0] + DEVIATIONS * np.sqrt(np.maximum(variance, 0.0))
 
 
-def _covariance(rows: NDArray[np.int64], columns: NDArray[np.int64], ordered: bool) -> Numbers:
-    """Return exp(-distance / 4) of each row and column, [rows, columns].
-
-    The distance is the number of choices that differ, or 0.375 for each step between amounts.
-    """
-    apart = rows[:, None] - columns
-    distance = STEP * np.abs(apart).sum(axis=2) if ordered else (apart != 0).sum(axis=2)
-    return np.exp(-distance / LENGTH)
+def _distance(one: NDArray[np.int64], other: NDArray[np.int64], ordered: bool) -> Numbers:
+    """Return the distances of levels of one parameter: 0 or 1, or 0.375 a step of amounts."""
+    return STEP * np.abs(one - other) if ordered else (one != other).astype(np.float64)
 
 
 def promising(marked: Mapping[int, tuple[int, int]]) -> list[int]:

@@ -1,11 +1,11 @@
 """The optimisers that a searcher imitates, and that leave the histories of its tasks.
 
-Provides `evolved` and `guided`, each from the tries that are shown to the next parameters.
+Provides `evolved` and `guided`, each from some of the tries to the next parameters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 import numpy as np
 
@@ -24,15 +24,21 @@ Change = Callable[[list[int]], None]
 
 
 def evolved(
-    shown: Tries, count: int, levels: int, ordered: bool, rng: np.random.Generator
+    tries: Tries,
+    known: Set[Levels],
+    count: int,
+    levels: int,
+    ordered: bool,
+    rng: np.random.Generator,
 ) -> Levels:
     """Return the next parameters of a simple evolutionary search.
 
-    It changes the best try that is shown: with probability 0.3 half of its parameters come from
+    It changes the best try: with probability 0.3 half of its parameters come from
     another one, and one parameter or more get another level, at most two away of amounts.
 
     Args:
-        shown: in rising order of their scores; random parameters are returned if there are none.
+        tries: in rising order of their scores; random parameters are returned if there are none.
+        known: all parameters that were tried.
         count: of parameters.
         levels: of each.
         ordered: whether levels are amounts.
@@ -42,11 +48,16 @@ def evolved(
     def change(found: list[int]) -> None:
         _change_some(found, _changes(count, MORE, rng), levels, ordered, rng)
 
-    return _next(shown, count, levels, rng, change, crossed=CROSSED)
+    return _next(tries, known, count, levels, rng, change, crossed=CROSSED)
 
 
 def guided(
-    tries: Tries, count: int, levels: int, ordered: bool, rng: np.random.Generator
+    tries: Tries,
+    known: Set[Levels],
+    count: int,
+    levels: int,
+    ordered: bool,
+    rng: np.random.Generator,
 ) -> Levels:
     """Return the next parameters of a search that follows the marks of the tries.
 
@@ -55,13 +66,15 @@ def guided(
     that one may be drawn again. Without marks it changes the best try at random.
 
     Args:
-        tries: in rising order of their scores; random parameters are returned if there are none.
+        tries: those that the marks rest on, in rising order of their scores; random parameters are
+            returned if there are none.
+        known: all parameters that were tried.
         count: of parameters.
         levels: of each.
         ordered: whether levels are amounts.
         rng: draws.
     """
-    marked = marks(levels, ordered, tries)
+    marked = marks(levels, ordered, tries, known)
     places = list(marked)
     weights = np.exp([TRUST * (marked[place][1] - HIGHEST) for place in places])
 
@@ -73,11 +86,12 @@ def guided(
         else:
             _change_some(found, number, levels, ordered, rng)
 
-    return _next(tries, count, levels, rng, change)
+    return _next(tries, known, count, levels, rng, change)
 
 
 def _next(
-    shown: Tries,
+    tries: Tries,
+    known: Set[Levels],
     count: int,
     levels: int,
     rng: np.random.Generator,
@@ -86,13 +100,13 @@ def _next(
     crossed: float = 0.0,
 ) -> Levels:
     """Return the best try, crossed with another one or not, and changed until it is new."""
-    if not shown:
+    if not tries:
         return tuple(int(v) for v in rng.integers(levels, size=count))
-    start = list(shown[-1][0])
+    start = list(tries[-1][0])
     if rng.random() < crossed:
-        other = shown[int(rng.integers(len(shown)))][0]
+        other = tries[int(rng.integers(len(tries)))][0]
         start = [o if rng.random() < 0.5 else s for s, o in zip(start, other, strict=True)]
-    known, found = {params for params, _ in shown}, start
+    found = start
     for _ in range(DRAWS):
         found = list(start)
         change(found)

@@ -2,14 +2,14 @@
 
 Provides `history_text`, `description_text`, `setting`, `settings_of`, `answer_text`, `read_answer`,
 `levels_text`, `read_levels` and `shown_of`. A searcher is shown the same text in training and in a
-search. A parameter with its level is one word (`p3=2`),
-so that a small model has a token for it and copies it in one step. Its answer names what changes of
-the best try, so that it does not have to copy the rest.
+search. A parameter with its level is one word (`p3=2`), so that a small model has a token for it
+and copies it in one step. Its answer names what changes of the best try, so that it does not have
+to copy the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import lru_cache
 
 from turnwise.envs.policy_search.estimates import Tries, marks, promising
@@ -92,7 +92,7 @@ def history_text(count: int, levels: int, ordered: bool, shown: Tries) -> str:
     return "\n".join(lines)
 
 
-def description_text(levels: int, ordered: bool, tries: Tries) -> str:
+def description_text(levels: int, ordered: bool, tries: Tries, known: Set[Levels]) -> str:
     """Return what tries say about each parameter; "" where there are none.
 
     The text has, for each parameter, the most promising level that was not tried in the best try,
@@ -102,13 +102,15 @@ def description_text(levels: int, ordered: bool, tries: Tries) -> str:
     Args:
         levels: of each parameter.
         ordered: whether levels are amounts.
-        tries: in rising order of their scores.
+        tries: those that the marks rest on, in rising order of their scores.
+        known: all parameters that were tried.
 
     Example:
-        >>> description_text(3, False, [((0, 1), 0.5), ((0, 1), 0.6), ((2, 0), 0.7)])
-        'better p0=1 9 p1=2 9'
+        >>> tries = [((0, 1), 0.5), ((1, 1), 0.6), ((2, 0), 0.7)]
+        >>> description_text(3, False, tries, {params for params, _ in tries})
+        'better p0=1 8 p1=2 9'
     """
-    marked = marks(levels, ordered, tries)
+    marked = marks(levels, ordered, tries, known)
     told = [f"{setting(i, marked[i][0])} {marked[i][1]}" for i in promising(marked)]
     return " ".join(["better", *told]) if told else ""
 

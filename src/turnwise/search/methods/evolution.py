@@ -6,7 +6,7 @@ Both see what such a searcher is shown, the best tries and the latest others as 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 import numpy as np
 
@@ -22,8 +22,8 @@ from turnwise.search.space import Params
 from turnwise.seeding import generator
 
 SHOWN, COUNTED = 16, 48
-"""The tries that are looked at, and those that are counted, as in the recipe `policy-search`."""
-Optimiser = Callable[[Tries, int, int, bool, np.random.Generator], Levels]
+"""The tries that `evolved` and `guided` are given, as in the recipe `policy-search`."""
+Optimiser = Callable[[Tries, Set[Levels], int, int, bool, np.random.Generator], Levels]
 
 
 class Evolution:
@@ -48,10 +48,11 @@ class Evolution:
     def propose(self, log: HistoryLog, slot: int) -> Params:
         """Return a change of the best policy that was not tried yet."""
         rng, levels = generator(self._seed, "evolution", slot), self._levels
-        shown, count = shown_of(levels.tries_of(log.history), self._shown), self._space.count
+        tries = levels.tries_of(log.history)
+        some, known = shown_of(tries, self._shown), frozenset(params for params, _ in tries)
+        told = self._space.count, levels.levels, not self._space.choices
 
         def draw() -> Params:
-            ordered = not self._space.choices
-            return levels.params_of(self._optimiser(shown, count, levels.levels, ordered, rng))
+            return levels.params_of(self._optimiser(some, known, *told, rng))
 
         return unknown_draw(log.history, self._space, rng, draw)
