@@ -29,6 +29,7 @@ CONTROLS = {
     "blank": {"control": "blank"},
     "shuffled": {"control": "shuffled"},
     "relabel": {"relabel": 1},
+    "start": {"start": True},
 }
 
 

@@ -8,8 +8,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from turnwise.app.loading import LoadedRun
 from turnwise.app.search import search_policy
-from turnwise.app.search_models import RunModel
+from turnwise.app.search_models import RUN_ATTEMPTS, TOGETHER, RunModel
 from turnwise.envs.policy_search.env import PolicySearchConfig
 from turnwise.errors import ConfigError, RunError
 from turnwise.recipe.schema import load_recipe
@@ -70,6 +71,32 @@ def test_runs_and_tasks_that_do_not_fit_are_refused(searcher, tmp_path):
     with pytest.raises(ConfigError, match="control = 'blank' applies to a run"):
         parse(SearchConfig, {"task": "maze", "method": "cem", "control": "blank"}, "the search")
     assert not (tmp_path / "a").exists()
+
+
+def test_the_policy_that_training_began_with_searches_too(searcher, tmp_path, monkeypatch):
+    used = []
+    real = LoadedRun._use
+    monkeypatch.setattr(LoadedRun, "_use", lambda self, at: (used.append(at), real(self, at))[1])
+    found = search_policy(searching(searcher, start=True), tmp_path / "a")
+    assert found.result.calls >= 2
+    assert used[-1]["main"] == Run.open(searcher).start("main")
+    monkeypatch.setattr(LoadedRun, "use_start", lambda self: False)
+    with pytest.raises(RunError, match="has no weights of its start"):
+        search_policy(searching(searcher, start=True), tmp_path / "b")
+    with pytest.raises(ConfigError, match="start = True applies to a run, but method is given"):
+        parse(SearchConfig, {"task": "maze", "method": "cem", "start": True}, "the search")
+
+
+def test_replies_after_the_first_ones_are_drawn_at_a_higher_temperature(searcher):
+    model = RunModel(str(searcher), 0, WEIGHTS, "t", "none")
+    temperatures = []
+    for attempt in (0, TOGETHER - 1, TOGETHER, RUN_ATTEMPTS - 1):
+        model.ask(of_weights(), 3, attempt)
+        (_, batch), played = model._sampled
+        assert batch == attempt // TOGETHER
+        temperatures += [turn.sampling.temperature for each in played for turn in each.turns[:1]]
+    model.close()
+    assert temperatures == [1.0] * 2 * TOGETHER + [2.0] * 2 * TOGETHER
 
 
 def of_weights():

@@ -75,9 +75,19 @@ class Loaded:
         """Role -> who plays it, where some are not the recipe's own after training."""
         return {role: self._title(agent.policy) for role, agent in self.recipe.agents.items()}
 
-    def judge(self, env: Env[Any]) -> Runner:
-        """Return the runner that plays `env` with the weights in use and the draws of `seed`."""
-        return runner_of(self.recipe, env, self.policies, self.engine, self.seed, group=self.group)
+    def judge(self, env: Env[Any], *, heat: float = 1.0) -> Runner:
+        """Return the runner that plays `env` with the weights in use and the draws of `seed`.
+
+        Args:
+            env: is played.
+            heat: the agents' temperatures are multiplied by it.
+        """
+        agents = {
+            role: agent.model_copy(update={"temperature": heat * agent.temperature})
+            for role, agent in self.recipe.agents.items()
+        }
+        recipe = self.recipe.model_copy(update={"agents": agents})
+        return runner_of(recipe, env, self.policies, self.engine, self.seed, group=self.group)
 
     def close(self) -> None:
         """Close the engine, with the connections to remote policies."""

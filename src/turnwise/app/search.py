@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from turnwise.app.lifecycle import RUNS
-from turnwise.app.search_models import Endpoint, RunModel
+from turnwise.app.search_models import RUN_ATTEMPTS, Endpoint, RunModel
 from turnwise.errors import Interrupted, RunError, unknown_name
 from turnwise.report.search import REPORT, write_search_report
 from turnwise.runs import DiskErrors, StopSignal
@@ -44,9 +44,6 @@ from turnwise.trainers.prompt_search import cost_of, search
 
 MANIFEST = "manifest.json"
 """What the policy of a run was trained on."""
-RUN_RETRIES = 15
-"""Replies of a run's policy that are asked for again in one iteration: it repeats itself, and is
-not told so."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,7 +116,9 @@ def _method(config: SearchConfig, problem: Problem, open_parts: ExitStack) -> Me
             raise unknown_name("method", config.method, METHODS)
         return METHODS[config.method](problem, config.seed)
     if config.run is not None:
-        model = RunModel(config.run, config.seed, problem.space, config.task, config.control)
+        model = RunModel(
+            config.run, config.seed, problem.space, config.task, config.control, start=config.start
+        )
         open_parts.callback(model.close)
         return _Trained(model)
     assert config.endpoint is not None, "one of them is given"
@@ -147,7 +146,7 @@ class _Trained(PromptedSearch):
     def __init__(self, model: RunModel) -> None:
         levels = model.levels
         super().__init__(
-            levels.space, ask=model.ask, retries=RUN_RETRIES, read=levels.read, failures=0
+            levels.space, ask=model.ask, retries=RUN_ATTEMPTS - 1, read=levels.read, failures=0
         )
         self.manifest = model.manifest
 

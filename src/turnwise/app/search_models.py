@@ -33,6 +33,11 @@ ROLE = "searcher"
 TOGETHER = 8
 """The replies of a run's policy that are sampled at once: it is shown the same until one is used.
 """
+HEATS = (1.0, 2.0)
+"""By what the temperature is multiplied for the first such replies, and for those after them: a
+policy that is sure of what was tried would repeat it."""
+RUN_ATTEMPTS = TOGETHER * len(HEATS)
+"""The replies of a run's policy in one iteration."""
 Render = Callable[[History, int], str]
 """From the history and the number of the evaluation to a prompt."""
 
@@ -94,13 +99,23 @@ class RunModel:
         space: of the parameters.
         task: the task that is searched, for messages.
         control: whether the history is shown as it is.
+        start: whether its policy has the weights that training by reward began with.
 
     Raises:
-        RunError: if there is no such run, or it is of another env.
+        RunError: if there is no such run, it is of another env, or it did not keep its start.
         ConfigError: if the task has a size that the run was not trained with.
     """
 
-    def __init__(self, run: str, seed: int, space: ParamSpace, task: str, control: Control) -> None:
+    def __init__(
+        self,
+        run: str,
+        seed: int,
+        space: ParamSpace,
+        task: str,
+        control: Control,
+        *,
+        start: bool = False,
+    ) -> None:
         recipe = load_recipe(str(Run.open(Path(run)).recipe), (), lambda text: None)
         env = recipe.env.make("evaluation").unwrapped
         if not isinstance(env, PolicySearch):
@@ -118,7 +133,13 @@ class RunModel:
         self._sampled: tuple[tuple[int, int], list[Episode]] = ((-1, 0), [])
         self._loaded = load_run(run, seed=seed)
         self._loaded.use_checkpoint()
-        self._judge = self._loaded.judge(env)
+        if start and not self._loaded.use_start():
+            self._loaded.close()
+            raise RunError(
+                f"'{run}' has no weights of its start, as its training by reward has not begun: "
+                "leave start out"
+            )
+        self._judges = [self._loaded.judge(env, heat=heat) for heat in HEATS]
 
     def ask(self, history: History, slot: int, attempt: int) -> Reply:
         """Return the levels of the policy's answer, empty where its reply holds none.
@@ -132,7 +153,7 @@ class RunModel:
             data = task_data(self.levels, labels, history, self._control, self._seed, slot)
             task = Task(id=f"search-{slot}", env=self._env.name, seed=self._seed, data=data)
             visit = TaskVisit(iteration=slot, visit=batch, task=task)
-            played = self._judge.collect([visit], "evaluation", group_size=TOGETHER)
+            played = self._judges[batch].collect([visit], "evaluation", group_size=TOGETHER)
             self._sampled = (slot, batch), played
         episode = self._sampled[1][member]
         if not episode.turns:

@@ -159,6 +159,8 @@ class SearchConfig(Settings):
     control: Control = "none"
     """What a run is shown in place of the history, to see whether it uses it: `blank`, no try, or
     `shuffled`, the scores in random order."""
+    start: bool = False
+    """Whether the policy of a run has the weights that its training by reward began with."""
     relabel: int | None = Field(default=None, ge=0)
     """Numbers states and actions anew by a random permutation of this seed, for tables: a searcher
     that knows the task by heart is at a loss then."""
@@ -185,10 +187,11 @@ class SearchConfig(Settings):
                 "relabel numbers states anew, and prompt.kind = 'props+' describes them as they "
                 "are: set prompt.kind = 'props', or leave relabel out"
             )
-        if self.control != "none" and self.run is None:
+        of_runs = {"control": self.control != "none", "start": self.start}
+        for name in (name for name, is_set in of_runs.items() if is_set and self.run is None):
             raise ValueError(
-                f"control = {self.control!r} applies to a run, but {given[0]} is given: leave "
-                "control out"
+                f"{name} = {getattr(self, name)!r} applies to a run, but {given[0]} is given: "
+                f"leave {name} out"
             )
         return self
 
