@@ -5,6 +5,7 @@ Provides `main`, which answers a Ctrl-C that comes while modules are being impor
 
 from __future__ import annotations
 
+import os
 import sys
 
 STOPPED = 130
@@ -12,7 +13,9 @@ STOPPED = 130
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line, which also finds modules in the working directory, after all others."""
+    if not {"", os.getcwd()} & set(sys.path):
+        sys.path.append("")
     try:
         from turnwise.cli.main import app
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 SMALL = ("budget.warmup=0", "budget.fresh=10", "budget.recheck=4", "budget.best=1")
 
 
-def test_a_method_searches_and_prints_its_scores(turnwise, sets, tmp_path):
+def test_a_method_searches_and_prints_its_scores(turnwise, sets, is_one_sentence, tmp_path):
     words = ("search", "frozen-lake", "--method", "hill-climbing", "--iterations", 8)
     words = (*words, "--episodes", 4, "--folder", tmp_path / "a", *sets(*SMALL))
     result = turnwise(*words)
@@ -19,6 +21,8 @@ def test_a_method_searches_and_prints_its_scores(turnwise, sets, tmp_path):
     assert (told["episodes"], told["evaluations"], len(told["params"])) == (32, 8, 16)
     again = json.loads(turnwise("search", "--resume", tmp_path / "a", "--json").stdout)
     assert again == told
+    said = f"`turnwise search --resume {tmp_path / 'a'}` goes on"
+    is_one_sentence(turnwise("resume", tmp_path / "a"), said)
 
 
 def test_a_folder_is_named_by_the_task_and_the_method(turnwise, sets, tmp_path, monkeypatch):
@@ -66,3 +70,17 @@ def test_the_report_of_a_search_is_written_again(turnwise, sets, tmp_path):
     again = turnwise("report", tmp_path / "a")
     assert again.exit_code == 0, again.output
     assert report.read_text() == text
+
+
+def test_an_env_of_a_module_in_the_working_directory_is_found(tmp_path):
+    (tmp_path / "hidden_lake.py").write_text(
+        "import gymnasium\nfrom gymnasium.envs.toy_text import FrozenLakeEnv\n"
+        "gymnasium.register('Hidden-v0', entry_point=FrozenLakeEnv, max_episode_steps=9)\n"
+    )
+    words = ["search", "hidden_lake:Hidden-v0", "--method", "random", "--iterations", "6"]
+    words += ["--episodes", "2", *(word for each in SMALL for word in ("--set", each))]
+    entry = "from turnwise.__main__ import main; main()"  # as the console script does
+    command = [sys.executable, "-P", "-c", entry, *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "hidden_lake:Hidden-v0 by random" in done.stdout

@@ -182,6 +182,23 @@ def test_what_was_tried_is_neither_promising_nor_new_though_it_does_not_count():
     assert env.measures(step.state) == {"repeated": 1.0}
 
 
+def test_a_try_whose_changes_were_all_tried_is_not_shown_if_a_worse_one_has_new_ones():
+    around = [[[i, 0, 0], 0.1] for i in (1, 2)] + [[[0, i, 0], 0.2] for i in (1, 2)]
+    around += [[[0, 0, i], 0.3] for i in (1, 2)]
+    env = make_env("policy-search", described=True)
+    state = env.reset(task([*around, [[0, 0, 0], 0.9]], levels=3))
+    assert state.shown[-1] == state.counted[-1] == ((0, 0, 2), 0.3)
+    assert ((0, 0, 0), 0.9) not in state.shown and (0, 0, 0) in state.known
+    assert env.observe(state, "player").text.splitlines()[-1].startswith("better p")
+    answer = env.baselines()["guided"](state, np.random.default_rng(0))
+    step = env.step(state, "player", answer, np.random.default_rng(0))
+    assert env.measures(step.state) == {"repeated": 0.0}
+    state = env.reset(task([*around[1:], [[0, 0, 0], 0.9]], levels=3))
+    assert state.shown[-1] == ((0, 0, 0), 0.9)  # p0=1 is new
+    every = [[[a], float(a)] for a in (1, 0, 2)]
+    assert [p for p, _ in env.reset(task(every, count=1, levels=3)).shown] == [(0,), (1,), (2,)]
+
+
 def test_marks_of_equal_values_name_the_lowest_level_and_are_at_least_0():
     assert marks(5, False, [((0, 0), 0.0)]) == {0: (1, 9), 1: (1, 9)}
     some = "2020 2020 2010 2200 2100 2200 2002 1000 1010 1010 1020 1010 1100 0120 0000 0020 0000"

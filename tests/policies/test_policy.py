@@ -6,6 +6,7 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from turnwise.errors import ModelError
+from turnwise.kernels.cache_name import CACHE
 from turnwise.policies import (
     LoraSettings,
     OptimizerConfig,
@@ -166,7 +167,7 @@ def test_gradient_checkpointing_acts_in_eval_mode_and_changes_nothing(tiny_dir, 
         # A checkpointed layer runs a second time in the backward pass.
         assert len(calls) == (2 if checkpointing else 1)
         grads.append([p.grad.clone() for p in policy.trainable_parameters()])
-        cached = policy.model(input_ids=torch.tensor([[5, 6]]), use_cache=True).past_key_values
+        cached = policy.model(input_ids=torch.tensor([[5, 6]]), use_cache=True)[CACHE]
         assert cached.get_seq_length() == 2
     for plain, checked in zip(*grads, strict=True):
         torch.testing.assert_close(plain, checked)

@@ -7,11 +7,15 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from turnwise.app.search import search_policy
 from turnwise.errors import ConfigError, UnknownNameError
+from turnwise.report.search import lost_iterations
+from turnwise.search.config import SearchConfig
 from turnwise.search.policies import TablePolicy, policy_for
 from turnwise.search.problem import Problem
 from turnwise.search.published import PUBLISHED
 from turnwise.search.tasks import TASKS, find_task
+from turnwise.settings import parse
 
 SAFE = (0, 3, 3, 3, 0, 0, 0, 0, 3, 1, 0, 0, 0, 2, 1, 0)
 """The policy of the 4x4 lake that no other beats without a limit of steps."""
@@ -119,3 +123,22 @@ def test_a_relabelled_task_is_the_same_task(problem):
     other.close()
     with pytest.raises(ConfigError, match="observations of task 'cart-pole' are vectors"):
         Problem(find_task("cart-pole"), 0, relabel=3)
+
+
+def test_the_policy_of_a_relabelled_search_has_the_numbers_of_the_env(problem, tmp_path):
+    budget = {"iterations": 30, "episodes": 4, "fresh": 4}
+    data = {"task": "frozen-lake", "method": "hill-climbing", "relabel": 3, "budget": budget}
+    found = search_policy(parse(SearchConfig, data, "the search"), tmp_path / "a")
+    lake, params = problem("frozen-lake"), tuple(found.result.params or ())
+    assert found.result.exact
+    assert lake.exact(params) == pytest.approx(found.result.exact)
+    assert found.result.proposer == "hill-climbing, relabelled by 3"
+    report = (found.folder / "report.md").read_text()
+    assert report.startswith("# frozen-lake by hill-climbing, relabelled by 3")
+    assert f"| {' '.join(map(str, params))} |" in report
+
+
+def test_iterations_without_a_policy_are_told_where_they_are_many():
+    assert lost_iterations(10, 4) == ""
+    assert lost_iterations(10, 5).startswith("5 of 10 iterations brought no policy")
+    assert lost_iterations(10, 10).startswith("No reply gave a policy that could be played")

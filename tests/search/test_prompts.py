@@ -76,8 +76,8 @@ def searching(**settings):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({}, "none of them is given"),
-        ({"method": "cem", "run": "a"}, "method and run is given"),
+        ({}, "one of method, endpoint and run; given: none"),
+        ({"method": "cem", "run": "a"}, "given: method and run"),
         ({"method": "cem", "prompt": {"kind": "props+"}}, "prompt applies to an endpoint"),
         ({"method": "cem", "shown": {"best": 3}}, "best would be ignored"),
         ({"method": "cem", "budget": {"recheck": 1}}, "no iteration for new policies"),

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
 from turnwise.app.search import search_policy
-from turnwise.errors import ConfigError, EnvError
+from turnwise.errors import ConfigError, EnvError, UnknownNameError
 from turnwise.report.search import FILM, REPORT
 from turnwise.report.search_film import FRAMES, _frames
 from turnwise.search import problem
@@ -234,3 +234,51 @@ def test_an_error_of_the_env_is_told_in_one_sentence(method, how, told, tmp_path
     with pytest.raises(EnvError, match=f"task 'Failing-v0': {told}"):
         search_policy(searching("Failing-v0", method), tmp_path / "a")
     del gymnasium.registry["Failing-v0"]
+
+
+class Vectors(gymnasium.Env):
+    """Shows vectors of two numbers, but for the one that is given."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, seen, first=False):
+        self.seen, self.first = np.array(seen), first
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return (self.seen if self.first else np.zeros(2)), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self.seen, 0.0, self.steps == 4, False, {}
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("seen", [[0.0] * 3, [0.0], 0.0, [math.nan, 0.0], [0.0, math.inf]], ids=str)
+def test_vectors_of_another_shape_or_without_finite_values_are_refused(seen, first, tmp_path):
+    given = {"seen": seen, "first": first}
+    gymnasium.register("Vectors-v0", entry_point=Vectors, kwargs=given)
+    with pytest.raises(EnvError, match="observation .* with finite values: mend"):
+        search_policy(searching("Vectors-v0", "random"), tmp_path / "a")
+    del gymnasium.registry["Vectors-v0"]
+
+
+def test_an_id_of_a_module_names_its_other_ids_and_a_file_has_to_register_one(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "corridors.py").write_text(
+        "import gymnasium\nfrom gymnasium.envs.toy_text import FrozenLakeEnv\n"
+        "class Corridor(FrozenLakeEnv):\n    pass\n"
+        "gymnasium.register('Corridor-v0', entry_point=Corridor, max_episode_steps=20)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert find_task("corridors:Corridor-v0").env == "corridors:Corridor-v0"
+    with pytest.raises(UnknownNameError, match="did you mean 'corridors:Corridor-v0'"):
+        find_task("corridors:Coridor-v0")
+    with pytest.raises(ConfigError, match=r"register in that file, and name it as 'corridors:"):
+        find_task("corridors.py:Corridor")
+    with pytest.raises(ConfigError, match="run the command in its folder, or install it"):
+        find_task("coridors:Corridor-v0")
+    del gymnasium.registry["Corridor-v0"]

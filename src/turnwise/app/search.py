@@ -224,7 +224,9 @@ def _result(
     spent = history.spent
     return Result(
         task=config.task, proposer=config.proposer, seed=config.seed,
-        params=None if best.params is None else problem.space.plain(best.params),
+        params=None
+        if best.params is None
+        else problem.space.plain(problem.policy.own(best.params)),
         score=best.mean, stderr=best.stderr, score_episodes=len(best.returns),
         fresh=float(fresh.mean()), fresh_stderr=float(fresh.std(ddof=1) / math.sqrt(len(fresh))),
         fresh_episodes=len(fresh),

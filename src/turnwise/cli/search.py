@@ -144,7 +144,7 @@ def config_of(task: str | None, given: dict[str, Any], sets: Sequence[str]) -> S
 
 def show(found: Found) -> None:
     """Print what was found: scores with their errors, published scores beside them, the cost."""
-    from turnwise.report.search import score_rows
+    from turnwise.report.search import lost_iterations, score_rows
     from turnwise.search.tasks import find_task
 
     result = found.result
@@ -153,6 +153,8 @@ def show(found: Found) -> None:
         ("returned policy", "score", "episodes"), rows,
         title=f"{result.task} by {result.proposer}", numbers=("score",),
     )  # fmt: skip
+    if lost := lost_iterations(result.evaluations, result.lost):
+        say(f"warning: {lost}")
     spent = f"{result.policies:,} policies, {result.episodes:,} episodes, {result.seconds:,.0f} s"
     if result.calls:
         tokens = f"{result.prompt_tokens:,} + {result.completion_tokens:,} tokens"

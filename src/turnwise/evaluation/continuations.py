@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from turnwise.errors import ModelError
 from turnwise.kernels import reachable_lengths
+from turnwise.kernels.cache_name import CACHE
 from turnwise.policies.policy import Policy
 
 Ids = tuple[int, ...]
@@ -75,11 +76,11 @@ class _Cached:
             input_ids=self._ids,
             attention_mask=self._real,
             position_ids=self._places,
-            past_key_values=self._cache,
             use_cache=True,
             logits_to_keep=1,
+            **{CACHE: self._cache},
         )
-        self._cache = out.past_key_values
+        self._cache = getattr(out, CACHE)
         return out.logits[:, -1]
 
     def append(self, tokens: torch.Tensor) -> None:

@@ -5,7 +5,6 @@ Provides `write_search_report`.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from turnwise.report.search_film import film_episode
@@ -35,17 +34,19 @@ def write_search_report(folder: Path) -> str:
     """
     config, result = read_config(folder), read_result(folder)
     task = find_task(config.task)
-    problem = Problem(task, config.seed, config.relabel)
-    if config.relabel is not None:
-        task = replace(task, grid=None)  # the cells of its grid have other numbers
+    problem, searched = (Problem(task, config.seed, each) for each in (None, config.relabel))
     problem.close()
+    searched.close()
     history = read_history(folder, problem.space)
+    for tried in history.tries:  # shown by the env's own numbers
+        tried.params = tried.params and searched.policy.own(tried.params)
     title = f"{config.task} by {config.proposer}"
     parts = [
         f"# {title}",
         f"The settings are in [{SETTINGS}]({SETTINGS}), every policy and model call in "
         f"[{HISTORY}]({HISTORY}).",
         *([_scores(task, result)] if result is not None else ["The search is not finished."]),
+        *([lost] if (lost := lost_iterations(history.slots, history.lost)) else []),
         *_pictures(folder, title, task, problem.policy, history, result),
         *([_best(problem.policy, history)] if history.tries else []),
         _costs(config, history, result),
@@ -53,6 +54,18 @@ def write_search_report(folder: Path) -> str:
     text = printable("\n\n".join(part for part in parts if part) + "\n")
     write_atomically(folder / REPORT, text)
     return text
+
+
+def lost_iterations(slots: int, lost: int) -> str:
+    """Return a warning of iterations in which a model gave no policy; "" if they are few."""
+    if lost == 0 or 2 * lost < slots:
+        return ""
+    if lost == slots:
+        return (
+            "No reply gave a policy that could be played: what is returned is the best of the "
+            "random policies of the warm-up, which had one episode each."
+        )
+    return f"{lost:,} of {slots:,} iterations brought no policy: all replies were refused."
 
 
 def score_rows(task: SearchTask, result: Result) -> list[tuple[str, str, str]]:
@@ -68,7 +81,7 @@ def score_rows(task: SearchTask, result: Result) -> list[tuple[str, str, str]]:
     if result.exact is not None:
         rows.append(("exact", f"{result.exact:.4g}", ""))
     if result.optimum is not None:
-        rows.append(("exact, the best policy", f"{result.optimum:.4g}", ""))
+        rows.append(("exact, the best player", f"{result.optimum:.4g}", ""))
     if task.published is not None:
         name, score, spread = task.published.best_baseline
         note = "own rules, does not compare" if task.own_rules else "10 seeds"
@@ -138,8 +151,8 @@ def _pictures(
 
 def _best(policy: Policy, history: History) -> str:
     """Return the table of the best policies."""
-    lines = ["## The best policies", "", "| evaluation | score | episodes | parameters |"]
-    lines.append("|---:|---:|---:|---|")
+    lines = ["## The best policies", "", "In the order of the mean minus its standard error.", ""]
+    lines += ["| evaluation | score | episodes | parameters |", "|---:|---:|---:|---|"]
     for each in sorted(history.tries, key=lambda t: -t.cautious)[:BEST]:
         if each.params is not None:
             written = " ".join(policy.space.written(v) for v in each.params)

@@ -134,7 +134,10 @@ def draw_policy(axes: Axes, task: SearchTask, policy: Policy, params: Params) ->
         values = policy.space.values(params)[:, None]
         axes.imshow(values, aspect="auto", **_colours(policy))
         for row, value in enumerate(params if len(params) <= NUMBERED else ()):
-            axes.text(0, row, f"{row}: {value}", ha="center", va="center", fontsize=7)
+            axes.text(
+                0, row, f"{row}: {value}", ha="center", va="center", fontsize=7,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8},
+            )  # fmt: skip
         axes.set_ylabel("state: action", fontsize=8)
 
 

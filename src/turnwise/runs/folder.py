@@ -23,6 +23,8 @@ from turnwise.runs.files import locked, write_atomically
 from turnwise.utils.stuck_calls import before_exit
 from turnwise.utils.user_code import SESSION
 
+SEARCH = "search.toml"
+"""The settings of a search, in its folder."""
 _TIME = re.compile(r"-\d{8}-\d{6}(-\d+)?$")
 """The end of the name of a run folder that was not chosen."""
 
@@ -130,6 +132,11 @@ class Run:
         run = cls(path)
         if not path.is_dir():
             raise RunError(f"there is no run folder at '{path}': {_advice(path)}")
+        if (path / SEARCH).is_file():
+            raise RunError(
+                f"'{path}' is the folder of a search: `turnwise search --resume {path}` goes on "
+                f"with it, and `turnwise report {path}` reports it"
+            )
         if not run.recipe.is_file():
             raise RunError(
                 f"'{path}' is not a complete run folder, it has no recipe.toml: {_advice(path)}"

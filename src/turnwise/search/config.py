@@ -171,10 +171,8 @@ class SearchConfig(Settings):
     def _check(self) -> SearchConfig:
         given = [n for n in ("method", "endpoint", "run") if getattr(self, n) is not None]
         if len(given) != 1:
-            said = " and ".join(given) or "none of them"
-            raise ValueError(
-                f"a search needs one of method, endpoint and run, and {said} is given: give one"
-            )
+            said = " and ".join(given) or "none"
+            raise ValueError(f"a search needs one of method, endpoint and run; given: {said}")
         idle = {"method": ("prompt", "shown", "price"), "run": ("prompt", "shown", "price")}
         for name in idle.get(given[0], ()):
             if name in self.model_fields_set and getattr(self, name) != type(getattr(self, name))():
@@ -197,7 +195,15 @@ class SearchConfig(Settings):
 
     @property
     def proposer(self) -> str:
-        """Who proposes, as a name."""
+        """Who proposes, as a name, and what is changed for it."""
+        relabelled = "" if self.relabel is None else f", relabelled by {self.relabel}"
+        return f"{self._who}{relabelled}"
+
+    @property
+    def _who(self) -> str:
         if self.method is not None:
             return self.method
-        return self.endpoint.model if self.endpoint is not None else f"run {self.run}"
+        if self.endpoint is not None:
+            return self.endpoint.model
+        control = "" if self.control == "none" else f", {self.control} history"
+        return f"run {self.run}{' at its start' if self.start else ''}{control}"

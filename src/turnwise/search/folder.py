@@ -18,13 +18,13 @@ import tomli_w
 
 from turnwise.errors import ConfigError, RunError
 from turnwise.runs.files import json_object, locked, write_atomically
-from turnwise.runs.folder import check_own, claim_folder
+from turnwise.runs.folder import SEARCH, check_own, claim_folder
 from turnwise.search.config import SearchConfig
 from turnwise.search.history import HISTORY
 from turnwise.settings import parse
 from turnwise.utils.text import printable
 
-SETTINGS, RESULT, LOCK = "search.toml", "result.json", "run.lock"
+SETTINGS, RESULT, LOCK = SEARCH, "result.json", "run.lock"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,9 +33,10 @@ class Result:
 
     Attributes:
         task: its name.
-        proposer: who proposed: a method, a model's name or a run.
+        proposer: who proposed, a method, a model's name or a run, and what it was shown.
         seed: of the search.
-        params: the returned policy; None if its parameters are not those of the search.
+        params: the returned policy, by the env's own numbers of states and actions; None if its
+            parameters are not those of the search.
         score: its mean return in the search.
         stderr: the standard error of that.
         score_episodes: the episodes of that.

@@ -76,6 +76,10 @@ class TablePolicy:
         own = {label: action for action, label in enumerate(self.action_labels)}
         return tuple(own[params[label]] for label in self.state_labels)
 
+    def own(self, params: Params) -> Params:
+        """Return the parameters of the same policy by the env's own numbers."""
+        return self.actions_of(params)
+
     def params_of(self, actions: Params) -> Params:
         """Return the parameters of the env's own actions [states], the inverse of `actions_of`."""
         if not self.state_labels:
@@ -148,6 +152,10 @@ class LinearPolicy:
             return np.clip(outputs, *self.limits).astype(self.dtype).reshape(-1, *self.shape)
 
         return act
+
+    def own(self, params: Params) -> Params:
+        """Return the parameters, which are never numbered anew."""
+        return params
 
     def described(self) -> str:
         """Return what the parameters mean, in words."""

@@ -6,6 +6,7 @@ its own, all episodes of an evaluation are played side by side in it; elsewhere 
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,7 +40,7 @@ Step = tuple[int, int, float]
 class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     """The live env of a task, whose errors and wrong observations become an `EnvError`.
 
-    States are checked at every step, vectors at a reset.
+    States are checked, and the shape of vectors, and that their values are finite.
 
     Args:
         env: the env.
@@ -51,6 +52,7 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         space = env.observation_space
         self._name, self._errors = name, user_errors(name)
         self._states: range | None = None
+        self._shape = space.shape
         if isinstance(space, spaces.Discrete):
             self._states = range(int(space.start), int(space.start + space.n))
 
@@ -58,24 +60,30 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Reset the env; return the observation and information."""
         with self._errors:
             seen, told = self.env.reset(seed=seed, options=options)
-            if self._states is None:
-                known = np.size(seen) == np.prod(self.env.observation_space.shape or ())
-            else:
-                known = int(seen) in self._states
+            known = self._knows(seen)
         return (seen, told) if known else self._refuse(seen)
 
     def step(self, action: Any) -> Any:
         """Take a step; return Gymnasium's five values."""
         with self._errors:
             seen, reward, terminated, truncated, told = self.env.step(action)
-            known = self._states is None or int(seen) in self._states
+            known = self._knows(seen)
             result = seen, float(reward), bool(terminated), bool(truncated), told
         return result if known else self._refuse(seen)
 
+    def _knows(self, seen: Any) -> bool:
+        """Return whether an observation is a state, or a vector of the shape with finite values."""
+        if self._states is not None:
+            return int(seen) in self._states
+        if not isinstance(seen, np.ndarray):
+            seen = np.asarray(seen, dtype=np.float64)
+        return seen.shape == self._shape and math.isfinite(seen.sum())
+
     def _refuse(self, seen: Any) -> NoReturn:
+        finite = "" if self._states is not None else " with finite values"
         raise EnvError(
             f"task {self._name!r}: the observation {seen!r:.80} is none of "
-            f"{self.env.observation_space}: mend the env, or its observation_space"
+            f"{self.env.observation_space}{finite}: mend the env, or its observation_space"
         )
 
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import gymnasium
+
 from turnwise.envs.gymnasium.registry import find_spec
-from turnwise.errors import UnknownNameError, unknown_name
+from turnwise.errors import ConfigError, UnknownNameError, unknown_name
 from turnwise.search.envs import register_envs
 from turnwise.search.published import PUBLISHED, Published
 
@@ -260,7 +263,7 @@ def find_task(name: str) -> SearchTask:
 
     Raises:
         UnknownNameError: if there is neither.
-        ConfigError: if a package that the id names cannot be imported.
+        ConfigError: if a package that the id names cannot be imported, or it names a file.
 
     Example:
         >>> find_task("frozen-lake").env, find_task("Acrobot-v1").env
@@ -271,9 +274,27 @@ def find_task(name: str) -> SearchTask:
     for task in TASKS.values():
         if name == task.env:
             return task
+    module = name.rpartition(":")[0]
+    if module.endswith(".py"):
+        raise ConfigError(
+            f"task {name!r}: a search needs a registered id: call gymnasium.register in that file, "
+            f"and name it as '{Path(module).stem}:Name-v0'"
+        )
     try:
         spec = find_spec(name)
     except UnknownNameError:
+        if own := ids_of(module):
+            raise unknown_name("task", name, own) from None
         raise unknown_name("task", name, TASKS, "a Gymnasium id such as Acrobot-v1") from None
-    module = name.rpartition(":")[0]
     return SearchTask(name=name, env=f"{module}:{spec.id}" if module else spec.id)
+
+
+def ids_of(module: str) -> list[str]:
+    """Return the ids of the envs whose class or function is defined in an imported module."""
+    found: list[str] = []
+    for name, spec in gymnasium.registry.items():
+        entry = spec.entry_point
+        defined = entry.partition(":")[0] if isinstance(entry, str) else entry.__module__
+        if module and defined == module:
+            found.append(f"{module}:{name}")
+    return found

@@ -16,6 +16,7 @@ from turnwise.engines.local.cache import SlotCache
 from turnwise.engines.local.masks import MaskRule
 from turnwise.kernels import PlanMask
 from turnwise.kernels.attention import AttentionPlan
+from turnwise.kernels.cache_name import CACHE
 from turnwise.kernels.wrapped import Model, base_of
 
 
@@ -71,6 +72,6 @@ class Pass:
             input_ids=self.input_ids,
             position_ids=self.positions,
             attention_mask=self.rule.plan_mask(PlanMask.of(self.plan, self.input_ids.device)),
-            past_key_values=self.cache,
             use_cache=True,
+            **{CACHE: self.cache},
         )

@@ -21,6 +21,7 @@ from turnwise.engines.local.masks import MaskRule
 from turnwise.engines.local.prefix_cache import PrefixStore, shared_length
 from turnwise.engines.local.row_store import Ids, NewTokens
 from turnwise.kernels import DecodePlan
+from turnwise.kernels.cache_name import CACHE
 from turnwise.kernels.wrapped import Model, base_of
 from turnwise.types import IntArray
 
@@ -296,8 +297,8 @@ class CachedRows:
             input_ids=both[0],
             position_ids=both[1].clamp(max=length - 1) + self._shift,
             attention_mask=self._rule.masks(both[1], length),
-            past_key_values=self._prompts,
             use_cache=True,
+            **{CACHE: self._prompts},
         )
 
 

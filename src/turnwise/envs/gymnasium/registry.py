@@ -45,7 +45,11 @@ def find_spec(name: str) -> EnvSpec:
         try:
             importlib.import_module(module)
         except MISTAKES as cause:
-            raise ConfigError(f"id = {name!r}: importing {module!r} raised {cause!r}") from cause
+            lacks = isinstance(cause, ModuleNotFoundError) and module.startswith(cause.name or "-")
+            cure = "run the command in its folder, or install it" if lacks else "mend it"
+            raise ConfigError(
+                f"id = {name!r}: importing {module!r} raised {cause!r}: {cure}"
+            ) from cause
     if title in gymnasium.registry:
         return gymnasium.registry[title]
     if not _VERSION.search(title):

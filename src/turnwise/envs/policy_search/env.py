@@ -33,7 +33,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from turnwise.envs.base import Baseline, Env, Level, Observation, RewardTiming, Step
-from turnwise.envs.policy_search.estimates import marks, promising
+from turnwise.envs.policy_search.estimates import marks, open_tries, promising
 from turnwise.envs.policy_search.functions import FAMILIES, Function, Levels
 from turnwise.envs.policy_search.optimisers import evolved, guided
 from turnwise.envs.policy_search.text import (
@@ -55,7 +55,7 @@ NOISES = (0.0, 0.02, 0.05)
 """The standard deviations of a score that tasks have."""
 AMOUNTS, CHOICES = (5, 9), (2, 6)
 """The fewest and the most levels of a task, where they are amounts and where they are choices."""
-EMPTY = 0.02
+EMPTY = 0.1
 """The share of tasks without a history."""
 MOST_PARAMS, MOST_SCORE = 256, 1e100
 """The most parameters of a task, and the largest size of a score."""
@@ -126,7 +126,8 @@ class PolicySearchState:
     """The sizes of a task, the tries of its history, its function, and the answer.
 
     `shown` are the tries that the prompt lists, and `counted` those that the description rests on;
-    the last one of both is the best. `known` are the parameters of all tries. `function` is None in
+    the last one of both is the best of which a single change is new. `known` are the parameters of
+    all tries. `function` is None in
     a search, where nobody knows the value of parameters before they are played. `best` is the
     highest value of the whole history without noise.
     """
@@ -232,11 +233,12 @@ class PolicySearch(Env[PolicySearchState]):
         )
         tries = data.tries
         best = max((function.value(p) for p, _ in tries), default=0.0) if function else 0.0
+        known = frozenset(params for params, _ in tries)
+        some = open_tries(tries, levels, data.ordered, known)
         return PolicySearchState(
             count=count, levels=levels, ordered=data.ordered, function=function, best=best,
-            shown=tuple(shown_of(tries, self.config.shown)),
-            counted=tuple(shown_of(tries, self.config.counted)),
-            known=frozenset(params for params, _ in tries),
+            known=known, shown=tuple(shown_of(some, self.config.shown)),
+            counted=tuple(shown_of(some, self.config.counted)),
         )  # fmt: skip
 
     def observe(self, state: PolicySearchState, role: str) -> Observation:

@@ -1,14 +1,14 @@
 """What tries say about levels that were not tried: estimates by a Gaussian process.
 
-Provides `Tries`, `marks`, `promising` and `near_levels`. The ranks of the tries are regressed on
-their parameters (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, equations
-2.25 and 2.26). A level that few tries have is uncertain, so its mark is high: tries are made where
-they may be best, as in GP-UCB (Srinivas et al., arXiv:0912.3995).
+Provides `Tries`, `marks`, `promising`, `new_changes`, `open_tries` and `near_levels`. The ranks of
+the tries are regressed on their parameters (Rasmussen and Williams, Gaussian Processes for Machine
+Learning, 2006, equations 2.25 and 2.26). A level that few tries have is uncertain, so its mark is
+high: tries are made where they may be best, as in GP-UCB (Srinivas et al., arXiv:0912.3995).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -71,13 +71,7 @@ def _marks(
 ) -> Mapping[int, tuple[int, int]]:
     if not tries:
         return MappingProxyType({})
-    best = tries[-1]
-    changes = [
-        (place, level)
-        for place, own in enumerate(best)
-        for level in near_levels(own, levels, 1 if ordered else levels)
-        if (*best[:place], level, *best[place + 1 :]) not in known
-    ]
+    changes = list(new_changes(tries[-1], levels, ordered, known))
     if not changes:
         return MappingProxyType({})
     values = _values(np.array(changes), np.array(tries), ordered).round(DIGITS).tolist()
@@ -120,6 +114,44 @@ def _values(changes: NDArray[np.int64], tries: NDArray[np.int64], ordered: bool)
 def _distance(one: NDArray[np.int64], other: NDArray[np.int64], ordered: bool) -> Numbers:
     """Return the distances of levels of one parameter: 0 or 1, or 0.375 a step of amounts."""
     return STEP * np.abs(one - other) if ordered else (one != other).astype(np.float64)
+
+
+def new_changes(
+    params: Levels, levels: int, ordered: bool, known: Set[Levels]
+) -> Iterator[tuple[int, int]]:
+    """Yield the place and the level of each single change whose result is not known.
+
+    Of amounts only neighbouring levels count.
+    """
+    for place, own in enumerate(params):
+        for level in near_levels(own, levels, 1 if ordered else levels):
+            if (*params[:place], level, *params[place + 1 :]) not in known:
+                yield place, level
+
+
+def open_tries(tries: Tries, levels: int, ordered: bool, known: Set[Levels]) -> Tries:
+    """Return tries without those above the best one that has a new single change.
+
+    A search that has tried all changes of its best try goes on with the next one. Where no try has
+    a new change all of them are returned. Of equal scores the later one is better.
+
+    Args:
+        tries: in the order in which they were made.
+        levels: of each parameter.
+        ordered: whether levels are amounts.
+        known: all parameters that were tried.
+
+    Example:
+        >>> tries = [((0, 0), 0.1), ((1, 0), 0.9), ((1, 1), 0.3)]
+        >>> open_tries(tries, 2, False, {params for params, _ in tries})
+        [((0, 0), 0.1), ((1, 1), 0.3)]
+    """
+    order = sorted(range(len(tries)), key=lambda i: (-tries[i][1], -i))
+    for rank, place in enumerate(order):
+        if any(new_changes(tries[place][0], levels, ordered, known)):
+            left_out = set(order[:rank])
+            return [each for i, each in enumerate(tries) if i not in left_out]
+    return tries
 
 
 def promising(marked: Mapping[int, tuple[int, int]]) -> list[int]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Set
 
 import numpy as np
 
-from turnwise.envs.policy_search.estimates import Tries
+from turnwise.envs.policy_search.estimates import Tries, open_tries
 from turnwise.envs.policy_search.functions import Levels
 from turnwise.envs.policy_search.optimisers import evolved
 from turnwise.envs.policy_search.text import shown_of
@@ -49,8 +49,9 @@ class Evolution:
         """Return a change of the best policy that was not tried yet."""
         rng, levels = generator(self._seed, "evolution", slot), self._levels
         tries = levels.tries_of(log.history)
-        some, known = shown_of(tries, self._shown), frozenset(params for params, _ in tries)
-        told = self._space.count, levels.levels, not self._space.choices
+        known, ordered = frozenset(params for params, _ in tries), not self._space.choices
+        some = shown_of(open_tries(tries, levels.levels, ordered, known), self._shown)
+        told = self._space.count, levels.levels, ordered
 
         def draw() -> Params:
             return levels.params_of(self._optimiser(some, known, *told, rng))
