@@ -294,7 +294,9 @@ def ids_of(module: str) -> list[str]:
     found: list[str] = []
     for name, spec in gymnasium.registry.items():
         entry = spec.entry_point
+        if entry is None:
+            continue
         defined = entry.partition(":")[0] if isinstance(entry, str) else entry.__module__
-        if module and defined == module:
+        if defined == module:
             found.append(f"{module}:{name}")
     return found
