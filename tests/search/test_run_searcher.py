@@ -18,6 +18,7 @@ from turnwise.runs import Run
 from turnwise.search.config import SearchConfig
 from turnwise.search.history import History, Try
 from turnwise.search.levels import Labels, LevelSpace, check_size, task_data
+from turnwise.search.prompted import FAILED_APART
 from turnwise.search.space import ParamSpace
 from turnwise.settings import parse
 from turnwise.types import Task
@@ -95,6 +96,9 @@ def test_replies_after_the_first_ones_are_drawn_at_a_higher_temperature(searcher
         (_, batch), played = model._sampled
         assert batch == attempt // TOGETHER
         temperatures += [turn.sampling.temperature for each in played for turn in each.turns[:1]]
+    apart = 2 * FAILED_APART + TOGETHER  # after a request that failed, draws are others
+    assert model.ask(of_weights(), 3, apart).completion_tokens
+    assert model._sampled[1][0].turns[0].sampling.temperature == 2.0
     model.close()
     assert temperatures == [1.0] * 2 * TOGETHER + [2.0] * 2 * TOGETHER
 

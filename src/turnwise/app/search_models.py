@@ -23,7 +23,7 @@ from turnwise.search.config import Control, EndpointConfig
 from turnwise.search.cost import tokens_in
 from turnwise.search.history import History
 from turnwise.search.levels import Labels, LevelSpace, check_size, task_data
-from turnwise.search.prompted import Reply
+from turnwise.search.prompted import FAILED_APART, Reply
 from turnwise.search.space import ParamSpace
 from turnwise.search.tasks import TASKS
 from turnwise.seeding import generator
@@ -153,7 +153,8 @@ class RunModel:
             data = task_data(self.levels, labels, history, self._control, self._seed, slot)
             task = Task(id=f"search-{slot}", env=self._env.name, seed=self._seed, data=data)
             visit = TaskVisit(iteration=slot, visit=batch, task=task)
-            played = self._judges[batch].collect([visit], "evaluation", group_size=TOGETHER)
+            judge = self._judges[attempt % FAILED_APART // TOGETHER]
+            played = judge.collect([visit], "evaluation", group_size=TOGETHER)
             self._sampled = (slot, batch), played
         episode = self._sampled[1][member]
         if not episode.turns:

@@ -127,9 +127,8 @@ class PolicySearchState:
 
     `shown` are the tries that the prompt lists, and `counted` those that the description rests on;
     the last one of both is the best of which a single change is new. `known` are the parameters of
-    all tries. `function` is None in
-    a search, where nobody knows the value of parameters before they are played. `best` is the
-    highest value of the whole history without noise.
+    all tries. `function` is None in a search, where nobody knows the value of parameters before
+    they are played. `best` is the highest value of the whole history without noise.
     """
 
     count: int
