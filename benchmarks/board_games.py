@@ -17,7 +17,15 @@ from statistics import mean
 from typing import Any
 
 from teams import told
-from teams_runs import Job, as_table, by_row, command_line, from_warm_up, run_and_show
+from teams_runs import (
+    Job,
+    as_table,
+    by_row,
+    command_line,
+    from_warm_up,
+    run_and_show,
+    words_of_job,
+)
 
 ENVS = ("tic-tac-toe", "connect-four")
 ROWS = {
@@ -33,13 +41,7 @@ SPENT = ("sampled_tokens", "seconds")
 
 def train(job: Job, runs: Path, version: str) -> dict[str, Any]:
     """Train a job, or go on; return what is kept."""
-    return from_warm_up(job, runs, version, words, ROWS[job.row])
-
-
-def words(job: Job, settings: tuple[str, ...]) -> list[str]:
-    """Return the command that trains the recipe of a job's env with its seed and settings."""
-    given = (f"seed={job.seed}", *settings)
-    return ["train", job.env, *(word for one in given for word in ("--set", one))]
+    return from_warm_up(job, runs, version, words_of_job, ROWS[job.row])
 
 
 def table(rows: list[dict[str, Any]]) -> str:

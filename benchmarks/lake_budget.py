@@ -15,7 +15,15 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from teams_runs import Job, as_table, by_row, command_line, from_warm_up, run_and_show
+from teams_runs import (
+    Job,
+    as_table,
+    by_row,
+    command_line,
+    from_warm_up,
+    run_and_show,
+    words_of_job,
+)
 
 ENVS = ("frozen-lake-slippery",)
 EPISODES = 8020
@@ -40,13 +48,7 @@ HOW = ("greedy", "sampled")
 
 def train(job: Job, runs: Path, version: str) -> dict[str, Any]:
     """Train a job, or go on; return what is kept."""
-    return from_warm_up(job, runs, version, words, ROWS[job.row])
-
-
-def words(job: Job, settings: tuple[str, ...]) -> list[str]:
-    """Return the command that trains the recipe with a job's seed and settings."""
-    given = (f"seed={job.seed}", *settings)
-    return ["train", job.env, *(word for one in given for word in ("--set", one))]
+    return from_warm_up(job, runs, version, words_of_job, ROWS[job.row])
 
 
 def table(rows: list[dict[str, Any]]) -> str:

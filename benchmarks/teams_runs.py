@@ -128,6 +128,12 @@ class Job(NamedTuple):
         return named | {"settings": list(self.settings), "commit": version}
 
 
+def words_of_job(job: Job, settings: tuple[str, ...]) -> list[str]:
+    """Return the command that trains the recipe that a job's env names, with its seed."""
+    given = (f"seed={job.seed}", *settings)
+    return ["train", job.env, *(word for one in given for word in ("--set", one))]
+
+
 def from_warm_up(
     job: Job,
     runs: Path,

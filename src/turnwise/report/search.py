@@ -34,12 +34,14 @@ def write_search_report(folder: Path) -> str:
     """
     config, result = read_config(folder), read_result(folder)
     task = find_task(config.task)
-    problem, searched = (Problem(task, config.seed, each) for each in (None, config.relabel))
+    problem = Problem(task, config.seed)
     problem.close()
-    searched.close()
     history = read_history(folder, problem.space)
-    for tried in history.tries:  # shown by the env's own numbers
-        tried.params = tried.params and searched.policy.own(tried.params)
+    if config.relabel is not None:  # what is shown has the env's own numbers
+        searched = Problem(task, config.seed, config.relabel)
+        searched.close()
+        for tried in history.tries:
+            tried.params = tried.params and searched.policy.own(tried.params)
     title = f"{config.task} by {config.proposer}"
     parts = [
         f"# {title}",

@@ -33,8 +33,8 @@ def evolved(
 ) -> Levels:
     """Return the next parameters of a simple evolutionary search.
 
-    It changes the best try: with probability 0.3 half of its parameters come from
-    another one, and one parameter or more get another level, at most two away of amounts.
+    It changes the best try: with probability 0.3 half of its parameters come from another one, and
+    one parameter or more get another level, at most two away of amounts.
 
     Args:
         tries: in rising order of their scores; random parameters are returned if there are none.
