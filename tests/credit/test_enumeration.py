@@ -84,6 +84,18 @@ def test_gae_without_bootstrapping_equals_the_true_gradient(episode):
     assert biased == pytest.approx(TRUE, rel=0.25)
 
 
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_max_at_k_equals_the_gradient_of_the_highest_return_of_k_over_k(k, episode):
+    """By symmetry that is the highest return times the score of the first of k episodes."""
+    true = np.zeros(2)
+    for chosen in itertools.product(OUTCOMES, repeat=k):
+        weight = np.prod([probability(actions) for actions in chosen])
+        best = max(sum(OUTCOMES[actions]) for actions in chosen)
+        true += weight * best * sum(score(chosen[0], t) for t in range(len(chosen[0])))
+    got = expected_gradient(assigned(episode, scheme="max_at_k", k=k, std="none"))
+    assert got == pytest.approx(true, abs=1e-12)
+
+
 @pytest.mark.parametrize("options", [{"scheme": "dr_grpo"}, {"scheme": "grpo", "std": "none"}])
 def test_mean_centred_equals_k_minus_1_over_k_of_it(options, episode):
     got = expected_gradient(assigned(episode, **options))

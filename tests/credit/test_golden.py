@@ -29,6 +29,17 @@ GOLDEN = {
         [0.5] * 2 + [-1.5, 0.5],
     ),
     "rae": ({}, A, B),
+    # sets of 2 with a member: A 1 of 1, or 1/3; sets of 2 of others: A 0, or 2/3; B 1 or 1; 1 or 1
+    "max_at_k none": (
+        {"k": 2, "std": "none"},
+        [1, -1 / 3, -1 / 3, -1 / 3],
+        [0, 0, 0, 0],
+    ),
+    "max_at_k": (  # 1, -1/3 x 3, and four times 0: variance 4/3 / 7 = 4/21
+        {"k": 2},
+        [2.291288, *[-0.763763] * 3],
+        [0, 0, 0, 0],
+    ),
     "maxrl": ({}, [3, -1, -1, -1], [1 / 3, 1 / 3, -1, 1 / 3]),
 }
 

@@ -7,6 +7,7 @@ are multiples of 1/8, so that returns which are equal on paper are equal here.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import combinations
 from math import sqrt
 from random import Random
 
@@ -84,6 +85,7 @@ EVERY_STD = ("batch_returns", "batch_advantages", "group", "none")
 STD = {
     "reinforce++": ("batch_returns",),
     "grpo": EVERY_STD,
+    "max_at_k": EVERY_STD,
     "gigpo": EVERY_STD,
     "gae": ("batch_returns", "batch_advantages", "none"),
 }
@@ -103,6 +105,8 @@ def random_config(rng, name):
         options["std_floor"] = rng.choice([None, 0.25])
     if scheme.compare.key is not batch_key:
         options["filter_zero_variance"] = rng.random() < 0.5
+    if name == "max_at_k":
+        options["k"] = rng.choice([None, 1, 2, 3, 6])
     if name == "grpo":
         options["statistics"] = rng.choice(["role", "all"])
     if name == "gigpo":
@@ -183,6 +187,13 @@ class Reference:
         if scheme == "rloo":
             others = [self.returns[m] for m in self.peers(member) if m != member]
             return own - mean(others) if others else 0.0
+        if scheme == "max_at_k":
+            others = [self.returns[m] for m in self.peers(member) if m != member]
+            k = min(self.config.k or (len(others) + 1) // 2, len(others))
+            if not others:
+                return 0.0
+            with_it = mean([max((own, *some)) for some in combinations(others, k - 1)])
+            return with_it - mean([max(some) for some in combinations(others, k)])
         if scheme == "maxrl":
             return (own - mean(returns)) / mean(returns) if any(returns) else 0.0
         return own - mean(returns)

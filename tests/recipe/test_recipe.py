@@ -242,6 +242,10 @@ WRONG = {
     "no rewards": ("credit.rewards=none", "every return would be 0"),
     "more mini-batches than groups": ("trainer.minibatches=99", "lower minibatches"),
     "refills without refilling": ("trainer.max_refills=2", "needs dynamic_sampling"),
+    "a best of too many": (
+        ["credit.scheme=max_at_k", "credit.k=8", "trainer.group_size=8"],
+        "set credit.k to 7 or less",
+    ),
     "a lone episode": ("trainer.group_size=1", "nothing to compare"),
     "the trainer's own ratio from the engine": (
         ("trainer.old_logprobs=behaviour", "loss.kind=gspo"), "need the trainer's own",

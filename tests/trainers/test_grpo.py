@@ -45,6 +45,7 @@ SCHEMES = {
     "grpo, by group": ("credit.std=group", "credit.std_floor=0.1"),
     "dr_grpo": ("loss.aggregation=constant", "loss.constant_length=32"),
     "maxrl": ("credit.rewards=none", "credit.rewards.expert=1.0"),
+    "max_at_k": ("credit.k=2",),
     "gigpo": ("credit.gamma=0.5", "credit.state_weight=2.0"),
 }
 LONG = ("agents.player.max_tokens=4", "agents.player.temperature=1.5")

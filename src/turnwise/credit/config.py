@@ -30,9 +30,9 @@ class CreditConfig(Settings):
 
     `scheme`: `reinforce` (Williams 1992), `reinforce++` (arXiv:2501.03262), `rloo`
     (arXiv:2402.14740), `grpo` (arXiv:2402.03300), `dr_grpo` (arXiv:2503.20783), `maxrl`
-    (arXiv:2602.02710), `gigpo` (arXiv:2505.10978), `gae` (arXiv:1506.02438) or `rae`
-    (arXiv:2506.24119); of siblings `at_grpo` (arXiv:2510.11062), `leave_one_role_out` or
-    `counterfactual` (arXiv:2603.06859). docs/math.md 2 has the formulas.
+    (arXiv:2602.02710), `max_at_k` (arXiv:2505.15201), `gigpo` (arXiv:2505.10978), `gae`
+    (arXiv:1506.02438) or `rae` (arXiv:2506.24119); of siblings `at_grpo` (arXiv:2510.11062),
+    `leave_one_role_out` or `counterfactual` (arXiv:2603.06859). docs/math.md 2 has the formulas.
     """
 
     scheme: Any

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from turnwise.credit import SCHEMES, check_components
+from turnwise.credit.schemes.max_at_k import MaxAtKConfig
 from turnwise.envs import Env, ToolEnv
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.formats import with_reply_components
@@ -220,6 +221,13 @@ def _check_comparison(recipe: Recipe) -> None:
         raise ValueError(
             f"trainer.group_size = 1 leaves nothing to compare in scheme = {scheme!r}: raise "
             "it, or use credit.scheme = 'reinforce'"
+        )
+    best_of = recipe.credit.k if isinstance(recipe.credit, MaxAtKConfig) else None
+    if best_of and isinstance(trainer, GrpoConfig) and best_of >= trainer.group_size:
+        raise ValueError(
+            f"credit.k = {best_of} needs groups of more than {best_of} episodes, and "
+            f"trainer.group_size = {trainer.group_size}: set credit.k to {trainer.group_size - 1} "
+            "or less, or raise trainer.group_size"
         )
     if isinstance(trainer, GrpoConfig) and trainer.dynamic_sampling and not by_visit:
         raise ValueError(

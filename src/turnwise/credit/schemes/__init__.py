@@ -16,6 +16,7 @@ from turnwise.credit.schemes.gae import GAE
 from turnwise.credit.schemes.gigpo import GIGPO
 from turnwise.credit.schemes.grpo import DR_GRPO, GRPO
 from turnwise.credit.schemes.leave_one_role_out import LEAVE_ONE_ROLE_OUT
+from turnwise.credit.schemes.max_at_k import MAX_AT_K
 from turnwise.credit.schemes.maxrl import MAXRL
 from turnwise.credit.schemes.rae import RAE
 from turnwise.credit.schemes.reinforce import REINFORCE, REINFORCE_PLUS
@@ -29,6 +30,7 @@ SCHEMES: dict[str, Scheme] = {
     "grpo": GRPO,
     "dr_grpo": DR_GRPO,
     "maxrl": MAXRL,
+    "max_at_k": MAX_AT_K,
     "gigpo": GIGPO,
     "gae": GAE,
     "rae": RAE,
