@@ -115,6 +115,9 @@ def test_weights_are_searched_with_success(method, tmp_path):
 def test_q_learning_learns_the_lake(tmp_path):
     found = search_policy(searching("q-learning", iterations=200, episodes=10), tmp_path / "a")
     assert found.result.exact > 0.6
+    report = (tmp_path / "a" / "report.md").read_text()
+    rows = [line for line in report.splitlines() if line.startswith("| ") and " 10 | " in line]
+    assert 1 < len(rows) == len({row.split("|")[4] for row in rows})  # equal policies have one row
 
 
 def test_a_policy_is_played_again_with_new_episodes(tmp_path):

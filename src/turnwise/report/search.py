@@ -12,9 +12,10 @@ from turnwise.report.search_pictures import draw_history, draw_policies, draw_sc
 from turnwise.runs.files import write_atomically
 from turnwise.search.config import SearchConfig
 from turnwise.search.folder import SETTINGS, Result, read_config, read_result
-from turnwise.search.history import HISTORY, History, read_history
+from turnwise.search.history import HISTORY, History, Try, read_history
 from turnwise.search.policies import Policy
 from turnwise.search.problem import Problem
+from turnwise.search.space import Params
 from turnwise.search.tasks import SearchTask, find_task
 from turnwise.utils.text import printable
 
@@ -152,15 +153,18 @@ def _pictures(
 
 
 def _best(policy: Policy, history: History) -> str:
-    """Return the table of the best policies."""
+    """Return the table of the best policies; of equal ones, which a learner plays, the best try."""
     lines = ["## The best policies", "", "In the order of the mean minus its standard error.", ""]
     lines += ["| evaluation | score | episodes | parameters |", "|---:|---:|---:|---|"]
-    for each in sorted(history.tries, key=lambda t: -t.cautious)[:BEST]:
+    best: dict[Params, Try] = {}
+    for each in sorted(history.tries, key=lambda t: -t.cautious):
         if each.params is not None:
-            written = " ".join(policy.space.written(v) for v in each.params)
-            score = with_error(each.mean, each.stderr)
-            place = each.slot + 1 if each.source == "search" else "warm-up"
-            lines.append(f"| {place} | {score} | {len(each.returns)} | {written} |")
+            best.setdefault(each.params, each)
+    for params, each in [*best.items()][:BEST]:
+        written = " ".join(policy.space.written(v) for v in params)
+        score = with_error(each.mean, each.stderr)
+        place = each.slot + 1 if each.source == "search" else "warm-up"
+        lines.append(f"| {place} | {score} | {len(each.returns)} | {written} |")
     return "\n".join(lines)
 
 

@@ -85,7 +85,9 @@ def draw_history(path: Path, policy: Policy, history: History) -> None:
     shown = upper.imshow(
         values.T, aspect="auto", interpolation="nearest", **_colours(policy), origin="upper"
     )
-    figure.colorbar(shown, ax=upper, pad=0.01).ax.tick_params(labelsize=7)
+    space = policy.space
+    ticks = range(space.low, space.high + 1) if space.choices and space.size <= NUMBERED else None
+    figure.colorbar(shown, ax=upper, pad=0.01, ticks=ticks).ax.tick_params(labelsize=7)
     upper.set_ylabel("parameter", fontsize=9)
     warm = sum(each.source == "warm-up" for each in tries)
     for axes in (upper, lower):
@@ -172,7 +174,11 @@ def _draw_plane(axes: Axes, policy: LinearPolicy, params: Params) -> None:
 
 
 def _colours(policy: Policy) -> dict[str, Any]:
-    """Return the colours of parameters: their own for actions, blue to red for weights."""
+    """Return the colours of parameters: one for each action, blue to red for weights."""
+    from matplotlib import colormaps
+
     space = policy.space
-    colours = "viridis" if space.choices else "coolwarm"
-    return {"cmap": colours, "vmin": space.low * space.step, "vmax": space.high * space.step}
+    if space.choices:
+        colours = colormaps["viridis"].resampled(space.size)
+        return {"cmap": colours, "vmin": space.low - 0.5, "vmax": space.high + 0.5}
+    return {"cmap": "coolwarm", "vmin": space.low * space.step, "vmax": space.high * space.step}

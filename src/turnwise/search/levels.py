@@ -123,10 +123,12 @@ def check_size(space: ParamSpace, trained: PolicySearchConfig, task: str, run: s
         ConfigError: if not.
     """
     if not trained.least_params <= space.count <= trained.most_params:
+        option = "least_params" if space.count < trained.least_params else "most_params"
         raise ConfigError(
             f"task {task!r} has {space.count} parameters, and the run '{run}' was trained with "
             f"least_params = {trained.least_params} to most_params = {trained.most_params}: choose "
-            "another task, or train with others"
+            "another task, or train a searcher with "
+            f"`turnwise train policy-search --set env.options.{option}={space.count}`"
         )
     least, most = CHOICES
     if space.choices and not least <= space.size <= most:
