@@ -27,6 +27,7 @@ from teams_runs import (
     GRPO,
     RECIPES,
     TURNS,
+    WARMED_UP_AS,
     Job,
     UnfinishedError,
     as_table,
@@ -99,8 +100,9 @@ ROWS: dict[str, Row] = {
 def warm_up(job: Job, runs: Path) -> tuple[list[str], list[str]]:
     """Return the settings of a job's warm-up, and those that begin a run with its weights."""
     kind, shared = ROWS[job.row].kind, job.warm_up
-    run = runs / shared.folder(f"warm-{kind}")
-    asked = [f"preset={kind}", f"seed={job.seed}", *shared.settings, "trainer.iterations=0"]
+    warmed = WARMED_UP_AS[kind]
+    run = runs / shared.folder(f"warm-{warmed}")
+    asked = [f"preset={warmed}", f"seed={job.seed}", *shared.settings, "trainer.iterations=0"]
     trained(words_of(job.env, asked), run)
     return asked, begun_from(run, kind)
 

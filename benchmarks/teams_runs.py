@@ -29,6 +29,8 @@ POLICIES = {
     "models": ("tool", "planner"),
 }
 """A kind of policies, which is a preset of each recipe -> the policies that it has."""
+WARMED_UP_AS = {"single": "single", "shared": "shared", "lora": "shared", "models": "models"}
+"""A kind of policies -> the kind whose warm-up it begins with."""
 GRPO, TURNS = ("preset=grpo",), ("preset=turns",)
 """Whole episodes are compared; the recipes themselves have a spine, that is AT-GRPO."""
 COSTS = ("sampled_tokens", "prefilled_tokens", "trained_tokens", "env_steps", "state_resets")
@@ -73,9 +75,8 @@ def words_of(env: str, settings: Sequence[str]) -> list[str]:
 
 def begun_from(run: Path, kind: str) -> list[str]:
     """Return the settings of a run that begins with the weights of a warm-up."""
-    if kind == "lora":  # the trained base is what both adapters begin with
-        (base,) = (run / "base").iterdir()
-        weights = dict.fromkeys(POLICIES[kind], base)
+    if kind == "lora":  # both adapters stand on the policy that the other team shares
+        weights = dict.fromkeys(POLICIES[kind], run / "start" / "main")
     else:
         weights = {name: run / "start" / name for name in POLICIES[kind]}
     begun = [f"policies.{name}.model={path}" for name, path in weights.items()]

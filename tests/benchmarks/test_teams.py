@@ -19,14 +19,17 @@ def script():
     return load_benchmark("teams")
 
 
-def test_adapters_begin_on_the_base_that_the_warm_up_trained(script, tmp_path):
-    for folder in ("models", "base", "start"):
-        (tmp_path / folder / "tool").mkdir(parents=True)
-    weights = dict(s.split("=", 1) for s in script.begun_from(tmp_path, "lora"))
-    base = str(tmp_path / "base" / "tool")
-    assert weights == {
-        "policies.tool.model": base, "policies.planner.model": base, "pretrain": "none",
-    }  # fmt: skip
+def test_adapters_begin_on_the_policy_that_the_other_team_shares(script, monkeypatch, tmp_path):
+    monkeypatch.setattr(script, "other_tests", lambda *given: {})
+    job = script.Job("at-grpo-lora", "sokoban", 3, ())
+    (warm, asked), (run, begun) = commands_of(monkeypatch, script, job, runs=tmp_path).items()
+    assert (warm, run) == ("sokoban-warm-shared-3", "sokoban-at-grpo-lora-3")
+    assert in_force(asked)["preset"] == "shared"
+    base = str(tmp_path / warm / "start" / "main")
+    assert in_force(begun).items() >= {
+        "preset": "lora", "policies.tool.model": base, "policies.planner.model": base,
+        "pretrain": "none",
+    }.items()  # fmt: skip
 
 
 def commands_of(monkeypatch, script, *jobs, runs):
