@@ -39,7 +39,7 @@ PLAYED = (
 ROWS = {
     # an episode is one step, and its reward the optimal value of the action
     "expert": (
-        *("env.training.start=anywhere", "env.training.steps=1", "sft_mix=none"),
+        *("env.training.start=anywhere", "env.training.steps=1"),
         *("credit.scheme=grpo", "credit.rewards.goal=none", "credit.rewards.fall=none"),
         *("credit.rewards.invalid=none", "credit.rewards.expert=1.0"),
         *("trainer.group_size=8", "trainer.tasks_per_iteration=22", "trainer.iterations=45"),

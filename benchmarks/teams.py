@@ -210,7 +210,7 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
     names = list(dict.fromkeys(name for _, name, _ in drawn))
     if not drawn:
         sys.exit("no row has a curve to be drawn: train rows that play their own policies")
-    figure = Figure(figsize=(4.2 * len(envs) + 1.6, 3.8), dpi=130, layout="constrained")
+    figure = Figure(figsize=(4.2 * len(envs) + 3.0, 3.8), dpi=130, layout="constrained")
     for place, env in enumerate(envs):
         axes = figure.add_subplot(1, len(envs), place + 1, title=env)
         axes.set_xlabel("sampled tokens")
@@ -221,7 +221,7 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
                 across, _, up = zip(*row["curve"], strict=True)
                 axes.plot(across, up, color=f"C{number % 10}", linewidth=1)
     figure.axes[0].set_ylabel("validation score")
-    figure.axes[-1].legend(fontsize=7)
+    figure.legend(*figure.axes[-1].get_legend_handles_labels(), loc="outside right", fontsize=7)
     figure.savefig(path)
 
 
