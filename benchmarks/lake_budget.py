@@ -53,8 +53,7 @@ HOW = ("greedy", "sampled")
 
 def train(job: Job, runs: Path, version: str) -> dict[str, Any]:
     """Train a job, or go on; return what is kept."""
-    settings = (*LAKE, "env.training.frozen_probability=none", *ROWS[job.row])
-    return from_warm_up(job, runs, version, words_of_job, settings, LAKE)
+    return from_warm_up(job, runs, version, words_of_job, (*LAKE, *ROWS[job.row]), LAKE)
 
 
 def table(rows: list[dict[str, Any]]) -> str:

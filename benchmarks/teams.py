@@ -26,8 +26,8 @@ from teams_runs import (
     COSTS,
     GRPO,
     RECIPES,
+    STARTS,
     TURNS,
-    WARMED_UP_AS,
     Job,
     UnfinishedError,
     as_table,
@@ -100,7 +100,7 @@ ROWS: dict[str, Row] = {
 def warm_up(job: Job, runs: Path) -> tuple[list[str], list[str]]:
     """Return the settings of a job's warm-up, and those that begin a run with its weights."""
     kind, shared = ROWS[job.row].kind, job.warm_up
-    warmed = WARMED_UP_AS[kind]
+    warmed = STARTS[kind].kind
     run = runs / shared.folder(f"warm-{warmed}")
     asked = [f"preset={warmed}", f"seed={job.seed}", *shared.settings, "trainer.iterations=0"]
     trained(words_of(job.env, asked), run)

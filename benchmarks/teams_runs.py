@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from itertools import product
@@ -22,20 +22,32 @@ from typing import Any, NamedTuple
 from result_rows import add_row, commit, kept_rows
 
 RECIPES = {env: f"{env}-two-policy" for env in ("sokoban", "plan-path", "sudoku")}
-POLICIES = {
-    "single": ("main",),
-    "shared": ("main",),
-    "lora": ("tool", "planner"),
-    "models": ("tool", "planner"),
-}
-"""A kind of policies, which is a preset of each recipe -> the policies that it has."""
-WARMED_UP_AS = {"single": "single", "shared": "shared", "lora": "shared", "models": "models"}
-"""A kind of policies -> the kind whose warm-up it begins with."""
 GRPO, TURNS = ("preset=grpo",), ("preset=turns",)
 """Whole episodes are compared; the recipes themselves have a spine, that is AT-GRPO."""
 COSTS = ("sampled_tokens", "prefilled_tokens", "trained_tokens", "env_steps", "state_resets")
 TURNWISE = ("-m", "turnwise")
 """What follows the interpreter in a command of turnwise."""
+
+
+class Start(NamedTuple):
+    """Where a kind of policies begins.
+
+    `kind` has the warm-up, and `weights` maps each policy to the one there whose weights it has.
+    `skipped` is the setting that leaves out the recipe's own warm-up.
+    """
+
+    kind: str
+    weights: Mapping[str, str]
+    skipped: str = "warmup.steps=0"
+
+
+STARTS = {
+    "single": Start("single", {"main": "main"}),
+    "shared": Start("shared", {"main": "main"}),
+    "lora": Start("shared", {"tool": "main", "planner": "main"}, "pretrain=none"),
+    "models": Start("models", {"tool": "tool", "planner": "planner"}),
+}
+"""A kind of policies, which is a preset of each recipe -> where it begins."""
 
 
 class UnfinishedError(Exception):
@@ -75,12 +87,9 @@ def words_of(env: str, settings: Sequence[str]) -> list[str]:
 
 def begun_from(run: Path, kind: str) -> list[str]:
     """Return the settings of a run that begins with the weights of a warm-up."""
-    if kind == "lora":  # both adapters stand on the policy that the other team shares
-        weights = dict.fromkeys(POLICIES[kind], run / "start" / "main")
-    else:
-        weights = {name: run / "start" / name for name in POLICIES[kind]}
-    begun = [f"policies.{name}.model={path}" for name, path in weights.items()]
-    return [*begun, "pretrain=none" if kind == "lora" else "warmup.steps=0"]
+    start = STARTS[kind]
+    weights = start.weights.items()
+    return [*(f"policies.{n}.model={run / 'start' / own}" for n, own in weights), start.skipped]
 
 
 def measured(run: Path) -> dict[str, Any]:

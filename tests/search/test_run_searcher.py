@@ -173,8 +173,8 @@ def test_controls_hide_the_scores():
 @pytest.mark.parametrize(
     ("space", "said"),
     [
-        (ParamSpace(count=2, low=0, high=3, choices=True), "env.options.least_params=2`"),
-        (ParamSpace(count=17, low=0, high=3, choices=True), "17 param.*options.most_params=17`"),
+        (ParamSpace(count=2, low=0, high=3, choices=True), "has 2 parameters.*least_params=2`"),
+        (ParamSpace(count=17, low=0, high=3, choices=True), "has 17 parameters.*most_params=17`"),
         (ParamSpace(count=8, low=0, high=6, choices=True), "has 7 actions"),
         (ParamSpace(count=8, low=0, high=0, choices=True), "has 1 actions"),
     ],

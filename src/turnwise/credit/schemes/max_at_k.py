@@ -47,10 +47,10 @@ class MaxAtKConfig(VisitCreditConfig):
 def best_of_k(returns: Floats, episodes: Sequence[EpisodeId], config: MaxAtKConfig) -> Floats:
     """Return the gain of each member in the best of k, [members], from returns, [members].
 
-    The gain is the mean over all sets of k members that hold the member of the highest return of
-    the set, less the same mean over all sets of k others. The second mean does not depend on the
-    member's return, so the expected gradient is that of the expected highest return of k episodes,
-    divided by k.
+    A set of k episodes has a highest return. A member's gain is the mean of it over all sets with
+    the member, less its mean over all sets without. The second mean does not depend on the member's
+    return, so the expected gradient is that of the expected highest return of k episodes, divided
+    by k.
 
     Source: Walder and Karkhanis 2025 (arXiv 2505.15201), with the leave-one-out baseline. A group
     has two members or more. `episodes` is not used.
@@ -63,17 +63,19 @@ def best_of_k(returns: Floats, episodes: Sequence[EpisodeId], config: MaxAtKConf
     others = len(returns) - 1
     k = min(config.k or len(returns) // 2, others)
     order = np.argsort(returns, kind="stable")
+    beside = _weights(others, k - 1) if k > 1 else None
+    without = _weights(others, k)
     gains = np.empty(len(returns))
     for place, member in enumerate(order):
-        rest = returns[np.delete(order, place)]
-        with_it = _weights(others, k - 1) @ np.maximum(rest, returns[member])
-        gains[member] = (with_it if k > 1 else returns[member]) - _weights(others, k) @ rest
+        own, rest = returns[member], returns[np.delete(order, place)]
+        best = own if beside is None else beside @ np.maximum(rest, own)
+        gains[member] = best - without @ rest
     return gains
 
 
 def _weights(count: int, k: int) -> Floats:
     """Return for values in rising order the shares of sets of k of which each is the highest."""
-    return np.array([comb(below, k - 1) / comb(count, k) if k else 0.0 for below in range(count)])
+    return np.array([comb(below, k - 1) / comb(count, k) for below in range(count)])
 
 
 MAX_AT_K = Scheme(
