@@ -48,6 +48,8 @@ VINE = (
 OUTCOME = ("preset=outcome",)
 TESTS = {"hard_tasks": "env.options.hard_share=1.0", "all_tasks": "env.options.hard=false"}
 """Other tests of an env."""
+STYLES = ("-", "--", ":")
+"""Of lines: the next one is taken where the ten colours are used up."""
 
 
 class Row(NamedTuple):
@@ -214,12 +216,15 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
     for place, env in enumerate(envs):
         axes = figure.add_subplot(1, len(envs), place + 1, title=env)
         axes.set_xlabel("sampled tokens")
+        axes.set_xscale("log")
+        axes.tick_params(which="minor", labelbottom=False)
         for number, name in enumerate(names):
-            axes.plot([], [], color=f"C{number % 10}", label=name)
+            color, style = f"C{number % 10}", STYLES[number // 10 % len(STYLES)]
+            axes.plot([], [], color=color, linestyle=style, label=name)
             own = [group for place, row, group in drawn if (place, row) == (env, name)]
             for row in own[0] if own else ():
                 across, _, up = zip(*row["curve"], strict=True)
-                axes.plot(across, up, color=f"C{number % 10}", linewidth=1)
+                axes.plot(across, up, color=color, linestyle=style, linewidth=1)
     figure.axes[0].set_ylabel("validation score")
     figure.legend(*figure.axes[-1].get_legend_handles_labels(), loc="outside right", fontsize=7)
     figure.savefig(path)
