@@ -15,6 +15,9 @@ ENVS = ("plan-path", "sokoban")
 ABSOLUTE = re.compile(r"r(\d+)c(\d+)")
 RELATIVE = re.compile(r"(?:([ud])(\d+))?(?:([lr])(\d+))?")
 
+MEANS = {"#": {"walls"}, ".": set(), "_": set(), "Y": {"you"}, "G": {"goal"}, "@": {"you"}}
+SOKOBAN = MEANS | {".": {"goals"}, "$": {"boxes"}, "*": {"boxes", "goals"}, "+": {"you", "goals"}}
+
 
 def seen(env, seed):
     """The lines and the description of a random task, without the size."""
@@ -60,8 +63,35 @@ def test_relative_names_mean_the_same_cells(name, seed):
 
 
 @pytest.mark.parametrize("name", ENVS)
-def test_all_words_are_in_the_vocabulary_and_the_contract_is_kept(name):
-    env = make_env(name, cells="relative", described=True, size=6)
+@pytest.mark.parametrize("seed", range(5))
+def test_a_map_shows_what_the_names_tell(name, seed):
+    options = {"size": 6, "walls": 0.25}
+    named = dict(line.split(" ", 1) for line in seen(make_env(name, **options), seed)[0])
+    (you, *rows, _), told = seen(make_env(name, cells="map", **options), seed)
+    assert you == f"you {named['you']}"
+    assert told == seen(make_env(name, cells="relative", **options), seed)[1]
+    at, far = place(named["you"], (0, 0)), len(rows) // 2
+    signs = {
+        (at[0] + down - far, at[1] + across - far): sign
+        for down, row in enumerate(rows)
+        for across, sign in enumerate(row.split()[1:])
+    }
+    assert [place(row.split()[0], (0, 0))[0] for row in rows] == [*range(-far, far + 1)]
+    edge = 1 if name == "sokoban" else 0
+    for cell in ((r, c) for r in range(edge, 6 - edge) for c in range(edge, 6 - edge)):
+        what = {
+            key
+            for key in ("walls", "boxes", "goals", "goal", "you")
+            if f"r{cell[0]}c{cell[1]}" in named.get(key, "").split()
+        }
+        assert what == (SOKOBAN if edge else MEANS)[signs.pop(cell)]
+    assert set(signs.values()) == {"#"}
+
+
+@pytest.mark.parametrize("name", ENVS)
+@pytest.mark.parametrize("cells", ["relative", "map"])
+def test_all_words_are_in_the_vocabulary_and_the_contract_is_kept(name, cells):
+    env = make_env(name, cells=cells, described=True, size=6)
     assert check_env(env).longest > 0
     words = set(env.vocabulary())
     for seed in range(10):

@@ -2,7 +2,8 @@
 
 Task: a square board of `size` rows with walls, a start and a goal. The episode, the seats and the
     rewards are those of `base.py`.
-What each role sees: the cells that are walls, the player's cell and the goal, as in `r2c3`.
+What each role sees: the cells that are walls, the player's cell and the goal, as in `r2c3`, or a
+    map with `#` for a wall or a cell beyond the edge, `Y` for the player and `G` for the goal.
 Moves: UP, DOWN, LEFT, RIGHT. A step into a wall or off the board is forbidden.
 Functions: `legal`; `apply MOVES` says where they lead and how far the goal then is without walls;
     `distance CELL` is the number of steps to a cell without walls.
@@ -48,13 +49,15 @@ from turnwise.envs.planning import plan_path_rules as rules
 from turnwise.envs.planning.base import PlanningEnv
 from turnwise.envs.planning.plan_path_rules import MOVES, WALL, Position
 from turnwise.envs.planning.puzzle import Puzzle, Reflex
-from turnwise.envs.planning.squares import SquaresConfig, symmetries
+from turnwise.envs.planning.squares import SquaresConfig, map_around, symmetries
 from turnwise.errors import ConfigError, DataError
 from turnwise.settings import Settings
 
 DRAWS = 1000
 """The most boards drawn for one with a path that is long enough."""
 WORDS = ("size", "walls", "none", "you", "goal", "edge", "wall", "free", "here", "distance")
+PLAYER, GOAL = "Y", "G"
+SIGNS = (WALL, ".", PLAYER, GOAL)
 BACK = {"UP": "DOWN", "DOWN": "UP", "LEFT": "RIGHT", "RIGHT": "LEFT"}
 
 
@@ -173,7 +176,11 @@ class PlanPathPuzzle(Puzzle[Position]):
         return path_lengths(position.board, position.columns, position.goal)[position.at]
 
     def lines(self, position: Position) -> Sequence[str]:
-        """Return the size, the walls, the player's cell and the goal."""
+        """Return the size, the walls, the player's cell and the goal, or a map of them."""
+        if self.config.drawn:
+            columns = position.columns
+            drawn = map_around(_signs(position), columns, position.at, columns - 1)
+            return (f"size {columns}", f"you {rules.name(position, position.at)}", *drawn)
         names = self.config.names(position.columns, position.at)
         sights = zip(names, position.board, strict=True)
         walls = [name for name, sign in sights if sign == WALL]
@@ -199,10 +206,7 @@ class PlanPathPuzzle(Puzzle[Position]):
 
     def render(self, position: Position) -> str:
         """Return the board with `Y` for the player and `G` for the goal."""
-        cells = list(position.board)
-        cells[position.goal] = "G"
-        cells[position.at] = "Y"
-        size = position.columns
+        cells, size = _signs(position), position.columns
         return "\n".join("".join(cells[i : i + size]) for i in range(0, len(cells), size))
 
     def query_words(self, name: str, position: Position, rng: np.random.Generator) -> str:
@@ -212,7 +216,8 @@ class PlanPathPuzzle(Puzzle[Position]):
     def vocabulary(self) -> tuple[str, ...]:
         """Return the names of cells, and all other words."""
         return (
-            *["size", "walls", "none", "you", "goal", "edge", "wall", "free", "here", "distance"],
+            *WORDS,
+            *SIGNS,
             *MOVES,
             *self.config.cell_words(self.config.size),
         )
@@ -267,6 +272,14 @@ def walk_lengths(size: int, goal: int) -> tuple[int, ...]:
     """Return the number of steps from each cell to the goal without walls."""
     row, column = divmod(goal, size)
     return tuple(abs(r - row) + abs(c - column) for r in range(size) for c in range(size))
+
+
+def _signs(position: Position) -> list[str]:
+    """Return the sign of each cell: `#` or `.`, `Y` for the player and `G` for the goal."""
+    cells = list(position.board)
+    cells[position.goal] = GOAL
+    cells[position.at] = PLAYER
+    return cells
 
 
 def _directions(position: Position) -> list[str]:

@@ -2,7 +2,8 @@
 
 Task: a square board with an outer wall, walls, boxes and goals, made by pulling boxes from their
     goals. The episode, the seats and the rewards are those of `base.py`.
-What each role sees: the cells of inner walls, boxes, goals and the player, as in `r2c3`.
+What each role sees: the cells of inner walls, boxes, goals and the player, as in `r2c3`, or a map
+    with the signs of `sokoban_levels.SIGNS`, where `_` is a free cell.
 Moves: UP, DOWN, LEFT, RIGHT; a step into a box pushes it. A step into a wall is forbidden, and a
     push into a wall or another box.
 Functions: `legal`; `apply MOVES` says where they lead; `distance CELL` is the number of steps to a
@@ -52,6 +53,7 @@ from turnwise.envs.planning import sokoban_rules as rules
 from turnwise.envs.planning.base import PlanningEnv
 from turnwise.envs.planning.puzzle import Puzzle, Reflex
 from turnwise.envs.planning.sokoban_levels import (
+    SIGNS,
     canonical_level,
     draw_level,
     level_of,
@@ -59,13 +61,15 @@ from turnwise.envs.planning.sokoban_levels import (
 )
 from turnwise.envs.planning.sokoban_rules import MOVES, WALL, Position
 from turnwise.envs.planning.sokoban_solver import MOST_NODES, greedy_move, solve
-from turnwise.envs.planning.squares import SquaresConfig
+from turnwise.envs.planning.squares import SquaresConfig, map_around
 from turnwise.errors import ConfigError, DataError
 from turnwise.settings import Settings
 
 DRAWS = 1000
 """The most levels drawn for one that is solved within the moves."""
 WORDS = ("size", "walls", "none", "boxes", "goals", "you", "box", "goal", "wall", "free", "here")
+FLOOR = "_"
+"""A free cell without goal on a map, where a space divides cells."""
 RESULTS = ("distance", "on", "dead", "alive")
 
 
@@ -159,8 +163,15 @@ class SokobanPuzzle(Puzzle[Position]):
         return inf if moves is None else float(len(moves))
 
     def lines(self, position: Position) -> Sequence[str]:
-        """Return the size, and the cells of walls, boxes, goals and the player."""
+        """Return the size, and the cells of walls, boxes, goals and the player, or a map of them.
+
+        The map reaches all cells inside the outer wall from each of them.
+        """
         columns = position.columns
+        if self.config.drawn:
+            signs = "".join(rows_of(position)).replace(" ", FLOOR)
+            drawn = map_around(signs, columns, position.at, columns - 3)
+            return (f"size {columns}", f"you {rules.name(position, position.at)}", *drawn)
         names = self.config.names(columns, position.at)
         walls = [names[cell] for cell in _inner_walls(position.board, columns)]
         return (
@@ -203,7 +214,7 @@ class SokobanPuzzle(Puzzle[Position]):
 
     def vocabulary(self) -> tuple[str, ...]:
         """Return the names of cells, and all other words."""
-        return (*WORDS, *RESULTS, *MOVES, *self.config.cell_words(self.config.size))
+        return (*WORDS, *RESULTS, *MOVES, *SIGNS, FLOOR, *self.config.cell_words(self.config.size))
 
 
 class Sokoban(PlanningEnv[Position]):

@@ -1,23 +1,26 @@
-"""Cells of a square board: their names, seen from one of them, and the 8 symmetries.
+"""Cells of a square board: their names and maps, seen from one of them, and the 8 symmetries.
 
-Provides `SquaresConfig`, with the names of cells that it asks for, and `symmetries`.
+Provides `SquaresConfig`, with the names of cells that it asks for, `map_around` and `symmetries`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Literal
 
 from turnwise.envs.planning.state import PlanningConfig
 
+WALL = "#"
+
 
 class SquaresConfig(PlanningConfig):
     """Options of planning envs with a player on a square board."""
 
-    cells: Literal["absolute", "relative"] = "absolute"
-    """How observations name walls, boxes and goals: `absolute` by row and column, as in `r2c3`, or
-    `relative` by the steps from the player, as in `u2l1` (2 up and 1 left). Functions take and
-    return absolute names."""
+    cells: Literal["absolute", "relative", "map"] = "absolute"
+    """How observations show walls, boxes and goals: `absolute` names them by row and column, as in
+    `r2c3`, `relative` by the steps from the player, as in `u2l1` (2 up and 1 left), and `map` draws
+    them on a map with the player in the centre. Functions take and return absolute names."""
 
     def names(self, columns: int, at: int) -> tuple[str, ...]:
         """Return the name of each cell of a board with the player at `at`."""
@@ -26,7 +29,12 @@ class SquaresConfig(PlanningConfig):
     @property
     def relative(self) -> bool:
         """Whether cells are named from the player."""
-        return self.cells == "relative"
+        return self.cells != "absolute"
+
+    @property
+    def drawn(self) -> bool:
+        """Whether observations have a map."""
+        return self.cells == "map"
 
     def cell_words(self, size: int) -> tuple[str, ...]:
         """Return all names of the cells of a board of `size` rows."""
@@ -60,9 +68,37 @@ def offset_names(columns: int, at: int) -> tuple[str, ...]:
     found = []
     for cell in range(columns * columns):
         down, right = cell // columns - row, cell % columns - column
-        vertical = f"{'d' if down > 0 else 'u'}{abs(down)}" if down else ""
-        across = f"{'r' if right > 0 else 'l'}{abs(right)}" if right else ""
-        found.append(vertical + across or "here")
+        found.append(_steps("u", "d", down) + _steps("l", "r", right) or "here")
+    return tuple(found)
+
+
+def _steps(back: str, ahead: str, steps: int) -> str:
+    """Return a number of steps and their direction; nothing for 0."""
+    return f"{ahead if steps > 0 else back}{abs(steps)}" if steps else ""
+
+
+def map_around(signs: Sequence[str], columns: int, at: int, far: int) -> tuple[str, ...]:
+    """Return the lines of a map with the cell `at` in the centre.
+
+    Each begins with the steps to its row, as in `u2`, or `here`, and has a sign for each cell.
+
+    Args:
+        signs: of each cell of the board, [columns * columns]; none may be a space.
+        columns: the width of the board.
+        at: the cell in the centre.
+        far: the number of cells shown on each side of it; those beyond the board are shown as `#`.
+
+    Example:
+        >>> map_around("a..b", 2, 1, 1)
+        ('u1 # # #', 'here a . #', 'd1 . b #')
+    """
+    row, column = divmod(at, columns)
+    inside, around = range(columns), range(-far, far + 1)
+    found = []
+    for down in around:
+        cells = ((row + down, column + across) for across in around)
+        shown = [signs[r * columns + c] if r in inside and c in inside else WALL for r, c in cells]
+        found.append(" ".join([_steps("u", "d", down) or "here", *shown]))
     return tuple(found)
 
 
