@@ -53,6 +53,21 @@ def test_an_episode_is_filmed_without_a_screen(task, tmp_path, capfd, monkeypatc
         assert film.size[0] == 320
 
 
+def test_a_renderer_that_fails_costs_only_the_film(tmp_path, monkeypatch):
+    class DriverError(Exception):
+        """An error of no built-in kind but `Exception`, as MuJoCo's `FatalError` is."""
+
+    def render(env):
+        raise DriverError("no context")
+
+    monkeypatch.setattr("gymnasium.envs.classic_control.CartPoleEnv.render", render)
+    found = searched("cart-pole", tmp_path / "a")
+    assert not (found.folder / FILM).exists()
+    assert "cannot be drawn (render raised DriverError('no context'))" in (
+        (found.folder / REPORT).read_text()
+    )
+
+
 def test_a_search_that_is_not_finished_has_a_report(tmp_path):
     found = searched("maze", tmp_path / "a")
     for path in found.folder.iterdir():

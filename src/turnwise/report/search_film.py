@@ -22,7 +22,6 @@ from turnwise.search.policies import Actor, Policy
 from turnwise.search.problem import make_env
 from turnwise.search.space import Params
 from turnwise.search.tasks import SearchTask
-from turnwise.utils.user_code import MISTAKES
 
 MODE = "rgb_array"
 DRIVER = "SDL_VIDEODRIVER"
@@ -97,11 +96,17 @@ def _picture(env: gymnasium.Env) -> np.ndarray:
     """
     try:
         picture = np.asarray(env.render())
-    except MISTAKES as error:
-        raise EnvError(f"render raised {error!r}") from error
+    except Exception as error:  # MuJoCo's FatalError has no other base
+        cure = "; with no screen, set MUJOCO_GL=egl or osmesa" if _draws_with_gl(env) else ""
+        raise EnvError(f"render raised {error!r}{cure}") from error
     if picture.ndim != 3 or picture.shape[2] != 3:
         raise EnvError("its picture is no array [height, width, 3]")
     return picture
+
+
+def _draws_with_gl(env: gymnasium.Env) -> bool:
+    """Whether the env is one of Gymnasium's with MuJoCo, whose renderer needs OpenGL."""
+    return type(env.unwrapped).__module__.startswith("gymnasium.envs.mujoco")
 
 
 def _gif(frames: list[np.ndarray], duration: int) -> bytes:
