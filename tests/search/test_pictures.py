@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -53,18 +54,20 @@ def test_an_episode_is_filmed_without_a_screen(task, tmp_path, capfd, monkeypatc
         assert film.size[0] == 320
 
 
-def test_a_renderer_that_fails_costs_only_the_film(tmp_path, monkeypatch):
-    class DriverError(Exception):
-        """An error of no built-in kind but `Exception`, as MuJoCo's `FatalError` is."""
+def test_a_missing_opengl_costs_only_the_film(tmp_path, monkeypatch):
+    class FatalError(Exception):
+        """MuJoCo's error has this base."""
 
     def render(env):
-        raise DriverError("no context")
+        raise FatalError("no context")
 
+    monkeypatch.setitem(sys.modules, "mujoco", SimpleNamespace(FatalError=FatalError))
     monkeypatch.setattr("gymnasium.envs.classic_control.CartPoleEnv.render", render)
     found = searched("cart-pole", tmp_path / "a")
     assert not (found.folder / FILM).exists()
-    assert "cannot be drawn (render raised DriverError('no context'))" in (
-        (found.folder / REPORT).read_text()
+    assert (
+        "cannot be drawn (render raised FatalError('no context'); with no screen, set MUJOCO_GL=egl"
+        in (found.folder / REPORT).read_text()
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from turnwise.search.policies import Actor, Policy
 from turnwise.search.problem import make_env
 from turnwise.search.space import Params
 from turnwise.search.tasks import SearchTask
+from turnwise.utils.user_code import MISTAKES
 
 MODE = "rgb_array"
 DRIVER = "SDL_VIDEODRIVER"
@@ -31,6 +33,7 @@ STEPS = 2_000
 """The most steps that are filmed: an env of the user's may have no limit."""
 DURATION = 60
 """Milliseconds of a frame; five times as long on a grid."""
+WITHOUT_SCREEN = "; with no screen, set MUJOCO_GL=egl or osmesa"
 
 
 def film_episode(
@@ -96,17 +99,18 @@ def _picture(env: gymnasium.Env) -> np.ndarray:
     """
     try:
         picture = np.asarray(env.render())
-    except Exception as error:  # MuJoCo's FatalError has no other base
-        cure = "; with no screen, set MUJOCO_GL=egl or osmesa" if _draws_with_gl(env) else ""
+    except _failures() as error:
+        cure = "" if isinstance(error, MISTAKES) else WITHOUT_SCREEN
         raise EnvError(f"render raised {error!r}{cure}") from error
     if picture.ndim != 3 or picture.shape[2] != 3:
         raise EnvError("its picture is no array [height, width, 3]")
     return picture
 
 
-def _draws_with_gl(env: gymnasium.Env) -> bool:
-    """Whether the env is one of Gymnasium's with MuJoCo, whose renderer needs OpenGL."""
-    return type(env.unwrapped).__module__.startswith("gymnasium.envs.mujoco")
+def _failures() -> tuple[type[Exception], ...]:
+    """Return what `render` may raise; MuJoCo's error, of a missing OpenGL, is no `RuntimeError`."""
+    mujoco = sys.modules.get("mujoco")
+    return (*MISTAKES, mujoco.FatalError) if mujoco else MISTAKES
 
 
 def _gif(frames: list[np.ndarray], duration: int) -> bytes:
