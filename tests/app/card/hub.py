@@ -42,6 +42,9 @@ def hub() -> Iterator[Hub]:
         def do_GET(self) -> None:
             state.paths.append(self.path)
             name = "/".join(self.path.removeprefix("/api/").split("/")[1:3])
+            if "/tree/" in self.path:
+                fields = {"type": "file", "size": 1, "oid": "0"}
+                return self._answer(200, [{"path": path, **fields} for path in state.files])
             self._answer(200, {"id": name, "private": name not in state.public})
 
         def do_POST(self) -> None:
@@ -68,6 +71,8 @@ def hub() -> Iterator[Hub]:
                     if entry["key"] == "file":
                         value = entry["value"]
                         state.files[value["path"]] = base64.b64decode(value["content"])
+                    elif entry["key"] == "deletedFile":
+                        del state.files[entry["value"]["path"]]
                 url = f"{state.address}/u/n/commit/{'0' * 40}"
                 self._answer(200, {"commitUrl": url, "commitOid": "0" * 40, "success": True})
             else:
@@ -83,7 +88,7 @@ def hub() -> Iterator[Hub]:
             self.rfile.readline()
             return b"".join(parts)
 
-        def _answer(self, status: int, value: dict) -> None:
+        def _answer(self, status: int, value: dict | list) -> None:
             content = json.dumps(value).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

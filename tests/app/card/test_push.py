@@ -80,6 +80,16 @@ def test_a_data_set_goes_to_a_repository_of_data(tmp_path, server):
     assert set(server.files) == {"README.md", "train.jsonl"}
 
 
+def test_files_of_an_earlier_card_are_deleted_and_others_stay(card, server):
+    old = ("model-00001-of-00002.safetensors", "adapter_config.json", "base/vocab.txt")
+    own = {".gitattributes", "LICENSE", "onnx/config.json", "notes/a/config.json", "train.jsonl"}
+    server.files |= dict.fromkeys((*old, *own), b"")
+    new = {"README.md", "recipe.toml", "base/model.safetensors"}
+    for _ in range(2):
+        push(plan_upload(card, "ann/lake"))
+        assert set(server.files) == own | new
+
+
 def test_a_wrong_token_is_told(card, server, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
     with pytest.raises(

@@ -1,7 +1,7 @@
 """The files that a folder to be published may hold, and nothing else.
 
-Provides `published_files`, which refuses others, `published_scores`, and the patterns of the names
-of files.
+Provides `published_files`, which refuses others, `is_published`, `published_scores`, and the
+patterns of the names of files.
 """
 
 from __future__ import annotations
@@ -89,12 +89,21 @@ def published_files(folder: Path, *, data: bool = False) -> list[Path]:
     return found
 
 
+def is_published(file: Path, *, data: bool = False) -> bool:
+    """Return whether a path, relative to a card's folder, is one of the files that a card has.
+
+    Example:
+        >>> is_published(Path("ant/adapter_config.json")), is_published(Path("notes/README.md"))
+        (True, False)
+    """
+    patterns = (README, DATA) if data else _CARD if len(file.parts) == 1 else _MODEL
+    return len(file.parts) <= (1 if data else 2) and matches(file.name, patterns)
+
+
 def _belongs(folder: Path, file: Path, *, data: bool) -> bool:
     """Return whether a file may be in a card's folder; models may be one folder below it."""
-    patterns = (README, DATA) if data else _CARD if len(file.parts) == 1 else _MODEL
-    deep = len(file.parts) > (1 if data else 2)
     plain = (folder / file).is_file() and not (folder / file).is_symlink()
-    return plain and not deep and matches(file.name, patterns)
+    return plain and is_published(file, data=data)
 
 
 def _check_secrets(file: Path) -> None:

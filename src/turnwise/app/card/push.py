@@ -12,13 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from warnings import warn
 
-from turnwise.app.card.files import DATA, HERE, README, published_files, published_scores
+from turnwise.app.card.files import (
+    DATA,
+    HERE,
+    README,
+    is_published,
+    published_files,
+    published_scores,
+)
 from turnwise.errors import ConfigError, RunError
 from turnwise.runs import Run, read_scores
 from turnwise.utils.redaction import without_secrets
 
 if TYPE_CHECKING:
-    from huggingface_hub import HfApi
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,8 +71,9 @@ def plan_upload(
 def push(upload: Upload) -> str:
     """Upload the files in one commit and return the address of the repository.
 
-    The repository is made if it is not there. In the hub's README.md the code takes the files from
-    the repository.
+    The repository is made if it is not there. Files of an earlier card that this one does not have
+    are deleted in the same commit, so that no adapter stays beside a whole model. In the hub's
+    README.md the code takes the files from the repository.
 
     Raises:
         ConfigError: if there is no token.
@@ -87,7 +95,7 @@ def push(upload: Upload) -> str:
             _check_private(api, upload)
         api.create_commit(
             repo,
-            operations=_operations(upload),
+            operations=_additions(upload) + _deletions(upload, api),
             commit_message="Upload with turnwise",
             repo_type=kind,
         )
@@ -138,10 +146,10 @@ def on_the_hub(code: str, repository: str) -> str:
     return code.replace(HERE, f'{download}("{repository}")')
 
 
-def _operations(upload: Upload) -> list:
+def _additions(upload: Upload) -> list[CommitOperationAdd | CommitOperationDelete]:
     from huggingface_hub import CommitOperationAdd
 
-    operations = []
+    operations: list[CommitOperationAdd | CommitOperationDelete] = []
     for file in upload.files:
         path = upload.folder / file
         content: str | bytes = str(path)
@@ -149,6 +157,19 @@ def _operations(upload: Upload) -> list:
             content = on_the_hub(path.read_text(encoding="utf-8"), upload.repo).encode()
         operations.append(CommitOperationAdd(path_in_repo=file.as_posix(), path_or_fileobj=content))
     return operations
+
+
+def _deletions(upload: Upload, api: HfApi) -> list[CommitOperationAdd | CommitOperationDelete]:
+    """Return the deletions of what an earlier card left in the folders of this one."""
+    from huggingface_hub import CommitOperationDelete
+
+    data, folders = upload.kind == "dataset", {Path(), *(file.parent for file in upload.files)}
+    there = map(Path, api.list_repo_files(upload.repo, repo_type=upload.kind))
+    return [
+        CommitOperationDelete(path_in_repo=file.as_posix())
+        for file in there
+        if file not in upload.files and file.parent in folders and is_published(file, data=data)
+    ]
 
 
 def _check_name(repo: str) -> None:
