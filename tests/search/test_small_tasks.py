@@ -193,6 +193,15 @@ class Rewarding(Two):
         return *super().step(action)[:1], self.reward, self.steps == 4, False, {}
 
 
+@pytest.mark.parametrize("reward", [None, "much", [1.0, 2.0], {}], ids=repr)
+def test_a_reward_that_is_no_number_is_refused(reward, tmp_path):
+    gymnasium.register("Rewarding-v0", entry_point=Rewarding, kwargs={"reward": reward})
+    told = r"'Rewarding-v0': step of its env returned \(.*with a number as reward: mend"
+    with pytest.raises(EnvError, match=told):
+        search_policy(searching("Rewarding-v0", "random"), tmp_path / "a")
+    del gymnasium.registry["Rewarding-v0"]
+
+
 @pytest.mark.parametrize("method", ["random", "q-learning"])
 @pytest.mark.parametrize("reward", [math.inf, math.nan, -1e200])
 def test_rewards_that_no_mean_can_hold_are_refused(method, reward, tmp_path):
@@ -217,7 +226,8 @@ class Failing(Two):
         if self.how == "step":
             raise KeyError("door")
         seen, *others = super().step(action)
-        return (-1 if self.how == "state" else seen), *others
+        seen = {"state": -1, "none": None, "text": "door"}.get(self.how, seen)
+        return seen, *others
 
 
 @pytest.mark.parametrize("method", ["random", "q-learning"])
@@ -227,6 +237,8 @@ class Failing(Two):
         ("reset", "its env raised SystemExit: 3 .*test_small_tasks.py.*--resume"),
         ("step", "its env raised KeyError: 'door' .*test_small_tasks.py.*mend it"),
         ("state", "the observation -1 is none of Discrete.2.: mend the env"),
+        ("none", "the observation None is none of Discrete.2.: mend the env"),
+        ("text", "the observation 'door' is none of Discrete.2.: mend the env"),
     ],
 )
 def test_an_error_of_the_env_is_told_in_one_sentence(method, how, told, tmp_path):

@@ -10,7 +10,7 @@ import math
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -59,31 +59,47 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """Reset the env; return the observation and information."""
         with self._errors:
-            seen, told = self.env.reset(seed=seed, options=options)
-            known = self._knows(seen)
-        return (seen, told) if known else self._refuse(seen)
+            result = self.env.reset(seed=seed, options=options)
+        try:
+            seen, told = result
+        except MISTAKES as error:
+            raise self._wrong("reset", result, "(observation, info)") from error
+        return self._known(seen), told
 
     def step(self, action: Any) -> Any:
         """Take a step; return Gymnasium's five values."""
         with self._errors:
-            seen, reward, terminated, truncated, told = self.env.step(action)
-            known = self._knows(seen)
-            result = seen, float(reward), bool(terminated), bool(truncated), told
-        return result if known else self._refuse(seen)
+            result = self.env.step(action)
+        try:
+            seen, reward, terminated, truncated, told = result
+            reward, terminated, truncated = float(reward), bool(terminated), bool(truncated)
+        except MISTAKES as error:
+            kinds = "(observation, reward, terminated, truncated, info) with a number as reward"
+            raise self._wrong("step", result, kinds) from error
+        return self._known(seen), reward, terminated, truncated, told
 
-    def _knows(self, seen: Any) -> bool:
-        """Return whether an observation is a state, or a vector of the shape with finite values."""
-        if self._states is not None:
-            return int(seen) in self._states
-        if not isinstance(seen, np.ndarray):
-            seen = np.asarray(seen, dtype=np.float64)
-        return seen.shape == self._shape and math.isfinite(seen.sum())
-
-    def _refuse(self, seen: Any) -> NoReturn:
+    def _known(self, seen: Any) -> Any:
+        """Return an observation, which is a state or a vector of the shape with finite values."""
+        try:
+            if self._states is not None:
+                known = int(seen) in self._states
+            else:
+                vector = seen if isinstance(seen, np.ndarray) else np.asarray(seen, np.float64)
+                known = vector.shape == self._shape and math.isfinite(vector.sum())
+        except MISTAKES:
+            known = False
+        if known:
+            return seen
         finite = "" if self._states is not None else " with finite values"
         raise EnvError(
             f"task {self._name!r}: the observation {seen!r:.80} is none of "
             f"{self.env.observation_space}{finite}: mend the env, or its observation_space"
+        )
+
+    def _wrong(self, method: str, result: Any, expected: str) -> EnvError:
+        return EnvError(
+            f"task {self._name!r}: {method} of its env returned {result!r:.80}, expected "
+            f"{expected}: mend the env"
         )
 
 
