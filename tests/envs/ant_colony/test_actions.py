@@ -8,13 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.envs.ant_colony.actions import (
-    LONGEST_NOTE,
-    MOST_COUNTED,
-    SLOTS,
-    read_line,
-    read_lines,
-)
+from turnwise.envs.ant_colony.actions import MOST_COUNTED, SLOTS, read_line, read_lines
+from turnwise.envs.ant_colony.notes import LONGEST_NOTE
 
 PIECES = st.lists(
     st.sampled_from(

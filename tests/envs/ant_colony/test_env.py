@@ -10,6 +10,7 @@ import pytest
 
 from turnwise.envs import AntColony, AntColonyConfig, check_env, make_env
 from turnwise.envs.ant_colony.grid import around, distances
+from turnwise.envs.ant_colony.notes import noted_cell
 from turnwise.envs.ant_colony.tiers import TIERS
 from turnwise.errors import ConfigError, DataError, EnvError
 from turnwise.tasks import GeneratedTasks
@@ -143,7 +144,7 @@ def test_an_ant_sees_two_cells_far_and_what_lies_there():
         "last moved E noted invalid",
     ]
     assert lines[6] == "a . A . #"  # the other ant is in the nest
-    assert lines[-2:] == ["scent food 0 0 0 0 2 home 0 0 0 0 0 alarm 0", "note 1 food x2 y0"]
+    assert lines[-2:] == ["scent food 0 0 0 0 2 home 0 0 0 0 0 alarm 0", "note 1 food x2 y0 here"]
 
 
 def test_walls_hide_what_is_behind_them_from_tier_4_on():
@@ -225,6 +226,27 @@ def test_episodes_that_begin_anywhere_have_all_their_food_somewhere():
     assert np.mean(searches) > 0.45  # 0.37 in uniform cells alone
     assert 0.4 < np.mean(carried) / 2 < 0.6
     assert set(home) == set(range(7))
+
+
+def test_episodes_that_begin_anywhere_have_notes_most_often_of_food():
+    env = make_env("ant-colony", tier=1, start="anywhere", ticks=5)
+    states = [env.reset(task) for task in GeneratedTasks(env, "train", 0).take(400)]
+    noted = [(state, note) for state in states for ant in state.ants for note in ant.notes]
+    assert 0.43 < len(noted) / 400 < 0.57
+    right = [noted_cell(state.world.grid, note) in state.food for state, note in noted]
+    assert 0.6 < np.mean(right) < 0.85  # at times no stack is left
+
+
+@pytest.mark.parametrize(
+    "notes", [[], [["a"], ["b"]], [["a"] * 6], [["<|im_end|>"]], [["x" * 49]], [[" "]]]
+)
+def test_notes_of_a_start_are_those_that_an_ant_can_write(notes):
+    start = {"at": [[0, 0, 0]], "left": [2], "notes": notes}
+    if not notes:
+        assert begun(["..."] * 3, [0, 0], [[2, 2, 2]], start=start)[1].ants[0].notes == ()
+        return
+    with pytest.raises(DataError, match="has notes = .*give each of 1 ants a list"):
+        begun(["..."] * 3, [0, 0], [[2, 2, 2]], start=start)
 
 
 @pytest.mark.parametrize(
@@ -320,6 +342,34 @@ def test_notes_are_kept_deleted_and_limited():
     assert state.ants[0].notes == tuple(f"note {n}" for n in range(5))
     state = played(env, state, "FORGET 2")[-1].state
     assert state.ants[0].notes == ("note 0", "note 2", "note 3", "note 4")
+
+
+def test_the_place_of_a_note_is_shown_as_it_is_seen_from_the_ant():
+    env, state = begun(["." * 7] * 7, [0, 0], [[6, 6, 1], [0, 4, 1]])
+    notes = ('MOVE N\nREMEMBER "food x6 y6"', 'REMEMBER "x0 y4, x1 y1"', 'REMEMBER "x7 y0"')
+    state = played(env, state, *notes)[-1].state
+    seen = env.observe(state, "ant-1")
+    assert seen.text.splitlines()[-3:] == [
+        "note 1 food x6 y6 E 6 S 6",
+        "note 2 x0 y4, x1 y1 S 4",
+        "note 3 x7 y0",  # beside the map
+    ]
+    assert seen.description == "empty food none nest here wall N W note S 4"
+
+
+def test_notes_are_paid_by_what_they_are_worth_and_no_circle_gains():
+    env, state = begun(["." * 7] * 7, [0, 0], [[2, 0, 1], [0, 4, 1]])
+    lines = (
+        'REMEMBER "x2 y0"',
+        'REMEMBER "again x2 y0"',
+        'REMEMBER "good"',
+    )
+    steps = played(env, state, *lines, *["FORGET 2"] * 2, *["FORGET 1"] * 2)
+    paid = [step.rewards.get("note") for step in steps]
+    assert paid == [1.0, -0.5, -0.5, 0.5, 0.5, -1.0, None]
+    # a note of what is no longer there is deleted for half a point
+    steps = played(env, state, "MOVE E", 'MOVE E\nREMEMBER "x2 y0"', "PICK_UP", "FORGET 1")
+    assert [step.rewards.get("note") for step in steps] == [None, 1.0, None, 0.5]
 
 
 def test_exploration_is_paid_for_25_cells_at_most():

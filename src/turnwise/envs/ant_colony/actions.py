@@ -10,12 +10,12 @@ Example:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from turnwise.envs.ant_colony.grid import COMPASS
+from turnwise.envs.ant_colony.notes import MOST_NOTES, is_note
 from turnwise.envs.ant_colony.scents import SCENTS
 
 Slot = Literal["body", "scent", "memory"]
@@ -31,12 +31,9 @@ SLOTS: Mapping[str, Slot] = {
 }
 """Verb -> the slot of a turn that it takes."""
 MOST_LINES = 3
-MOST_NOTES, LONGEST_NOTE = 5, 48
 LONGEST_LINE = 80
 MOST_COUNTED = 16
 """The most lines of a turn that are counted as invalid."""
-_NOTE = re.compile(r"[A-Za-z0-9 ,.:;()\[\]+\-=_/?!'@#]+", re.ASCII)
-"""What a note may hold: no marks of chat templates, as notes are shown again."""
 _WORDS = {"NORTH": "N", "EAST": "E", "SOUTH": "S", "WEST": "W"} | {word: word for word in COMPASS}
 
 
@@ -81,8 +78,8 @@ def read_line(line: str) -> Act | None:
         return None
     if verb == "REMEMBER":
         note = rest[1:-1]
-        quoted = 2 < len(rest) <= LONGEST_NOTE + 2 and rest[0] == rest[-1] == '"'
-        return Act(verb, note) if quoted and note.strip() and _NOTE.fullmatch(note) else None
+        quoted = len(rest) > 2 and rest[0] == rest[-1] == '"'
+        return Act(verb, note) if quoted and is_note(note) else None
     argument = rest.upper()
     if verb == "MOVE":
         return Act(verb, _WORDS[argument]) if argument in _WORDS else None

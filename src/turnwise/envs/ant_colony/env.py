@@ -19,7 +19,9 @@ Rewards: `delivery` (agent), 1 for a unit brought to the nest; `shared_delivery`
     the one where it begins; `progress` (process), 1 for a
     step nearer to the nest with food, or to the nearest food without, seen or not, and -1 for one
     away; `valid_action` (process), 1 for a turn without an invalid line; `invalid_action`
-    (process), the number of invalid lines; `time` (process), 1 for every turn; `pheromone` (agent),
+    (process), the number of invalid lines; `note` (process), what a line of memory adds to the
+    worth of the ant's notes: 1 for each cell with food that they name, -0.5 for each other note;
+    `time` (process), 1 for every turn; `pheromone` (agent),
     1 for each of the first 4 deliveries on whose way lay a trail of the ant; `time_left` (team),
     the share of ticks left when all food is home.
 End: all food in the nest terminates the episode, the last tick truncates it. The score is the share
@@ -100,6 +102,7 @@ class AntColony(Env[Colony]):
         "progress": "process",
         "valid_action": "process",
         "invalid_action": "process",
+        "note": "process",
         "time": "process",
         "pheromone": "agent",
         "time_left": "team",
@@ -161,18 +164,18 @@ class AntColony(Env[Colony]):
         return canonical_map(data)
 
     def reset(self, task: Task) -> Colony:
-        """Return the first state of `task`, without scents and notes.
+        """Return the first state of `task`, without scents.
 
-        All ants are in the nest, or where `start` says (`draw_start`).
+        All ants are in the nest and have no notes, or as `start` says (`draw_start`).
 
         Raises:
             DataError: if the data are not those of a map, of an ant for each seat at most, and of
                 a start that is possible on it (`maps.read_map`).
         """
-        world, food, at, order, units = read_map(task, len(self._names))
+        world, food, at, notes, order, units = read_map(task, len(self._names))
         return Colony(
             world=world,
-            ants=ants_at(world, at),
+            ants=ants_at(world, at, notes),
             food=food,
             fields=no_scents(world.grid),
             laid=nobody(world.grid),

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from turnwise.envs.ant_colony.grid import OPEN, WALL, Grid, steps_to
+from turnwise.envs.ant_colony.notes import LONGEST_NOTE, MOST_NOTES, is_note
 from turnwise.envs.ant_colony.state import World
 from turnwise.envs.ant_colony.tiers import LARGEST
 from turnwise.envs.task_data import read_data
@@ -23,10 +24,14 @@ MOST = 10**6
 
 
 class StartData(Settings):
-    """Where the ants of a task are when an episode begins, and what food is left."""
+    """Where the ants of a task are when an episode begins, what they noted, and what food is left.
+
+    `notes` are those of each ant; none at all where it is empty.
+    """
 
     at: tuple[tuple[int, int, int], ...]
     left: tuple[int, ...]
+    notes: tuple[tuple[str, ...], ...] = ()
 
 
 class MapData(Settings):
@@ -52,6 +57,7 @@ class Beginning(NamedTuple):
         world: the map and the parameters.
         food: the units that lie in each cell.
         at: of each ant its place and whether it carries food.
+        notes: of each ant.
         order: in which the ants act.
         units: of food in all: those that lie somewhere, are carried or are in the nest.
     """
@@ -59,6 +65,7 @@ class Beginning(NamedTuple):
     world: World
     food: dict[int, int]
     at: Sequence[tuple[int, int, int]]
+    notes: Sequence[tuple[str, ...]]
     order: tuple[int, ...]
     units: int
 
@@ -90,11 +97,13 @@ def read_map(task: Task, seats: int) -> Beginning:
             "1 unit or more"
         )
     whole, at = sum(food.values()), [(*data.nest, 0)] * data.ants
+    notes: Sequence[tuple[str, ...]] = [()] * data.ants
     if data.start is not None:
         food, at = _begin(task, grid, nest, food, data.start, data.ants)
+        notes = _notes(task, data.start, data.ants)
     if not (food or data.respawn or any(carries for *_, carries in at)):
         raise DataError(f"task {task.id!r} has no food left: give it some, or respawn")
-    return Beginning(world=world, food=food, at=at, order=data.order, units=whole)
+    return Beginning(world=world, food=food, at=at, notes=notes, order=data.order, units=whole)
 
 
 def _grid(task: Task, rows: Sequence[str]) -> Grid:
@@ -122,6 +131,22 @@ def _cell(
             "give a cell that can be reached"
         )
     return cell
+
+
+def _notes(task: Task, start: StartData, ants: int) -> Sequence[tuple[str, ...]]:
+    """Return the notes of each ant when an episode begins."""
+    notes = start.notes or ((),) * ants
+    if (
+        len(notes) != ants
+        or max(map(len, notes)) > MOST_NOTES
+        or not all(is_note(note) for each in notes for note in each)
+    ):
+        raise DataError(
+            f"task {task.id!r} has notes = {notes!r:.200}: give each of {ants} ants a list of at "
+            f"most {MOST_NOTES} notes of letters, digits and blanks, each of at most "
+            f"{LONGEST_NOTE} characters"
+        )
+    return notes
 
 
 def _begin(

@@ -25,8 +25,8 @@ from functools import partial
 
 import numpy as np
 
-from turnwise.envs.ant_colony.actions import MOST_NOTES
 from turnwise.envs.ant_colony.grid import COMPASS, OPEN, around, distances
+from turnwise.envs.ant_colony.notes import MOST_NOTES
 from turnwise.envs.ant_colony.oracle import oracle
 from turnwise.envs.ant_colony.scents import REINFORCEABLE, SCENTS
 from turnwise.envs.ant_colony.state import Colony

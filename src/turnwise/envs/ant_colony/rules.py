@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from turnwise.envs.ant_colony.actions import MOST_NOTES, Act, read_lines
+from turnwise.envs.ant_colony.actions import Act, read_lines
 from turnwise.envs.ant_colony.grid import COMPASS, OPEN, Grid, around, steps_to
 from turnwise.envs.ant_colony.layouts import places_of_food
+from turnwise.envs.ant_colony.notes import MOST_NOTES, worth
 from turnwise.envs.ant_colony.scents import REINFORCEABLE, SCENTS, faded, reinforced, signalled
 from turnwise.envs.ant_colony.state import WHO, Ant, Colony, Laid, Trip, World
 
@@ -219,7 +220,7 @@ class _Turn:
         """Append a note."""
         if len(self.ant.notes) >= MOST_NOTES:
             return None
-        self.ant = self.ant._replace(notes=(*self.ant.notes, note))
+        self._change_notes((*self.ant.notes, note))
         return "noted"
 
     def forget(self, number: str) -> str | None:
@@ -227,8 +228,14 @@ class _Turn:
         notes, place = self.ant.notes, int(number) - 1
         if place >= len(notes):
             return None
-        self.ant = self.ant._replace(notes=(*notes[:place], *notes[place + 1 :]))
+        self._change_notes((*notes[:place], *notes[place + 1 :]))
         return "forgot"
+
+    def _change_notes(self, notes: tuple[str, ...]) -> None:
+        """Set the notes, and reward what they gain: to note and to delete again gains nothing."""
+        grid, food = self.colony.world.grid, self.colony.food
+        self.rewards["note"] = worth(grid, notes, food) - worth(grid, self.ant.notes, food)
+        self.ant = self.ant._replace(notes=notes)
 
     def after(self, lines: int) -> Colony:
         """Return the state after the turn, before the end of the tick."""

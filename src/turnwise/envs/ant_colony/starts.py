@@ -17,6 +17,8 @@ from turnwise.envs.ant_colony.state import Ant, World
 CARRYING, AT_GOAL = 0.5, 0.25
 """The probabilities that an ant carries food, and that it stands where it can deposit or pick up,
 which random play rarely leads to."""
+NOTED, RIGHT = 0.5, 0.75
+"""The probabilities that an ant has a note, and that it is of a stack."""
 SEARCHING, DRAWS = 0.5, 20
 """The probability that an ant without food that stands on no stack sees no food, and the most cells
 that are drawn to find such a place. Whole episodes have long ways without food in sight, and
@@ -30,14 +32,16 @@ def draw_start(data: Mapping[str, Any], rng: np.random.Generator) -> dict[str, A
     where there are so many. An ant carries a unit with probability 1/2. With probability 1/4 it
     stands where it can act on that: in the nest, or on a stack without food of its own. An ant
     without food that stands elsewhere sees none with probability 1/2, where there is such a cell.
-    The other cells are uniform.
+    The other cells are uniform. With probability 1/2 an ant has a note of a place: three times in
+    four of a stack that is left, and else of a uniform cell.
 
     Args:
         data: a task that begins in the nest.
         rng: draws.
 
     Returns:
-        `at`, of each ant [x, y, whether it carries food], and `left`, the units of each stack.
+        `at`, of each ant [x, y, whether it carries food], `left`, the units of each stack, and
+        `notes`, of each ant.
     """
     grid = Grid.of(data["rows"])
     reached = sorted(steps_to(grid, grid.cell(*data["nest"])))
@@ -60,7 +64,19 @@ def draw_start(data: Mapping[str, Any], rng: np.random.Generator) -> dict[str, A
         else:
             place = grid.at(reached[rng.integers(len(reached))])
         at.append([*place, int(carries)])
-    return {"at": at, "left": left}
+    notes = [_drawn_notes(stacks, [grid.at(cell) for cell in reached], rng) for _ in at]
+    return {"at": at, "left": left, "notes": notes}
+
+
+def _drawn_notes(
+    stacks: Sequence[Sequence[int]], places: Sequence[Sequence[int]], rng: np.random.Generator
+) -> list[str]:
+    """Return a note of a place, most often of a stack, or none."""
+    if rng.random() >= NOTED:
+        return []
+    among = stacks if stacks and rng.random() < RIGHT else places
+    x, y = among[int(rng.integers(len(among)))]
+    return [f"at x{x} y{y}"]
 
 
 def _out_of_sight(
@@ -86,15 +102,18 @@ def _take(left: list[int], rng: np.random.Generator) -> None:
     left[stacks[rng.integers(len(stacks))]] -= 1
 
 
-def ants_at(world: World, at: Sequence[tuple[int, int, int]]) -> tuple[Ant, ...]:
+def ants_at(
+    world: World, at: Sequence[tuple[int, int, int]], notes: Sequence[tuple[str, ...]]
+) -> tuple[Ant, ...]:
     """Return ants that have seen nothing before, each in [x, y], carrying food or not."""
     cells = [world.grid.cell(x, y) for x, y, _ in at]
     return tuple(
         Ant(
             cell=cell,
             carrying=bool(carries),
+            notes=own,
             visited=1 << cell,
             seen=seen_from(world.grid, cell, world.far),
         )
-        for cell, (_, _, carries) in zip(cells, at, strict=True)
+        for cell, (_, _, carries), own in zip(cells, at, notes, strict=True)
     )

@@ -14,9 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from turnwise.envs.ant_colony.actions import SLOTS
-from turnwise.envs.ant_colony.grid import COMPASS, OPEN, SIGHT, around, visible
+from turnwise.envs.ant_colony.grid import COMPASS, OPEN, SIGHT, Grid, around, visible
+from turnwise.envs.ant_colony.notes import noted_cell
 from turnwise.envs.ant_colony.scents import SCENTS, Fields
-from turnwise.envs.ant_colony.state import Colony, World
+from turnwise.envs.ant_colony.state import Ant, Colony, World
 from turnwise.envs.ant_colony.tiers import LARGEST, Scents
 from turnwise.seeding import generator
 
@@ -93,9 +94,25 @@ def text_of(colony: Colony, number: int, smell: Smell, *, clock: bool) -> str:
         f"last {' '.join(ant.last) or 'nothing'}",
         *_map(colony, ant.cell, place.window),
         f"scent food {_digits(smell[0])} home {_digits(smell[1])} alarm {round(smell[2][0])}",
-        *(f"note {place} {note}" for place, note in enumerate(ant.notes, start=1)),
+        *_notes(world.grid, ant),
     ]
     return "\n".join(lines)
+
+
+def _notes(grid: Grid, ant: Ant) -> list[str]:
+    """Return the notes, each with the relative place of the cell that it names."""
+    ways = [
+        "" if cell is None else f" {_way(grid, ant.cell, cell)}"
+        for cell in (noted_cell(grid, note) for note in ant.notes)
+    ]
+    notes = zip(ant.notes, ways, strict=True)
+    return [f"note {place} {note}{way}" for place, (note, way) in enumerate(notes, start=1)]
+
+
+def _way(grid: Grid, here: int, cell: int) -> str:
+    """Return the place of a cell relative to another one."""
+    (x, y), (to_x, to_y) = grid.at(here), grid.at(cell)
+    return relative(to_x - x, to_y - y)
 
 
 def _ground(colony: Colony, cell: int) -> str:
@@ -159,22 +176,30 @@ def food_seen(colony: Colony, number: int) -> list[int]:
 def description_of(colony: Colony, number: int, smell: Smell) -> str:
     """Return whether an ant carries food, the nearest food that it sees, and its nest.
 
-    Walls and the strongest trail next to it follow, where there are any, and the direction of its
-    last step.
+    Walls, the strongest trail next to it and the nearest noted place follow, where there are any,
+    and the direction of its last step.
     """
     ant = colony.ants[number]
     grid, place = colony.world.grid, _place(colony.world, ant.cell)
-    x, y = grid.at(ant.cell)
-    places = [(a - x, b - y) for a, b in map(grid.at, food_seen(colony, number))]
-    nearest = min(places, key=lambda at: (abs(at[0]) + abs(at[1]), at), default=None)
+    food = _nearest(grid, ant.cell, food_seen(colony, number))
+    noted = [cell for note in ant.notes if (cell := noted_cell(grid, note)) is not None]
+    note = f" note {_nearest(grid, ant.cell, noted)}" if noted else ""
     levels = smell[0][1:]
     most = max(levels)
     trail = f" trail {COMPASS[levels.index(most)]}" if round(most) else ""
     step = "".join(f" {result}" for result in ant.last if result.startswith("moved"))
     return (
-        f"{LOADED if ant.carrying else EMPTY} food {relative(*nearest) if nearest else 'none'} "
-        f"nest {place.nest}{place.walls}{trail}{step}"
+        f"{LOADED if ant.carrying else EMPTY} food {food or 'none'} "
+        f"nest {place.nest}{place.walls}{trail}{note}{step}"
     )
+
+
+def _nearest(grid: Grid, here: int, cells: Sequence[int]) -> str:
+    """Return the relative place of the nearest of some cells; nothing where there are none."""
+    x, y = grid.at(here)
+    places = [(a - x, b - y) for a, b in map(grid.at, cells)]
+    nearest = min(places, key=lambda at: (abs(at[0]) + abs(at[1]), at), default=None)
+    return relative(*nearest) if nearest else ""
 
 
 def picture_of(colony: Colony) -> str:
