@@ -12,6 +12,7 @@ from turnwise.envs import AntColony, AntColonyConfig, check_env, make_env
 from turnwise.envs.ant_colony.grid import around, distances
 from turnwise.envs.ant_colony.notes import noted_cell
 from turnwise.envs.ant_colony.tiers import TIERS
+from turnwise.envs.ant_colony.view import food_seen
 from turnwise.errors import ConfigError, DataError, EnvError
 from turnwise.tasks import GeneratedTasks
 from turnwise.types import Task
@@ -234,6 +235,14 @@ def test_episodes_that_begin_anywhere_have_notes_most_often_of_food():
     noted = [(state, note) for state in states for ant in state.ants for note in ant.notes]
     assert 0.43 < len(noted) / 400 < 0.57
     right = [noted_cell(state.world.grid, note) in state.food for state, note in noted]
+    heuristic, steps = env.baselines()["heuristic"], []
+    for state, note in noted:
+        ant, cell = state.ants[0], noted_cell(state.world.grid, note)
+        if not ant.carrying and not food_seen(state, 0):  # it knows the way
+            ways = distances(state.world.grid, cell)
+            after = env.step(state, "ant-1", heuristic(state, RNG), RNG).state.ants[0].cell
+            steps.append(ways[ant.cell] - ways[after])
+    assert np.mean(steps) > 0.9
     assert 0.6 < np.mean(right) < 0.85  # at times no stack is left
 
 
@@ -357,19 +366,34 @@ def test_the_place_of_a_note_is_shown_as_it_is_seen_from_the_ant():
     assert seen.description == "empty food none nest here wall N W note S 4"
 
 
-def test_notes_are_paid_by_what_they_are_worth_and_no_circle_gains():
+def noted(env, state, *turns):
+    """Return what each turn is paid for its line of memory."""
+    return [step.rewards.get("note") for step in played(env, state, *turns)]
+
+
+def test_the_first_note_of_food_is_paid_and_others_cost_what_their_deletion_returns():
     env, state = begun(["." * 7] * 7, [0, 0], [[2, 0, 1], [0, 4, 1]])
-    lines = (
-        'REMEMBER "x2 y0"',
-        'REMEMBER "again x2 y0"',
-        'REMEMBER "good"',
-    )
-    steps = played(env, state, *lines, *["FORGET 2"] * 2, *["FORGET 1"] * 2)
-    paid = [step.rewards.get("note") for step in steps]
-    assert paid == [1.0, -0.5, -0.5, 0.5, 0.5, -1.0, None]
-    # a note of what is no longer there is deleted for half a point
-    steps = played(env, state, "MOVE E", 'MOVE E\nREMEMBER "x2 y0"', "PICK_UP", "FORGET 1")
-    assert [step.rewards.get("note") for step in steps] == [None, 1.0, None, 0.5]
+    lines = ('REMEMBER "x2 y0"', 'REMEMBER "again x2 y0"', 'REMEMBER "good"')
+    paid = noted(env, state, *lines, *["FORGET 3"] * 2, "FORGET 2", "FORGET 1", lines[0])
+    assert paid == [1.0, -0.5, -0.5, 0.5, None, -1.0, -1.0, -0.5]
+    paid = noted(env, state, "MOVE E", "MOVE E\n" + lines[0], "PICK_UP", "FORGET 1")
+    assert paid == [None, 1.0, None, 0.5]
+    # the end of the turn counts, and not the order of its lines
+    paid = noted(env, state, "MOVE E", "MOVE E", lines[0] + "\nPICK_UP", "FORGET 1")
+    assert paid == [None, None, -0.5, 0.5]
+
+
+def test_no_cycle_of_lines_gains_by_notes_without_end():
+    env, state = begun(["." * 5] * 5, [0, 0], [[2, 0, 1], [4, 4, 1]], ticks=90)
+    farm = ('DROP\nREMEMBER "x2 y0"', "PICK_UP\nFORGET 1")
+    paid = noted(env, state, "MOVE E", "MOVE E", "PICK_UP", *farm * 10)
+    assert sum(filter(None, paid)) == 1.5
+    rng = np.random.default_rng(0)
+    lines = ["PICK_UP", "DROP", *(f"FORGET {n}" for n in (1, 2)), 'REMEMBER "x2 y0"', "MOVE E"]
+    lines += ['REMEMBER "x3 y0"', "MOVE W", 'REMEMBER "x4 y4"']
+    for _ in range(50):
+        turns = ["\n".join(rng.permutation(lines)[:3].tolist()) for _ in range(60)]
+        assert sum(filter(None, noted(env, state, *turns))) <= 1.5 * 4  # of the cells with food
 
 
 def test_exploration_is_paid_for_25_cells_at_most():

@@ -1,6 +1,6 @@
 r"""The private notes of an ant: what a note may hold, and the place that it names.
 
-Provides `is_note`, `noted_cell` and `worth`.
+Provides `is_note` and `noted_cell`.
 
 Example:
     >>> is_note("food x2 y1"), is_note("<|im_end|>")
@@ -10,13 +10,11 @@ Example:
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Sequence
+from functools import lru_cache
 
 from turnwise.envs.ant_colony.grid import Grid
 
 MOST_NOTES, LONGEST_NOTE = 5, 48
-WRONG = 0.5
-"""What a note that names no food lessens the worth of all notes by."""
 _NOTE = re.compile(r"[A-Za-z0-9 ,.:;()\[\]+\-=_/?!'@#]+", re.ASCII)
 """What a note may hold: no marks of chat templates, as notes are shown again."""
 _PLACE = re.compile(r"\bx(\d{1,2}) y(\d{1,2})\b", re.ASCII)
@@ -27,6 +25,7 @@ def is_note(text: str) -> bool:
     return len(text) <= LONGEST_NOTE and bool(text.strip()) and bool(_NOTE.fullmatch(text))
 
 
+@lru_cache(maxsize=4096)
 def noted_cell(grid: Grid, note: str) -> int | None:
     """Return the cell of the first place on the map that a note names; None where there is none.
 
@@ -40,16 +39,3 @@ def noted_cell(grid: Grid, note: str) -> int | None:
         if x < grid.size and y < grid.size:
             return grid.cell(x, y)
     return None
-
-
-def worth(grid: Grid, notes: Sequence[str], food: Container[int | None]) -> float:
-    """Return 1 for each cell with food that the notes name, less 0.5 for each other note.
-
-    Example:
-        >>> grid = Grid.of(["..", "#."])
-        >>> worth(grid, ["food x1 y0", "again x1 y0", "nothing"], {grid.cell(1, 0)})
-        0.0
-    """
-    cells = {noted_cell(grid, note) for note in notes}
-    right = sum(cell in food for cell in cells)
-    return right - WRONG * (len(notes) - right)

@@ -26,14 +26,13 @@ from functools import partial
 import numpy as np
 
 from turnwise.envs.ant_colony.grid import COMPASS, OPEN, around, distances
-from turnwise.envs.ant_colony.notes import MOST_NOTES
+from turnwise.envs.ant_colony.notes import MOST_NOTES, noted_cell
 from turnwise.envs.ant_colony.oracle import oracle
 from turnwise.envs.ant_colony.scents import REINFORCEABLE, SCENTS
 from turnwise.envs.ant_colony.state import Colony
 from turnwise.envs.ant_colony.view import food_seen, smelled
 from turnwise.envs.base import Baseline
 
-NOTE = re.compile(r"food x(\d{1,2}) y(\d{1,2})", re.ASCII)
 LOST, HELD = re.compile(r"lost (\d{1,4})", re.ASCII), 25
 """The note of an ant that has followed a trail to no food, with the tick, and the ticks for which
 it then follows no other, unless it comes to the nest."""
@@ -106,9 +105,9 @@ class _Mind:
         self.grid, self.cell = self.world.grid, self.ant.cell
         self.food = food_seen(colony, self.number)
         self.noted = {
-            self.grid.cell(int(found[1]), int(found[2])): place
+            cell: place
             for place, note in enumerate(self.ant.notes, start=1)
-            if (found := NOTE.fullmatch(note))
+            if (cell := noted_cell(self.grid, note)) is not None
         }
         self.lost = next(
             (

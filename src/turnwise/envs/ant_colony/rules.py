@@ -15,7 +15,7 @@ import numpy as np
 from turnwise.envs.ant_colony.actions import Act, read_lines
 from turnwise.envs.ant_colony.grid import COMPASS, OPEN, Grid, around, steps_to
 from turnwise.envs.ant_colony.layouts import places_of_food
-from turnwise.envs.ant_colony.notes import MOST_NOTES, worth
+from turnwise.envs.ant_colony.notes import MOST_NOTES, noted_cell
 from turnwise.envs.ant_colony.scents import REINFORCEABLE, SCENTS, faded, reinforced, signalled
 from turnwise.envs.ant_colony.state import WHO, Ant, Colony, Laid, Trip, World
 
@@ -27,6 +27,9 @@ TRAILS_PAID = 4
 """The most deliveries for which an ant's trails are rewarded."""
 ALONG = 3
 """The moves on another ant's trail from which a trip is one along it."""
+WRONG = 0.5
+"""What a note costs that names no food, or food for which the ant was rewarded before. Its deletion
+returns it."""
 ALARM = SCENTS.index("ALARM")
 INVALID = "invalid"
 
@@ -48,6 +51,7 @@ def play(colony: Colony, number: int, text: str, noise: np.random.Generator) -> 
     read = read_lines(text)
     for act in read.acts:
         turn.take(act)
+    turn.reward_memory()
     turn.invalid += read.more
     after = turn.after(len(read.acts) + read.more)
     if after.place == len(after.order):
@@ -74,6 +78,8 @@ class _Turn:
     ant: Ant
     slots: set[str] = field(default_factory=set)
     results: list[str] = field(default_factory=list)
+    noted: str = ""
+    deleted: str = ""
     invalid: int = 0
     rewards: dict[str, float] = field(default_factory=dict)
     others: dict[int, dict[str, float]] = field(default_factory=dict)
@@ -220,7 +226,8 @@ class _Turn:
         """Append a note."""
         if len(self.ant.notes) >= MOST_NOTES:
             return None
-        self._change_notes((*self.ant.notes, note))
+        self.ant = self.ant._replace(notes=(*self.ant.notes, note))
+        self.noted = note
         return "noted"
 
     def forget(self, number: str) -> str | None:
@@ -228,14 +235,28 @@ class _Turn:
         notes, place = self.ant.notes, int(number) - 1
         if place >= len(notes):
             return None
-        self._change_notes((*notes[:place], *notes[place + 1 :]))
+        self.ant = self.ant._replace(notes=(*notes[:place], *notes[place + 1 :]))
+        self.deleted = notes[place]
         return "forgot"
 
-    def _change_notes(self, notes: tuple[str, ...]) -> None:
-        """Set the notes, and reward what they gain: to note and to delete again gains nothing."""
-        grid, food = self.colony.world.grid, self.colony.food
-        self.rewards["note"] = worth(grid, notes, food) - worth(grid, self.ant.notes, food)
-        self.ant = self.ant._replace(notes=notes)
+    def reward_memory(self) -> None:
+        """Reward the line of memory by the food that is there when all lines have taken effect.
+
+        A cell with food counts once for each ant. Every other note costs what its deletion returns,
+        so that no sequence of lines, and none of picking up and dropping, gains without end.
+        """
+        note = self.noted or self.deleted
+        if not note:
+            return
+        cell = noted_cell(self.colony.world.grid, note)
+        right, bit = cell in self.colony.food, 0 if cell is None else 1 << cell
+        if self.deleted:
+            self.rewards["note"] = -1.0 if right else WRONG
+        elif right and not self.ant.credited & bit:
+            self.rewards["note"] = 1.0
+            self.ant = self.ant._replace(credited=self.ant.credited | bit)
+        else:
+            self.rewards["note"] = -WRONG
 
     def after(self, lines: int) -> Colony:
         """Return the state after the turn, before the end of the tick."""

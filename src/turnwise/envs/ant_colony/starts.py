@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from turnwise.envs.ant_colony.grid import Grid, around, steps_to
+from turnwise.envs.ant_colony.notes import noted_cell
 from turnwise.envs.ant_colony.rules import seen_from
 from turnwise.envs.ant_colony.state import Ant, World
 
@@ -68,6 +69,20 @@ def draw_start(data: Mapping[str, Any], rng: np.random.Generator) -> dict[str, A
     return {"at": at, "left": left, "notes": notes}
 
 
+def _seen_on_ways(world: World, cell: int, notes: Sequence[str]) -> int:
+    """Return what an ant sees from its cell, and has seen on a shortest way from each noted one."""
+    grid, far = world.grid, world.far
+    seen = seen_from(grid, cell, far)
+    for noted in (noted_cell(grid, note) for note in notes):
+        steps = {} if noted is None else steps_to(grid, noted)
+        here = cell
+        while steps.get(here, 0):
+            nearer = (here + step for step in grid.steps())
+            here = next(near for near in nearer if steps.get(near, steps[here]) < steps[here])
+            seen |= seen_from(grid, here, far)
+    return seen
+
+
 def _drawn_notes(
     stacks: Sequence[Sequence[int]], places: Sequence[Sequence[int]], rng: np.random.Generator
 ) -> list[str]:
@@ -105,7 +120,7 @@ def _take(left: list[int], rng: np.random.Generator) -> None:
 def ants_at(
     world: World, at: Sequence[tuple[int, int, int]], notes: Sequence[tuple[str, ...]]
 ) -> tuple[Ant, ...]:
-    """Return ants that have seen nothing before, each in [x, y], carrying food or not."""
+    """Return ants in [x, y], carrying food or not, that came from the places of their notes."""
     cells = [world.grid.cell(x, y) for x, y, _ in at]
     return tuple(
         Ant(
@@ -113,7 +128,7 @@ def ants_at(
             carrying=bool(carries),
             notes=own,
             visited=1 << cell,
-            seen=seen_from(world.grid, cell, world.far),
+            seen=_seen_on_ways(world, cell, own),
         )
         for cell, (_, _, carries), own in zip(cells, at, notes, strict=True)
     )

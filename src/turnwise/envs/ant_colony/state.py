@@ -52,7 +52,8 @@ class Trip(NamedTuple):
 class Ant(NamedTuple):
     """An ant: where it is, what it carries, its notes, and what is counted of it.
 
-    `last` are the results of its last turn. `seen` and `visited` are sets of cells as bit masks.
+    `last` are the results of its last turn. `seen`, `visited` and `credited`, those with food for
+    whose notes it was rewarded, are sets of cells as bit masks.
     `lines` are all lines of its turns, `invalid` those without an effect that are no bumps.
     """
 
@@ -62,6 +63,7 @@ class Ant(NamedTuple):
     last: tuple[str, ...] = ()
     seen: int = 0
     visited: int = 0
+    credited: int = 0
     lines: int = 0
     invalid: int = 0
     moves: int = 0
