@@ -67,7 +67,7 @@ def push(
         say(f"{upload.size:>13,}  bytes in {what}")
         if dry_run:
             return
-        address = upload_to_hub(upload)
+        address = upload_to_hub(upload, note=tell)
     say(f"uploaded: {address}")
 
 

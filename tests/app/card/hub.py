@@ -71,8 +71,6 @@ def hub() -> Iterator[Hub]:
                     if entry["key"] == "file":
                         value = entry["value"]
                         state.files[value["path"]] = base64.b64decode(value["content"])
-                    elif entry["key"] == "deletedFile":
-                        del state.files[entry["value"]["path"]]
                 url = f"{state.address}/u/n/commit/{'0' * 40}"
                 self._answer(200, {"commitUrl": url, "commitOid": "0" * 40, "success": True})
             else:

@@ -80,14 +80,14 @@ def test_a_data_set_goes_to_a_repository_of_data(tmp_path, server):
     assert set(server.files) == {"README.md", "train.jsonl"}
 
 
-def test_files_of_an_earlier_card_are_deleted_and_others_stay(card, server):
-    old = ("model-00001-of-00002.safetensors", "adapter_config.json", "base/vocab.txt")
-    own = {".gitattributes", "LICENSE", "onnx/config.json", "notes/a/config.json", "train.jsonl"}
-    server.files |= dict.fromkeys((*old, *own), b"")
-    new = {"README.md", "recipe.toml", "base/model.safetensors"}
-    for _ in range(2):
-        push(plan_upload(card, "ann/lake"))
-        assert set(server.files) == own | new
+def test_files_of_models_that_the_repository_holds_besides_are_named(card, server):
+    push(plan_upload(card, "ann/lake"), note=pytest.fail)
+    server.files |= dict.fromkeys(("ant/adapter_config.json", "LICENSE", "notes/a/vocab.txt"), b"")
+    notes = []
+    push(plan_upload(card, "ann/lake"), note=notes.append)
+    (told,) = notes
+    assert "'ann/lake' also holds ant/adapter_config.json, which" in told
+    assert "ant/adapter_config.json" in server.files
 
 
 def test_a_wrong_token_is_told(card, server, monkeypatch):

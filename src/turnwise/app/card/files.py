@@ -1,7 +1,7 @@
 """The files that a folder to be published may hold, and nothing else.
 
-Provides `published_files`, which refuses others, `is_published`, `published_scores`, and the
-patterns of the names of files.
+Provides `published_files`, which refuses others, `is_published`, `published_scores`, `listed`, and
+the patterns of the names of files.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def published_files(folder: Path, *, data: bool = False) -> list[Path]:
     wrong = [str(file) for file in found if not _belongs(folder, file, data=data)]
     if wrong:
         raise RunError(
-            f"'{folder}' holds {_listed(wrong)}, which {'is' if len(wrong) == 1 else 'are'} no "
+            f"'{folder}' holds {listed(wrong)}, which {'is' if len(wrong) == 1 else 'are'} no "
             f"part of a {'data set' if data else 'model'} card: move "
             f"{'it' if len(wrong) == 1 else 'them'} elsewhere"
         )
@@ -115,7 +115,8 @@ def _check_secrets(file: Path) -> None:
         raise RunError(f"'{file}' seems to hold {found}: remove it before the folder is uploaded")
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Return names for a message, at most four of them."""
     most = 4
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"

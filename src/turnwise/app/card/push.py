@@ -7,6 +7,7 @@ one commit.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from turnwise.app.card.files import (
     HERE,
     README,
     is_published,
+    listed,
     published_files,
     published_scores,
 )
@@ -25,7 +27,7 @@ from turnwise.runs import Run, read_scores
 from turnwise.utils.redaction import without_secrets
 
 if TYPE_CHECKING:
-    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+    from huggingface_hub import CommitOperationAdd, HfApi
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,12 +70,15 @@ def plan_upload(
     return Upload(folder=folder, files=files, repo=repo, kind=kind, private=private)
 
 
-def push(upload: Upload) -> str:
+def push(upload: Upload, note: Callable[[str], None] = warn) -> str:
     """Upload the files in one commit and return the address of the repository.
 
-    The repository is made if it is not there. Files of an earlier card that this one does not have
-    are deleted in the same commit, so that no adapter stays beside a whole model. In the hub's
-    README.md the code takes the files from the repository.
+    The repository is made if it is not there. In the hub's README.md the code takes the files from
+    the repository. Nothing is deleted there.
+
+    Args:
+        upload: what is uploaded.
+        note: receives a sentence on files of models that the repository holds besides.
 
     Raises:
         ConfigError: if there is no token.
@@ -95,7 +100,7 @@ def push(upload: Upload) -> str:
             _check_private(api, upload)
         api.create_commit(
             repo,
-            operations=_additions(upload) + _deletions(upload, api),
+            operations=_operations(upload),
             commit_message="Upload with turnwise",
             repo_type=kind,
         )
@@ -106,6 +111,8 @@ def push(upload: Upload) -> str:
             f"{without_secrets(told)}; look at the token's rights, the repository's owner and the "
             "network, then push again"
         ) from error
+    if upload.kind == "model":
+        _note_left(upload, api, note)
     return str(address)
 
 
@@ -146,10 +153,10 @@ def on_the_hub(code: str, repository: str) -> str:
     return code.replace(HERE, f'{download}("{repository}")')
 
 
-def _additions(upload: Upload) -> list[CommitOperationAdd | CommitOperationDelete]:
+def _operations(upload: Upload) -> list[CommitOperationAdd]:
     from huggingface_hub import CommitOperationAdd
 
-    operations: list[CommitOperationAdd | CommitOperationDelete] = []
+    operations: list[CommitOperationAdd] = []
     for file in upload.files:
         path = upload.folder / file
         content: str | bytes = str(path)
@@ -159,17 +166,18 @@ def _additions(upload: Upload) -> list[CommitOperationAdd | CommitOperationDelet
     return operations
 
 
-def _deletions(upload: Upload, api: HfApi) -> list[CommitOperationAdd | CommitOperationDelete]:
-    """Return the deletions of what an earlier card left in the folders of this one."""
-    from huggingface_hub import CommitOperationDelete
+def _note_left(upload: Upload, api: HfApi, note: Callable[[str], None]) -> None:
+    """Name the files of models in the repository that the upload does not have."""
+    from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage]
 
-    data, folders = upload.kind == "dataset", {Path(), *(file.parent for file in upload.files)}
-    there = map(Path, api.list_repo_files(upload.repo, repo_type=upload.kind))
-    return [
-        CommitOperationDelete(path_in_repo=file.as_posix())
-        for file in there
-        if file not in upload.files and file.parent in folders and is_published(file, data=data)
-    ]
+    with suppress(HTTPError):  # the upload is done, whatever the listing says
+        there = map(Path, api.list_repo_files(upload.repo, repo_type=upload.kind))
+        left = [str(file) for file in there if file not in upload.files and is_published(file)]
+        if left:
+            note(
+                f"'{upload.repo}' also holds {listed(left)}, which this upload does not have: "
+                "delete what an earlier card left there, or loaders may mix two models up"
+            )
 
 
 def _check_name(repo: str) -> None:
