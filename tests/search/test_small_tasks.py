@@ -193,13 +193,46 @@ class Rewarding(Two):
         return *super().step(action)[:1], self.reward, self.steps == 4, False, {}
 
 
-@pytest.mark.parametrize("reward", [None, "much", [1.0, 2.0], {}], ids=repr)
-def test_a_reward_that_is_no_number_is_refused(reward, tmp_path):
-    gymnasium.register("Rewarding-v0", entry_point=Rewarding, kwargs={"reward": reward})
-    told = r"'Rewarding-v0': step of its env returned \(.*with a number as reward: mend"
-    with pytest.raises(EnvError, match=told):
-        search_policy(searching("Rewarding-v0", "random"), tmp_path / "a")
-    del gymnasium.registry["Rewarding-v0"]
+class Odd(Two):
+    """Returns what it is given from `step`."""
+
+    def __init__(self, result):
+        self.result = result
+
+    def step(self, action):
+        return self.result
+
+
+class Loud:
+    """Cannot be shown as text."""
+
+    def __repr__(self):
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        ((0, None, True, False, {}), r"truncated\) = \(None, True, False\), expected a number"),
+        (
+            (0, "much", True, False, {}),
+            r"\('much', True, False\), expected a number and two bools: mend",
+        ),
+        ((0, 1.0, np.ones(2), False, {}), r"\(1.0, array\(\[1., 1.\]\), False\), expected a"),
+        ((0, 1.0, True, {}), r"returned 4 values, expected \(observation, reward, terminated"),
+        ("01101", "returned str, expected"),
+        (None, "returned NoneType, expected"),
+        ((0, Loud(), True, False, {}), "its env raised RuntimeError: no text"),
+        ((1.7, 1.0, True, False, {}), "the observation 1.7 is none of Discrete"),
+        (("1", 1.0, True, False, {}), "the observation '1' is none of Discrete"),
+    ],
+    ids=range(9),
+)
+def test_a_wrong_result_of_a_step_is_named(result, told, tmp_path):
+    gymnasium.register("Odd-v0", entry_point=Odd, kwargs={"result": result})
+    with pytest.raises(EnvError, match=f"'Odd-v0': .*{told}"):
+        search_policy(searching("Odd-v0", "random"), tmp_path / "a")
+    del gymnasium.registry["Odd-v0"]
 
 
 @pytest.mark.parametrize("method", ["random", "q-learning"])

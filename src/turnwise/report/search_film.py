@@ -33,7 +33,7 @@ STEPS = 2_000
 """The most steps that are filmed: an env of the user's may have no limit."""
 DURATION = 60
 """Milliseconds of a frame; five times as long on a grid."""
-WITHOUT_SCREEN = "; with no screen, set MUJOCO_GL=egl or osmesa"
+WITHOUT_SCREEN = "; with no screen, set MUJOCO_GL=egl"
 
 
 def film_episode(
@@ -110,7 +110,7 @@ def _picture(env: gymnasium.Env) -> np.ndarray:
 def _failures() -> tuple[type[Exception], ...]:
     """Return what `render` may raise; MuJoCo's error, of a missing OpenGL, is no `RuntimeError`."""
     mujoco = sys.modules.get("mujoco")
-    return (*MISTAKES, mujoco.FatalError) if mujoco else MISTAKES
+    return (*MISTAKES, mujoco.FatalError) if hasattr(mujoco, "FatalError") else MISTAKES
 
 
 def _gif(frames: list[np.ndarray], duration: int) -> bytes:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import index
 from typing import Any
 
 import gymnasium
@@ -60,47 +62,58 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Reset the env; return the observation and information."""
         with self._errors:
             result = self.env.reset(seed=seed, options=options)
-        try:
-            seen, told = result
-        except MISTAKES as error:
-            raise self._wrong("reset", result, "(observation, info)") from error
-        return self._known(seen), told
+            seen, told = self._values(result, 2, "reset", "(observation, info)")
+            return self._known(seen), told
 
     def step(self, action: Any) -> Any:
         """Take a step; return Gymnasium's five values."""
         with self._errors:
             result = self.env.step(action)
-        try:
-            seen, reward, terminated, truncated, told = result
-            reward, terminated, truncated = float(reward), bool(terminated), bool(truncated)
-        except MISTAKES as error:
-            kinds = "(observation, reward, terminated, truncated, info) with a number as reward"
-            raise self._wrong("step", result, kinds) from error
-        return self._known(seen), reward, terminated, truncated, told
+            expected = "(observation, reward, terminated, truncated, info)"
+            seen, reward, terminated, truncated, told = self._values(result, 5, "step", expected)
+            try:
+                values = float(reward), bool(terminated), bool(truncated)
+            except MISTAKES as error:
+                shown = " ".join(f"{(reward, terminated, truncated)!r}".split())
+                raise self._wrong(
+                    f"step of its env returned (reward, terminated, truncated) = {shown:.80}, "
+                    "expected a number and two bools"
+                ) from error
+            return self._known(seen), *values, told
+
+    def _values(self, result: Any, count: int, method: str, expected: str) -> Sequence[Any]:
+        """Return the values that a method has returned, if it is that many."""
+        if not isinstance(result, tuple | list):
+            found = type(result).__name__
+        elif len(result) != count:
+            found = f"{len(result)} values"
+        else:
+            return result
+        raise self._wrong(f"{method} of its env returned {found}, expected {expected}")
 
     def _known(self, seen: Any) -> Any:
         """Return an observation, which is a state or a vector of the shape with finite values."""
         try:
             if self._states is not None:
-                known = int(seen) in self._states
+                known = index(seen) in self._states
             else:
                 vector = seen if isinstance(seen, np.ndarray) else np.asarray(seen, np.float64)
-                known = vector.shape == self._shape and math.isfinite(vector.sum())
+                known = vector.shape == self._shape and (
+                    math.isfinite(vector.sum()) or bool(np.isfinite(vector).all())
+                )
         except MISTAKES:
             known = False
         if known:
             return seen
-        finite = "" if self._states is not None else " with finite values"
-        raise EnvError(
-            f"task {self._name!r}: the observation {seen!r:.80} is none of "
-            f"{self.env.observation_space}{finite}: mend the env, or its observation_space"
+        finite, shown = "" if self._states is not None else " with finite values", repr(seen)
+        raise self._wrong(
+            f"the observation {' '.join(shown.split()):.80} is none of "
+            f"{self.env.observation_space}{finite}",
+            ", or its observation_space",
         )
 
-    def _wrong(self, method: str, result: Any, expected: str) -> EnvError:
-        return EnvError(
-            f"task {self._name!r}: {method} of its env returned {result!r:.80}, expected "
-            f"{expected}: mend the env"
-        )
+    def _wrong(self, said: str, otherwise: str = "") -> EnvError:
+        return EnvError(f"task {self._name!r}: {said}: mend the env{otherwise}")
 
 
 def user_errors(name: str) -> UserErrors:
