@@ -110,7 +110,9 @@ def _picture(env: gymnasium.Env) -> np.ndarray:
 def _failures() -> tuple[type[Exception], ...]:
     """Return what `render` may raise; MuJoCo's error, of a missing OpenGL, is no `RuntimeError`."""
     mujoco = sys.modules.get("mujoco")
-    return (*MISTAKES, mujoco.FatalError) if hasattr(mujoco, "FatalError") else MISTAKES
+    if mujoco is None or not hasattr(mujoco, "FatalError"):
+        return MISTAKES
+    return (*MISTAKES, mujoco.FatalError)
 
 
 def _gif(frames: list[np.ndarray], duration: int) -> bytes:
