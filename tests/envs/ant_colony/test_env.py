@@ -230,7 +230,11 @@ def test_episodes_that_begin_anywhere_have_all_their_food_somewhere():
 
 
 def test_episodes_that_begin_anywhere_have_notes_most_often_of_food():
-    env = make_env("ant-colony", tier=1, start="anywhere", ticks=5)
+    plain = make_env("ant-colony", tier=1, start="anywhere")
+    assert not any(plain.reset(t).ants[0].notes for t in GeneratedTasks(plain, "train", 0).take(20))
+    with pytest.raises(ConfigError, match=r'noted = 0.5 is for start = "anywhere"'):
+        make_env("ant-colony", noted=0.5)
+    env = make_env("ant-colony", tier=1, start="anywhere", noted=0.5, ticks=5)
     states = [env.reset(task) for task in GeneratedTasks(env, "train", 0).take(400)]
     noted = [(state, note) for state in states for ant in state.ants for note in ant.notes]
     assert 0.43 < len(noted) / 400 < 0.57

@@ -158,7 +158,9 @@ class AntColony(Env[Colony]):
             "far": tier.far,
             "order": rng.permutation(tier.ants).tolist(),
         }
-        return data | ({"start": draw_start(data, rng)} if self.config.start == "anywhere" else {})
+        if self.config.start == "nest":
+            return data
+        return data | {"start": draw_start(data, rng, self.config.noted)}
 
     def canonical(self, data: Mapping[str, Any]) -> str:
         """Return the map, equal for maps that rotations and reflections make equal."""

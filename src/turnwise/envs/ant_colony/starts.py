@@ -18,31 +18,34 @@ from turnwise.envs.ant_colony.state import Ant, World
 CARRYING, AT_GOAL = 0.5, 0.25
 """The probabilities that an ant carries food, and that it stands where it can deposit or pick up,
 which random play rarely leads to."""
-NOTED, RIGHT = 0.5, 0.75
-"""The probabilities that an ant has a note, and that it is of a stack."""
+RIGHT = 0.75
+"""The probability that a note is of a stack."""
 SEARCHING, DRAWS = 0.5, 20
 """The probability that an ant without food that stands on no stack sees no food, and the most cells
 that are drawn to find such a place. Whole episodes have long ways without food in sight, and
 uniform cells are rarely far from it."""
 
 
-def draw_start(data: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+def draw_start(
+    data: Mapping[str, Any], rng: np.random.Generator, noted: float = 0.0
+) -> dict[str, Any]:
     """Draw a start on the map of a task.
 
     A random number of units is in the nest, such that those left are as many as the ants or more,
     where there are so many. An ant carries a unit with probability 1/2. With probability 1/4 it
     stands where it can act on that: in the nest, or on a stack without food of its own. An ant
     without food that stands elsewhere sees none with probability 1/2, where there is such a cell.
-    The other cells are uniform. With probability 1/2 an ant has a note of a place: three times in
-    four of a stack that is left, and else of a uniform cell.
+    The other cells are uniform. With probability `noted` an ant has a note of a place: three times
+    in four of a stack that is left, and else of a uniform cell.
 
     Args:
         data: a task that begins in the nest.
         rng: draws.
+        noted: the probability that an ant has a note.
 
     Returns:
         `at`, of each ant [x, y, whether it carries food], `left`, the units of each stack, and
-        `notes`, of each ant.
+        where `noted` is above 0 `notes`, of each ant.
     """
     grid = Grid.of(data["rows"])
     reached = sorted(steps_to(grid, grid.cell(*data["nest"])))
@@ -65,7 +68,10 @@ def draw_start(data: Mapping[str, Any], rng: np.random.Generator) -> dict[str, A
         else:
             place = grid.at(reached[rng.integers(len(reached))])
         at.append([*place, int(carries)])
-    notes = [_drawn_notes(stacks, [grid.at(cell) for cell in reached], rng) for _ in at]
+    if not noted:
+        return {"at": at, "left": left}
+    places = [grid.at(cell) for cell in reached]
+    notes = [_drawn_notes(stacks, places, rng) if rng.random() < noted else [] for _ in at]
     return {"at": at, "left": left, "notes": notes}
 
 
@@ -86,9 +92,7 @@ def _seen_on_ways(world: World, cell: int, notes: Sequence[str]) -> int:
 def _drawn_notes(
     stacks: Sequence[Sequence[int]], places: Sequence[Sequence[int]], rng: np.random.Generator
 ) -> list[str]:
-    """Return a note of a place, most often of a stack, or none."""
-    if rng.random() >= NOTED:
-        return []
+    """Return a note of a place, most often of a stack."""
     among = stacks if stacks and rng.random() < RIGHT else places
     x, y = among[int(rng.integers(len(among)))]
     return [f"at x{x} y{y}"]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from turnwise.settings import Settings
 
@@ -103,6 +103,9 @@ class AntColonyConfig(Settings):
     ants than in uniform cells can deposit or pick up, or see no food, which random play rarely
     leads to (`starts.draw_start`). Use it with few `ticks` for training tasks. Scores are
     comparable for episodes that begin in the nest."""
+    noted: float = Field(default=0.0, ge=0, le=1)
+    """With `start = "anywhere"` the share of ants that begin with a note of a place, three in four
+    of them of a stack of food."""
     clock: bool = True
     """Whether an ant sees the number of the tick."""
     size: int | None = Field(default=None, ge=3, le=LARGEST)
@@ -121,6 +124,15 @@ class AntColonyConfig(Settings):
     """The ticks of an episode. In each tick every ant has one turn."""
     respawn: int | None = Field(default=None, ge=0)
     """The ticks between new stacks; 0 for none."""
+
+    @model_validator(mode="after")
+    def _check_noted(self) -> AntColonyConfig:
+        if self.noted and self.start == "nest":
+            raise ValueError(
+                f'noted = {self.noted:g} is for start = "anywhere": in the nest no ant has noted '
+                'anything; set start = "anywhere", or leave noted out'
+            )
+        return self
 
     @property
     def parameters(self) -> Mapping[int, Tier]:
