@@ -20,7 +20,7 @@ Rewards: `delivery` (agent), 1 for a unit brought to the nest; `shared_delivery`
     step nearer to the nest with food, or to the nearest food without, seen or not, and -1 for one
     away; `valid_action` (process), 1 for a turn without an invalid line; `invalid_action`
     (process), the number of invalid lines; `note` (process), 1 for the first note of a cell that
-    has food at the end of the turn, -0.5 for any other note, 0.5 for deleting a note of no food, -1
+    has food at the end of the turn, -0.1 for any other note, 0.1 for deleting a note of no food, -1
     for deleting one of food;
     `time` (process), 1 for every turn; `pheromone` (agent),
     1 for each of the first 4 deliveries on whose way lay a trail of the ant; `time_left` (team),

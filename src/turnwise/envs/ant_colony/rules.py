@@ -27,9 +27,9 @@ TRAILS_PAID = 4
 """The most deliveries for which an ant's trails are rewarded."""
 ALONG = 3
 """The moves on another ant's trail from which a trip is one along it."""
-WRONG = 0.5
+WRONG = 0.1
 """What a note costs that names no food, or food for which the ant was rewarded before. Its deletion
-returns it."""
+returns it. At 0.5 policies learned to write no notes before they learned where notes are right."""
 ALARM = SCENTS.index("ALARM")
 INVALID = "invalid"
 
