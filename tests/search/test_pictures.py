@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 from PIL import Image
 
 from turnwise.app.search import search_policy
@@ -54,6 +56,23 @@ def test_an_episode_is_filmed_without_a_screen(task, tmp_path, capfd, monkeypatc
         assert film.size[0] == 320
 
 
+@pytest.mark.parametrize("screen", ["", "MUJOCO_GL", "DISPLAY"])
+def test_mujoco_is_not_asked_to_draw_where_there_is_no_screen(screen, tmp_path, monkeypatch):
+    """A second failure to draw ends the process; the env stands in for one of MuJoCo."""
+    module = ModuleType("gymnasium.envs.mujoco.mujoco_env")
+    module.MujocoEnv = CartPoleEnv
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    for name in ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    if screen:
+        monkeypatch.setenv(screen, "egl")
+    drawn = []
+    monkeypatch.setattr(CartPoleEnv, "render", lambda env: drawn.append(env) or np.zeros((4, 4, 3)))
+    found = searched("cart-pole", tmp_path / "a")
+    assert bool(drawn) == (found.folder / FILM).exists() == bool(screen)
+    assert ("set MUJOCO_GL=egl" in (found.folder / REPORT).read_text()) != bool(screen)
+
+
 def test_a_missing_opengl_costs_only_the_film(tmp_path, monkeypatch):
     class FatalError(Exception):
         """MuJoCo's error has this base."""
@@ -62,7 +81,7 @@ def test_a_missing_opengl_costs_only_the_film(tmp_path, monkeypatch):
         raise FatalError("no context")
 
     monkeypatch.setitem(sys.modules, "mujoco", SimpleNamespace(FatalError=FatalError))
-    monkeypatch.setattr("gymnasium.envs.classic_control.CartPoleEnv.render", render)
+    monkeypatch.setattr(CartPoleEnv, "render", render)
     found = searched("cart-pole", tmp_path / "a")
     assert not (found.folder / FILM).exists()
     assert (

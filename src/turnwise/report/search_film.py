@@ -33,6 +33,8 @@ STEPS = 2_000
 """The most steps that are filmed: an env of the user's may have no limit."""
 DURATION = 60
 """Milliseconds of a frame; five times as long on a grid."""
+SCREENS = ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY")
+"""Variables of the environment by which MuJoCo finds what to draw on."""
 WITHOUT_SCREEN = "; with no screen, set MUJOCO_GL=egl"
 
 
@@ -52,6 +54,8 @@ def film_episode(
     env.close()
     if MODE not in env.metadata.get("render_modes", ()):
         return "the env draws no pictures"
+    if _needs_screen(env):
+        return "MuJoCo draws on a screen, and there is none: set MUJOCO_GL=egl"
     try:
         with warnings.catch_warnings(), _without_screen():
             warnings.simplefilter("ignore")
@@ -61,6 +65,16 @@ def film_episode(
         return f"the env cannot be drawn ({error})"
     write_atomically(path, _gif(frames, DURATION * (5 if task.grid is not None else 1)))
     return None
+
+
+def _needs_screen(env: gymnasium.Env) -> bool:
+    """Whether MuJoCo would draw an env on a screen that is not there.
+
+    It must not be tried: the first time is an error, and a second one in a process ends it.
+    """
+    module = sys.modules.get("gymnasium.envs.mujoco.mujoco_env")
+    drawn = module is not None and isinstance(env.unwrapped, module.MujocoEnv)
+    return drawn and sys.platform == "linux" and not any(map(os.environ.get, SCREENS))
 
 
 @contextmanager
