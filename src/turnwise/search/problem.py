@@ -74,10 +74,9 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             try:
                 values = float(reward), bool(terminated), bool(truncated)
             except MISTAKES as error:
-                shown = " ".join(f"{(reward, terminated, truncated)!r}".split())
                 raise self._wrong(
-                    f"step of its env returned (reward, terminated, truncated) = {shown:.80}, "
-                    "expected a number and two bools"
+                    "step of its env returned (reward, terminated, truncated) = "
+                    f"{_shown((reward, terminated, truncated))}, expected a number and two bools"
                 ) from error
             return self._known(seen), *values, told
 
@@ -105,15 +104,19 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             known = False
         if known:
             return seen
-        finite, shown = "" if self._states is not None else " with finite values", repr(seen)
+        finite = "" if self._states is not None else " with finite values"
         raise self._wrong(
-            f"the observation {' '.join(shown.split()):.80} is none of "
-            f"{self.env.observation_space}{finite}",
+            f"the observation {_shown(seen)} is none of {self.env.observation_space}{finite}",
             ", or its observation_space",
         )
 
     def _wrong(self, said: str, otherwise: str = "") -> EnvError:
         return EnvError(f"task {self._name!r}: {said}: mend the env{otherwise}")
+
+
+def _shown(value: Any) -> str:
+    """Return the first 80 characters of a value, on one line."""
+    return " ".join(repr(value).split())[:80]
 
 
 def user_errors(name: str) -> UserErrors:

@@ -21,10 +21,9 @@ Rewards: `delivery` (agent), 1 for a unit brought to the nest; `shared_delivery`
     away; `valid_action` (process), 1 for a turn without an invalid line; `invalid_action`
     (process), the number of invalid lines; `note` (process), 1 for the first note of a cell that
     has food at the end of the turn, -0.1 for any other note, 0.1 for deleting a note of no food, -1
-    for deleting one of food;
-    `time` (process), 1 for every turn; `pheromone` (agent),
-    1 for each of the first 4 deliveries on whose way lay a trail of the ant; `time_left` (team),
-    the share of ticks left when all food is home.
+    for deleting one of food; `time` (process), 1 for every turn; `pheromone` (agent), 1 for each of
+    the first 4 deliveries on whose way lay a trail of the ant; `time_left` (team), the share of
+    ticks left when all food is home.
 End: all food in the nest terminates the episode, the last tick truncates it. The score is the share
     of the food that is in the nest.
 Baselines: random, random-possible, random-walk, heuristic, scent-user and its twin without scents,

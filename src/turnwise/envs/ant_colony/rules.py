@@ -29,7 +29,8 @@ ALONG = 3
 """The moves on another ant's trail from which a trip is one along it."""
 WRONG = 0.1
 """What a note costs that names no food, or food for which the ant was rewarded before. Its deletion
-returns it. At 0.5 policies learned to write no notes before they learned where notes are right."""
+returns it. Wrong notes are far more frequent than right ones, so a larger cost teaches to write
+none."""
 ALARM = SCENTS.index("ALARM")
 INVALID = "invalid"
 

@@ -70,8 +70,7 @@ def _place(world: World, cell: int) -> _Place:
     walls = [name for name, step in steps if grid.cells[cell + step] != OPEN]
     first = cell - SIGHT * width - SIGHT
     window = "".join(grid.cells[first + row * width :][:SIDE] for row in range(SIDE))
-    nest_x, nest_y = grid.at(world.nest)
-    nest = relative(nest_x - x, nest_y - y)
+    nest = _way(grid, cell, world.nest)
     if not world.far:
         seen = visible(grid, cell)
         window = "".join(m if clear else HIDDEN for m, clear in zip(window, seen, strict=True))
@@ -101,12 +100,12 @@ def text_of(colony: Colony, number: int, smell: Smell, *, clock: bool) -> str:
 
 def _notes(grid: Grid, ant: Ant) -> list[str]:
     """Return the notes, each with the relative place of the cell that it names."""
-    ways = [
-        "" if cell is None else f" {_way(grid, ant.cell, cell)}"
-        for cell in (noted_cell(grid, note) for note in ant.notes)
-    ]
-    notes = zip(ant.notes, ways, strict=True)
-    return [f"note {place} {note}{way}" for place, (note, way) in enumerate(notes, start=1)]
+    lines = []
+    for place, note in enumerate(ant.notes, start=1):
+        cell = noted_cell(grid, note)
+        way = "" if cell is None else f" {_way(grid, ant.cell, cell)}"
+        lines.append(f"note {place} {note}{way}")
+    return lines
 
 
 def _way(grid: Grid, here: int, cell: int) -> str:
