@@ -65,6 +65,15 @@ def test_tasks_are_functions_of_seed_split_and_index():
     assert len(same) == len({env.canonical(task.data) for task in drawn})
 
 
+def test_tasks_that_were_taken_are_not_drawn_again(monkeypatch):
+    tasks = GeneratedTasks(make_env("frozen-lake", start="random"), "test", seed=0)
+    first = tasks.take(3)
+    drawn, generate = [], tasks.env.generate
+    monkeypatch.setattr(tasks.env, "generate", lambda rng: drawn.append(rng) or generate(rng))
+    assert tasks.take(2) == first[:2] and not drawn
+    assert tasks.take(4)[:3] == first and drawn
+
+
 def test_a_fixed_map_is_in_every_split_and_says_so():
     env = make_env("frozen-lake", map=["SFFF", "FHFH", "FFFH", "HFFG"])
     sources = [GeneratedTasks(env, split, seed=0) for split in SPLITS]

@@ -49,6 +49,7 @@ class GeneratedTasks:
         listed = self.problems.listed
         self._listed = env.tasks(split) if listed is None else listed[split]
         self._order: tuple[int, Sequence[int]] = (-1, ())
+        self._taken: list[Task] = []
         self.count = None if self._listed is None else len(self._listed)
 
     @cached_property
@@ -85,8 +86,10 @@ class GeneratedTasks:
         return int(task.id.rpartition("-")[2])
 
     def take(self, count: int) -> list[Task]:
-        """Return tasks 0 to `count` - 1; no more than one pass of a list has."""
-        return [self.task(index) for index in range(min(count, self.count or count))]
+        """Return tasks 0 to `count` - 1, drawn once; no more than one pass of a list has."""
+        count = min(count, self.count or count)
+        self._taken += [self.task(index) for index in range(len(self._taken), count)]
+        return self._taken[:count]
 
     def _task(self, data: Mapping[str, Any], index: int) -> Task:
         problem = self.env.canonical(data)
