@@ -7,8 +7,10 @@ streams, iterations or visits never share a draw, and batching never changes one
 from __future__ import annotations
 
 import hashlib
+from typing import Any, cast
 
 import numpy as np
+from numpy.random.bit_generator import ISpawnableSeedSequence
 from numpy.typing import NDArray
 
 from turnwise.types import Stream, TurnId
@@ -23,8 +25,35 @@ def generator(seed: int, *labels: str | int) -> np.random.Generator:
         np.True_
     """
     place = "\x1f".join(f"{type(label).__name__}:{label}" for label in (seed, *labels))
-    digest = hashlib.blake2b(place.encode(), digest_size=16).digest()
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
+    key = cast(Any, _PhiloxKey(_digest(place.encode())))  # numpy takes it, its stubs do not say so
+    return np.random.Generator(np.random.Philox(key))
+
+
+class _PhiloxKey(ISpawnableSeedSequence):
+    """Gives Philox its key of 16 bytes, in a third of the time that `Philox(key=...)` takes.
+
+    That one draws a seed from the operating system first, which `Generator.spawn` would use.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key, self._spawned = key, 0
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint64) -> NDArray[Any]:
+        """Return the key as two words of 64 bits, which is what Philox asks for."""
+        words = np.frombuffer(self._key, "<u8").astype(np.uint64)
+        if n_words != len(words) or np.dtype(dtype) != words.dtype:
+            raise ValueError(f"the key of Philox is 2 words of uint64, not {n_words} of {dtype}")
+        return words
+
+    def spawn(self, n_children: int) -> list[Any]:
+        """Return keys that follow from this one and from how many were spawned before."""
+        first, self._spawned = self._spawned, self._spawned + n_children
+        numbers = range(first, self._spawned)
+        return [type(self)(_digest(self._key + n.to_bytes(8, "little"))) for n in numbers]
+
+
+def _digest(place: bytes) -> bytes:
+    return hashlib.blake2b(place, digest_size=16).digest()
 
 
 def token_uniforms(seed: int, stream: Stream, turn: TurnId, count: int) -> NDArray[np.float64]:
