@@ -47,6 +47,7 @@ resumed runs. Games are evaluated on other tasks than they are trained on, there
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from math import sqrt
 from pathlib import Path
@@ -147,7 +148,7 @@ def trained_with(names: Sequence[str], words: Sequence[str], run: Path) -> str:
     if problems := unused(read_counts(counts_of(run)), names):
         raise UnfinishedError("; ".join(problems))
     called = ("python", "benchmarks/defect_run.py", *program[1:]) if names else ("turnwise",)
-    return " ".join([*called, *words])
+    return shlex.join([*called, *words])
 
 
 def train(job: Job, runs: Path, version: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,8 @@ from result_rows import add_row, commit, kept_rows
 RECIPES = {env: f"{env}-two-policy" for env in ("sokoban", "plan-path", "sudoku")}
 GRPO, TURNS = ("preset=grpo",), ("preset=turns",)
 """Whole episodes are compared; the recipes themselves have a spine, that is AT-GRPO."""
+BESIDE = 'evaluation.baselines=["optimal"]'
+"""All baselines of a puzzle take longer than a test, and are the same in each row."""
 COSTS = ("sampled_tokens", "prefilled_tokens", "trained_tokens", "env_steps", "state_resets")
 TURNWISE = ("-m", "turnwise")
 """What follows the interpreter in a command of turnwise."""
@@ -81,8 +84,9 @@ def trained(words: Sequence[str], run: Path, program: Sequence[str] = TURNWISE) 
 
 
 def words_of(env: str, settings: Sequence[str]) -> list[str]:
-    """Return the command that trains a recipe with settings."""
-    return ["train", RECIPES[env], *(word for one in settings for word in ("--set", one))]
+    """Return the command that trains a recipe with settings, and tests it beside the solver."""
+    given = (BESIDE, *settings)
+    return ["train", RECIPES[env], *(word for one in given for word in ("--set", one))]
 
 
 def begun_from(run: Path, kind: str) -> list[str]:
@@ -173,7 +177,7 @@ def from_warm_up(
     ]
     for command, run in zip(commands, (warm, runs / job.name), strict=True):
         trained(command, run)
-    told_as = " && ".join(" ".join(["turnwise", *command]) for command in commands)
+    told_as = " && ".join(shlex.join(["turnwise", *command]) for command in commands)
     return job.kept(version) | {"command": told_as} | measured(runs / job.name)
 
 

@@ -155,6 +155,21 @@ def test_scores_measures_and_the_start_are_played_in_one_way(pair):
         )
 
 
+def test_a_test_plays_the_baselines_that_are_named(pair):
+    every, one, none = (
+        tw.evaluate_run(pair, tasks=8, overrides=asked)
+        for asked in ([], ['evaluation.baselines=["random"]'], ["evaluation.baselines=[]"])
+    )
+    assert set(none.baselines) == set(none.paired) == {"warmup"}
+    assert set(one.baselines) == set(every.baselines) == {"random", "warmup"}
+    assert one.paired["random"] == every.paired["random"]
+    for found in (one, none):
+        assert compared(found)["score"] == every.score
+        assert "warmup" in str(found)
+    with pytest.raises(UnknownNameError, match=r"evaluation.baselines 'randm': did you mean 'rand"):
+        tw.evaluate_run(pair, tasks=8, overrides=['evaluation.baselines=["randm"]'])
+
+
 def test_several_samples_of_a_task_have_a_mean_and_a_best(pair):
     one = tw.evaluate_run(pair, tasks=8)
     several = tw.evaluate_run(pair, tasks=8, overrides=["evaluation.samples=4"])

@@ -63,7 +63,7 @@ def evaluate_run(
     policies: Mapping[str, str] | None = None,
     group: ProcessGroup = ALONE,
 ) -> RunScores:
-    """Score a run's best checkpoint, its warm-up and every baseline on the same unseen tasks.
+    """Score a run's best checkpoint, its warm-up and baselines on the same unseen tasks.
 
     Args:
         run: the run folder.
@@ -76,8 +76,9 @@ def evaluate_run(
         group: the processes that make this call together and share the episodes.
 
     Returns:
-        Greedy and sampled scores with their errors, and those of all `baselines` on the same tasks,
-        among them `warmup`, the weights that training began with.
+        Greedy and sampled scores with their errors, and those of the `baselines` on the same tasks,
+        which are all of the env or those of `evaluation.baselines`, and `warmup`, the weights that
+        training began with.
 
     Raises:
         RunError: if there is no run, or it has no checkpoint yet.
@@ -197,9 +198,16 @@ def _rivals(
 
     Leaves other weights in use.
     """
-    weights, against = loaded.recipe.credit.rewards, loaded.recipe.scored_against(judge.env)
+    recipe = loaded.recipe
     found = loaded.group.from_first(
-        lambda: score_baselines(judge.env, tasks, loaded.seed, weights=weights, opponents=against)
+        lambda: score_baselines(
+            judge.env,
+            tasks,
+            loaded.seed,
+            names=recipe.evaluation.baselines,
+            weights=recipe.credit.rewards,
+            opponents=recipe.scored_against(judge.env),
+        )
     )
     broken = sum(baseline.broken for baseline in found.values())
     if loaded.use_start():

@@ -109,6 +109,9 @@ class EvaluationConfig(Settings):
     """Sampled episodes of each test task. With several, the score of sampled play is their mean,
     and the mean over tasks of the best one is reported too; where scores are 0 or 1 these are known
     as accuracy and pass@k."""
+    baselines: tuple[str, ...] | None = None
+    """The baselines that the policy is compared with in a test; None is all of the env, which can
+    take longer than the test itself. The weights before training are always among them."""
     exact: int = Field(default=0, ge=0)
     """Test tasks on which the report also computes, without sampling, what the policy is worth; for
     envs with few states."""

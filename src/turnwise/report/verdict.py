@@ -52,7 +52,9 @@ def verdict(scores: RunScores, facts: Facts | None = None) -> str:
         for name, lead in scores.paired.items()
         if lead.is_sure and name != start and not is_trivial(name)
     ]
-    return f"learned: {what}" + (f"; beats {', '.join(others)}" if others else "")
+    beaten = f"; beats {', '.join(others)}" if others else ""
+    unknown = "" if metric_names.RANDOM in scores.paired else "; random play was not scored"
+    return f"learned: {what}{beaten}{unknown}"
 
 
 def _why_the_start(facts: Facts | None) -> str:
