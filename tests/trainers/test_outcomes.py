@@ -388,6 +388,19 @@ def test_what_followed_a_role_s_turn_is_what_it_sees_next_and_all_rewards_until_
     assert {"reward pay 1" in said for said in texts} == {True, False}
 
 
+def test_all_answers_of_a_state_are_of_the_role_that_acts_there():
+    env = Team()
+    renderer = renderer_of(env)
+    one, two = (
+        source(env, agent=AgentConfig(role=role), renderer=renderer, outcomes=False, answers=4)
+        for role in env.roles
+    )
+    texts = [text(one, row) for row in Alternating(sources=[one, two]).batch(0, 48)]
+    for first in range(0, 48, 4):
+        prompts = {said.partition("assistant")[0] for said in texts[first : first + 4]}
+        assert len(prompts) == 1 and f"{env.roles[first // 4 % 2]} at" in prompts.pop()
+
+
 @pytest.mark.parametrize("history", ["last_n", "full"])
 def test_the_result_of_a_tool_is_shown_as_the_message_that_it_is(history):
     rows = source(

@@ -370,7 +370,7 @@ def _outcomes(game: RandomGame) -> list[Outcome]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Alternating:
-    """The demonstrations of several roles in turn: row number k is of source k modulo their number.
+    """The demonstrations of several roles in turn; each gives all answers of a state.
 
     `first` is the number of the first row: two ranges of numbers that do not overlap hold different
     rows. `group` returns the processes that share the rows: the first one makes them for all.
@@ -390,7 +390,9 @@ class Alternating:
 
     def _rows(self, start: int, count: int) -> list[TrainingSample]:
         def made() -> list[TrainingSample]:
-            numbers = range(start, start + count)
-            return [self.sources[number % len(self.sources)].row(number) for number in numbers]
+            return [self._source(number).row(number) for number in range(start, start + count)]
 
         return self.group().from_first(made)  # an env may break in one process only
+
+    def _source(self, number: int) -> Demonstrations:
+        return self.sources[number // self.sources[0].answers % len(self.sources)]
