@@ -166,7 +166,7 @@ def test_a_test_plays_the_baselines_that_are_named(pair):
     for found in (one, none):
         assert compared(found)["score"] == every.score
         assert "warmup" in str(found)
-    with pytest.raises(UnknownNameError, match=r"evaluation.baselines 'randm': did you mean 'rand"):
+    with pytest.raises(ConfigError, match=r"evaluation.baselines 'randm': did you mean 'random'"):
         tw.evaluate_run(pair, tasks=8, overrides=['evaluation.baselines=["randm"]'])
 
 
