@@ -72,9 +72,11 @@ def check_recipe(recipe: Recipe) -> None:
     _check_schedules(recipe)
     _check_adapters(recipe)
     _check_opponents(recipe, env)
-    for name in recipe.evaluation.baselines or ():
-        if name not in env.baselines():
-            raise unknown_name("evaluation.baselines", name, env.baselines())
+    if recipe.evaluation.baselines:
+        known = env.baselines()
+        for name in recipe.evaluation.baselines:
+            if name not in known:
+                raise unknown_name("evaluation.baselines", name, known)
     if isinstance(recipe.trainer, HindsightConfig):
         _check_hindsight(recipe, env)
     elif isinstance(recipe.trainer, GrpoConfig) and recipe.trainer.hindsight is not None:
