@@ -25,7 +25,7 @@ def generator(seed: int, *labels: str | int) -> np.random.Generator:
         np.True_
     """
     place = "\x1f".join(f"{type(label).__name__}:{label}" for label in (seed, *labels))
-    key = cast(Any, _PhiloxKey(_digest(place.encode())))  # numpy takes it, its stubs do not say so
+    key = cast(Any, _PhiloxKey(place.encode()))  # numpy takes it, its stubs do not say so
     return np.random.Generator(np.random.Philox(key))
 
 
@@ -35,25 +35,18 @@ class _PhiloxKey(ISpawnableSeedSequence):
     That one draws a seed from the operating system first, which `Generator.spawn` would use.
     """
 
-    def __init__(self, key: bytes) -> None:
-        self._key, self._spawned = key, 0
+    def __init__(self, place: bytes) -> None:
+        self._key, self._spawned = hashlib.blake2b(place, digest_size=16).digest(), 0
 
     def generate_state(self, n_words: int, dtype: Any = np.uint64) -> NDArray[Any]:
         """Return the key as two words of 64 bits, which is what Philox asks for."""
-        words = np.frombuffer(self._key, "<u8").astype(np.uint64)
-        if n_words != len(words) or np.dtype(dtype) != words.dtype:
-            raise ValueError(f"the key of Philox is 2 words of uint64, not {n_words} of {dtype}")
-        return words
+        return np.frombuffer(self._key, "<u8").astype(np.uint64)
 
     def spawn(self, n_children: int) -> list[Any]:
         """Return keys that follow from this one and from how many were spawned before."""
         first, self._spawned = self._spawned, self._spawned + n_children
         numbers = range(first, self._spawned)
-        return [type(self)(_digest(self._key + n.to_bytes(8, "little"))) for n in numbers]
-
-
-def _digest(place: bytes) -> bytes:
-    return hashlib.blake2b(place, digest_size=16).digest()
+        return [type(self)(self._key + n.to_bytes(8, "little")) for n in numbers]
 
 
 def token_uniforms(seed: int, stream: Stream, turn: TurnId, count: int) -> NDArray[np.float64]:
@@ -86,6 +79,5 @@ def world_generator(
             episode's own (`noise = "independent"`).
         draw: names another draw of the same step, where it is made more than once.
     """
-    who = "group" if member is None else member
-    again = (draw,) if draw else ()
-    return generator(seed, "world", stream, iteration, visit, step, who, *again)
+    place = (stream, iteration, visit, step, "group" if member is None else member)
+    return generator(seed, "world", *place, *([draw] if draw else []))

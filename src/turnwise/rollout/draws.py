@@ -29,10 +29,8 @@ class Draws:
 
         `draw` names another draw of the same step: that of a sibling, of a trial.
         """
-        member = self._member(episode)
-        return world_generator(
-            self.seed, self.stream, episode.iteration, episode.visit, number, member, draw
-        )
+        place = (self.stream, episode.iteration, episode.visit, number, self._member(episode))
+        return world_generator(self.seed, *place, draw)
 
     def of_sibling(self, branch: int) -> str:
         """Return the name of the draw of a sibling's step: siblings are a group."""
