@@ -1,3 +1,4 @@
+import json
 from collections import Counter
 from typing import ClassVar
 
@@ -6,10 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.envs import Env, Observation, Step, make_env
+from turnwise.envs import (
+    Env,
+    FrozenLake,
+    FrozenLakeConfig,
+    Observation,
+    Step,
+    make_env,
+    make_guarded,
+)
+from turnwise.envs.frozen_lake.data import VALUES, print_state
 from turnwise.errors import ConfigError, UnknownNameError
-from turnwise.tasks import GeneratedTasks, split_of
-from turnwise.tasks.counting import unseen_bound
+from turnwise.tasks import GeneratedTasks, generated, split_of
+from turnwise.tasks.counting import count_problems, unseen_bound
 
 PINNED = {"": "test", "FFFF/FFFF/FFFF/FFFG": "train", "problem 10": "validation"}
 SPLITS = ("train", "validation", "test")
@@ -265,3 +275,43 @@ def test_the_bound_on_other_problems_holds():
 def test_listed_problems_are_counted_and_not_estimated():
     problems = GeneratedTasks(Numbers(16, "by hash"), "test", seed=0).problems
     assert problems.others is None and "at least" not in problems.described
+
+
+class Own(FrozenLake):
+    """A user's env, whose code may read what no option names."""
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The names of the envs whose problems are counted."""
+    names = []
+
+    def count(env):
+        names.append(env.name)
+        return count_problems(env)
+
+    monkeypatch.setattr(generated, "count_problems", count)
+    monkeypatch.setattr(generated, "_BY_OPTIONS", {})
+    return names
+
+
+def test_the_problems_of_a_shipped_env_are_counted_once_for_its_options(counted):
+    sources = [GeneratedTasks(make_env("frozen-lake", size=4), "train", seed) for seed in (0, 1)]
+    guarded = GeneratedTasks(make_guarded("frozen-lake", {"size": 4}, 60.0), "test", 0)
+    assert len(counted) == 1
+    assert sources[0].problems is sources[1].problems is guarded.problems
+    GeneratedTasks(make_env("frozen-lake", size=5), "train", 0)
+    assert len(counted) == 2
+
+
+def test_problems_that_options_do_not_decide_are_counted_for_each_instance(counted, tmp_path):
+    for _ in range(2):
+        GeneratedTasks(Own(FrozenLakeConfig()), "train", 0)
+    assert len(counted) == 2
+    state = {"state_str": print_state(("SFFF", "FHFH", "FFFH", "HFFG"), 0), "action": "1"}
+    values = dict.fromkeys(VALUES, "0.5")
+    path = tmp_path / "states.jsonl"
+    path.write_text(json.dumps(state | values) + "\n")
+    for _ in range(2):
+        GeneratedTasks(make_env("frozen-lake", data=str(path)), "train", 0)
+    assert len(counted) == 4
