@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
+
 import numpy as np
 import pytest
 
 from turnwise.agents import AgentConfig, messages_for
 from turnwise.evaluation import policy_probabilities
+from turnwise.evaluation.action_probabilities import BATCH, NEGLIGIBLE
 from turnwise.types import Prompt
 
 ANSWER, END = "<answer>", "</answer>"
@@ -19,7 +22,7 @@ class Talker:
         self.size = len(renderer.tokenizer)
         self.prompt, self.tree = prompt_tokens, tree
         self.stop = min(renderer.stop_ids)
-        self.calls = 0
+        self.calls, self.asked = 0, []
 
     def row(self, said):
         row = np.full(self.size, -np.inf)
@@ -29,6 +32,7 @@ class Talker:
 
     def __call__(self, prefixes, room):
         self.calls += len(prefixes)
+        self.asked.append([tuple(prefix[self.prompt :]) for prefix in prefixes])
         paths = []
         for prefix, most in zip(prefixes, room, strict=True):
             said, rows = list(prefix[self.prompt :]), []
@@ -117,3 +121,29 @@ def test_a_reply_that_ends_early_is_a_completion(setting):
         assert actions == {"LEFT": pytest.approx(0.6)}
     assert found.uncovered == pytest.approx(0.0, abs=1e-12)
     assert talker.calls == 2 * 3
+
+
+def test_beginnings_are_followed_in_the_order_of_their_probability(setting):
+    """A random model is asked as by a search that notes every beginning, whole, in its heap."""
+
+    def random(said, stop, ids):
+        words = [*ids.values(), stop]
+        chances = np.random.default_rng([7, *said]).dirichlet(np.full(len(words), 0.4))
+        chances[1] = chances[2]  # equally probable ones are followed in the order of their tokens
+        return dict(zip(words, (chances / chances.sum()).tolist(), strict=True))
+
+    _, talker = setting(random, uncovered=0.0, most_paths=500)
+    heap, batches, asked = [(0.0, 0, ()), (0.0, 1, ())], talker.asked, []
+    for _ in batches:
+        taken = [heapq.heappop(heap) for _ in range(min(BATCH, len(heap)))]
+        asked.append([said for _, _, said in taken])
+        for cost, decision, said in taken:
+            while len(said) < 8 and not (said and said[-1] == talker.stop):
+                row = talker.row(said)
+                best = int(row.argmax())
+                for other in np.flatnonzero(row - cost > np.log(NEGLIGIBLE)).tolist():
+                    if other != best:
+                        heapq.heappush(heap, (cost - row[other], decision, (*said, other)))
+                cost, said = cost - row[best], (*said, best)
+    assert asked == batches
+    assert sum(map(len, batches)) > 400

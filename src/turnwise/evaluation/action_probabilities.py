@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -26,6 +26,9 @@ Path = tuple[Ids, NDArray[np.float64]]
 Continue = Callable[[Sequence[Ids], Sequence[int]], list[Path]]
 """From prefixes and the most tokens of each to their most probable continuations, token by token,
 to an end token or that many, of which 0 leaves a prefix as it is."""
+Beginning = tuple[float, str, Ids, Iterator[tuple[float, Ids]]]
+"""-log of the probability of a completion's first tokens, the decision, the tokens, and the less
+probable beginnings that differ in the last of them, in their order. No two have equal tokens."""
 BATCH = 64
 NEGLIGIBLE = 1e-7
 """Completions that begin less probably than this are not followed."""
@@ -81,7 +84,7 @@ def policy_probabilities(
     }
     found: dict[str, dict[str, float]] = {name: defaultdict(float) for name in decisions}
     unknown = dict.fromkeys(decisions, 1.0)
-    heap: list[tuple[float, str, Ids]] = [(0.0, name, ()) for name in decisions]
+    heap: list[Beginning] = [(0.0, name, (), iter(())) for name in decisions]
     followed = 0
     while followed < most_paths:
         taken = _most_probable(heap, unknown, uncovered)
@@ -107,27 +110,42 @@ def policy_probabilities(
 
 
 def _most_probable(
-    heap: list[tuple[float, str, Ids]], unknown: Mapping[str, float], enough: float
+    heap: list[Beginning], unknown: Mapping[str, float], enough: float
 ) -> list[tuple[float, str, Ids]]:
     """Take the most probable beginnings, at most a batch, of decisions that are not yet known."""
-    taken = []
+    taken: list[tuple[float, str, Ids]] = []
     while heap and len(taken) < BATCH:
-        beginning = heapq.heappop(heap)
-        if unknown[beginning[1]] > enough:
-            taken.append(beginning)
+        cost, name, said, others = heapq.heappop(heap)
+        _note_first(heap, name, others)
+        if unknown[name] > enough:
+            taken.append((cost, name, said))
     return taken
 
 
-def _branch(
-    heap: list[tuple[float, str, Ids]], cost: float, name: str, said: Ids, path: Path
-) -> float:
+def _note_first(heap: list[Beginning], name: str, others: Iterator[tuple[float, Ids]]) -> None:
+    """Put the first of `others` into the heap, and with it those that follow."""
+    for cost, said in others:
+        heapq.heappush(heap, (cost, name, said, others))
+        return
+
+
+def _branch(heap: list[Beginning], cost: float, name: str, said: Ids, path: Path) -> float:
     """Note every other beginning along a path in `heap`; return -log of the path's probability."""
     tokens, rows = path
     for place, token in enumerate(tokens):
-        row = rows[place]
-        for other in np.flatnonzero(row - cost > np.log(NEGLIGIBLE)).tolist():
-            if other != token:
-                beginning = (*said, *tokens[:place], other)
-                heapq.heappush(heap, (cost - float(row[other]), name, beginning))
+        row = rows[place].astype(np.float64)
+        possible = np.flatnonzero(row - cost > np.log(NEGLIGIBLE))
+        possible = possible[possible != token]
+        possible = possible[np.argsort(-row[possible], kind="stable")]
+        costs = (cost - row[possible]).tolist()
+        prefix = (*said, *tokens[:place])
+        _note_first(heap, name, _beginnings(prefix, costs, possible.tolist()))
         cost -= float(row[token])
     return cost
+
+
+def _beginnings(
+    prefix: Ids, costs: Sequence[float], tokens: Sequence[int]
+) -> Iterator[tuple[float, Ids]]:
+    for cost, token in zip(costs, tokens, strict=True):
+        yield cost, (*prefix, token)
