@@ -33,3 +33,8 @@ def test_spawned_generators_depend_on_the_place_and_differ():
     assert drawn == [child.random() for child in second.spawn(3)]
     assert len({*drawn, generator(5, "maps").random()}) == 4
     assert children[0].spawn(1)[0].random() not in drawn
+
+
+def test_the_key_of_a_place_is_for_philox_alone():
+    with pytest.raises(ValueError, match="2 words of uint64, not 4"):
+        np.random.PCG64(generator(1, "maps").bit_generator.seed_seq)

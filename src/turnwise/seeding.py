@@ -25,8 +25,8 @@ def generator(seed: int, *labels: str | int) -> np.random.Generator:
         np.True_
     """
     place = "\x1f".join(f"{type(label).__name__}:{label}" for label in (seed, *labels))
-    key = cast(Any, _PhiloxKey(place.encode()))  # numpy takes it, its stubs do not say so
-    return np.random.Generator(np.random.Philox(key))
+    # numpy takes such a key; its stubs do not say so
+    return np.random.Generator(np.random.Philox(cast(Any, _PhiloxKey(place.encode()))))
 
 
 class _PhiloxKey(ISpawnableSeedSequence):
@@ -40,6 +40,8 @@ class _PhiloxKey(ISpawnableSeedSequence):
 
     def generate_state(self, n_words: int, dtype: Any = np.uint64) -> NDArray[Any]:
         """Return the key as two words of 64 bits, which is what Philox asks for."""
+        if (n_words, np.dtype(dtype)) != (2, np.dtype(np.uint64)):
+            raise ValueError(f"the key of Philox is 2 words of uint64, not {n_words} of {dtype}")
         return np.frombuffer(self._key, "<u8").astype(np.uint64)
 
     def spawn(self, n_children: int) -> list[Any]:

@@ -116,24 +116,25 @@ def _most_probable(
     taken: list[tuple[float, str, Ids]] = []
     while heap and len(taken) < BATCH:
         cost, name, said, others = heapq.heappop(heap)
-        _note_first(heap, name, others)
         if unknown[name] > enough:
+            _note_first(heap, name, others)
             taken.append((cost, name, said))
     return taken
 
 
 def _note_first(heap: list[Beginning], name: str, others: Iterator[tuple[float, Ids]]) -> None:
     """Put the first of `others` into the heap, and with it those that follow."""
-    for cost, said in others:
+    first = next(others, None)
+    if first is not None:
+        cost, said = first
         heapq.heappush(heap, (cost, name, said, others))
-        return
 
 
 def _branch(heap: list[Beginning], cost: float, name: str, said: Ids, path: Path) -> float:
     """Note every other beginning along a path in `heap`; return -log of the path's probability."""
     tokens, rows = path
     for place, token in enumerate(tokens):
-        row = rows[place].astype(np.float64)
+        row = rows[place]
         possible = np.flatnonzero(row - cost > np.log(NEGLIGIBLE))
         possible = possible[possible != token]
         possible = possible[np.argsort(-row[possible], kind="stable")]
