@@ -9,6 +9,7 @@ import pytest
 
 from turnwise.envs import check_env, make_env
 from turnwise.envs.planning.squares import offset_names
+from turnwise.errors import ConfigError
 from turnwise.types import Task
 
 ENVS = ("plan-path", "sokoban")
@@ -36,6 +37,29 @@ def place(name, at):
     vertical, down, across, right = RELATIVE.fullmatch(name).groups()
     row = at[0] + int(down or 0) * (1 if vertical == "d" else -1)
     return row, at[1] + int(right or 0) * (1 if across == "r" else -1)
+
+
+@pytest.mark.parametrize("cells", ["absolute", "relative"])
+@pytest.mark.parametrize("name", ENVS)
+def test_the_floor_is_each_cell_without_a_wall(name, cells):
+    for seed in range(5):
+        env = make_env(name, size=6, walls=0.25, cells=cells, listed="floor")
+        first, *rest = seen(env, seed)[0]
+        walls, *others = seen(make_env(name, size=6, walls=0.25, cells=cells), seed)[0]
+        assert rest == others
+        (you,) = (line.split()[1] for line in rest if line.startswith("you "))
+        at = place(you, (0, 0))
+        board = range(6) if name == "plan-path" else range(1, 5)  # inside the outer wall
+        inside = {(row, column) for row in board for column in board}
+        named = [place(each, at) for each in first.removeprefix("floor ").split()]
+        blocked = {place(each, at) for each in walls.removeprefix("walls ").split()}
+        assert named == sorted(inside - blocked) and blocked <= inside and at in named
+
+
+@pytest.mark.parametrize("name", ENVS)
+def test_a_map_lists_no_cells(name):
+    with pytest.raises(ConfigError, match=r'cells = "map" draws all cells .* leave out listed'):
+        make_env(name, cells="map", listed="floor")
 
 
 @pytest.mark.parametrize("name", ENVS)

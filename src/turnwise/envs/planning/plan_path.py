@@ -2,8 +2,9 @@
 
 Task: a square board of `size` rows with walls, a start and a goal. The episode, the seats and the
     rewards are those of `base.py`.
-What each role sees: the cells that are walls, the player's cell and the goal, as in `r2c3`, or a
-    map with `#` for a wall or a cell beyond the edge, `Y` for the player and `G` for the goal.
+What each role sees: the cells that are walls (or all others, with `listed = "floor"`), the
+    player's cell and the goal, as in `r2c3`, or a map with `#` for a wall or a cell beyond the
+    edge, `Y` for the player and `G` for the goal.
 Moves: UP, DOWN, LEFT, RIGHT. A step into a wall or off the board is forbidden.
 Functions: `legal`; `apply MOVES` says where they lead and how far the goal then is without walls;
     `distance CELL` is the number of steps to a cell without walls.
@@ -55,7 +56,10 @@ from turnwise.settings import Settings
 
 DRAWS = 1000
 """The most boards drawn for one with a path that is long enough."""
-WORDS = ("size", "walls", "none", "you", "goal", "edge", "wall", "free", "here", "distance")
+WORDS = (
+    *("size", "walls", "floor", "none"),
+    *("you", "goal", "edge", "wall", "free", "here", "distance"),
+)
 PLAYER, GOAL = "Y", "G"
 SIGNS = (WALL, ".", PLAYER, GOAL)
 BACK = {"UP": "DOWN", "DOWN": "UP", "LEFT": "RIGHT", "RIGHT": "LEFT"}
@@ -176,17 +180,16 @@ class PlanPathPuzzle(Puzzle[Position]):
         return path_lengths(position.board, position.columns, position.goal)[position.at]
 
     def lines(self, position: Position) -> Sequence[str]:
-        """Return the size, the walls, the player's cell and the goal, or a map of them."""
+        """Return the size, the walls or the floor, the player's cell and the goal, or a map."""
         if self.config.drawn:
             columns = position.columns
             drawn = map_around(_signs(position), columns, position.at, columns - 1)
             return (f"size {columns}", f"you {rules.name(position, position.at)}", *drawn)
         names = self.config.names(position.columns, position.at)
-        sights = zip(names, position.board, strict=True)
-        walls = [name for name, sign in sights if sign == WALL]
+        walls = (cell for cell, sign in enumerate(position.board) if sign == WALL)
         return (
             f"size {position.columns}",
-            " ".join(["walls", *(walls or ["none"])]),
+            self.config.listing(names, position.board, walls),
             f"you {rules.name(position, position.at)}",
             f"goal {names[position.goal]}",
         )

@@ -2,8 +2,9 @@
 
 Task: a square board with an outer wall, walls, boxes and goals, made by pulling boxes from their
     goals. The episode, the seats and the rewards are those of `base.py`.
-What each role sees: the cells of inner walls, boxes, goals and the player, as in `r2c3`, or a map
-    with the signs of `sokoban_levels.SIGNS`, where `_` is a free cell.
+What each role sees: the cells of inner walls (or of all without a wall, with `listed = "floor"`),
+    boxes, goals and the player, as in `r2c3`, or a map with the signs of `sokoban_levels.SIGNS`,
+    where `_` is a free cell.
 Moves: UP, DOWN, LEFT, RIGHT; a step into a box pushes it. A step into a wall is forbidden, and a
     push into a wall or another box.
 Functions: `legal`; `apply MOVES` says where they lead; `distance CELL` is the number of steps to a
@@ -67,7 +68,10 @@ from turnwise.settings import Settings
 
 DRAWS = 1000
 """The most levels drawn for one that is solved within the moves."""
-WORDS = ("size", "walls", "none", "boxes", "goals", "you", "box", "goal", "wall", "free", "here")
+WORDS = (
+    *("size", "walls", "floor", "none"),
+    *("boxes", "goals", "you", "box", "goal", "wall", "free", "here"),
+)
 FLOOR = "_"
 """A free cell without goal on a map, where a space divides cells."""
 RESULTS = ("distance", "on", "dead", "alive")
@@ -163,7 +167,7 @@ class SokobanPuzzle(Puzzle[Position]):
         return inf if moves is None else float(len(moves))
 
     def lines(self, position: Position) -> Sequence[str]:
-        """Return the size, and the cells of walls, boxes, goals and the player, or a map of them.
+        """Return the size, the walls or the floor, boxes, goals and the player, or a map of them.
 
         The map reaches all cells inside the outer wall from each of them.
         """
@@ -173,10 +177,9 @@ class SokobanPuzzle(Puzzle[Position]):
             drawn = map_around(signs, columns, position.at, columns - 3)
             return (f"size {columns}", f"you {rules.name(position, position.at)}", *drawn)
         names = self.config.names(columns, position.at)
-        walls = [names[cell] for cell in _inner_walls(position.board, columns)]
         return (
             f"size {columns}",
-            " ".join(["walls", *(walls or ["none"])]),
+            self.config.listing(names, position.board, _inner_walls(position.board, columns)),
             " ".join(["boxes", *(names[box] for box in position.boxes)]),
             " ".join(["goals", *(names[goal] for goal in position.goals)]),
             f"you {rules.name(position, position.at)}",

@@ -5,9 +5,11 @@ Provides `SquaresConfig`, with the names of cells that it asks for, `map_around`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import model_validator
 
 from turnwise.envs.planning.state import PlanningConfig
 
@@ -21,6 +23,32 @@ class SquaresConfig(PlanningConfig):
     """How observations show walls, boxes and goals: `absolute` names them by row and column, as in
     `r2c3`, `relative` by the steps from the player, as in `u2l1` (2 up and 1 left), and `map` draws
     them on a map with the player in the centre. Functions take and return absolute names."""
+    listed: Literal["walls", "floor"] = "walls"
+    """The cells that observations name besides those of the player, boxes and goals: the `walls`
+    inside the edge, or the `floor`, which are all cells without a wall. A map shows both, so that
+    `floor` is refused there."""
+
+    @model_validator(mode="after")
+    def _check_listed(self) -> Self:
+        if self.drawn and self.listed == "floor":
+            raise ValueError(
+                'cells = "map" draws all cells and lists none: leave out listed, or set cells to '
+                '"absolute" or "relative"'
+            )
+        return self
+
+    def listing(self, names: Sequence[str], board: str, walls: Iterable[int]) -> str:
+        """Return the line that names the listed cells of a board with these walls inside its edge.
+
+        Example:
+            >>> SquaresConfig().listing(absolute_names(2), "..#.", [2])
+            'walls r1c0'
+            >>> SquaresConfig(listed="floor").listing(absolute_names(2), "..#.", [2])
+            'floor r0c0 r0c1 r1c1'
+        """
+        if self.listed == "floor":
+            walls = (cell for cell, sign in enumerate(board) if sign != WALL)
+        return " ".join([self.listed, *([names[cell] for cell in walls] or ["none"])])
 
     def names(self, columns: int, at: int) -> tuple[str, ...]:
         """Return the name of each cell of a board with the player at `at`."""
