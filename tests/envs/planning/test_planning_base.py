@@ -185,6 +185,27 @@ def test_a_described_position_is_in_the_text(name):
     assert said.text.split("\n ") == [*lines[:-1], seen.description, lines[-1]]
 
 
+@pytest.mark.parametrize("moves", [1, 2])
+def test_the_last_moves_are_told_whether_they_were_made_or_not(moves):
+    env = made(size=4, moves_per_turn=moves, last_moves=3, rounds=9)
+    state = begun(env)
+    told = []
+    for answer in ("DOWN", "LEFT", "UP", "RIGHT"):  # the step to the left leaves the board
+        told.append([line for line in env.observe(state, TOOL).text.split("\n ") if "last" in line])
+        state = play(env, state, "apply RIGHT")[0]
+        assert told[-1] == env.observe(state, PLANNER).text.split("\n ")[-4:-3]
+        state = play(env, state, answer)[0]
+    assert told == [["last none"], ["last DOWN"], ["last DOWN LEFT"], ["last DOWN LEFT UP"]]
+    assert state.tried == ("LEFT", "UP", "RIGHT") and "last" in env.vocabulary()
+    assert check_env(env).longest == 18
+
+
+def test_of_a_list_the_moves_up_to_the_forbidden_one_are_told():
+    env = made(size=4, moves_per_turn=6, last_moves=2)
+    assert play(env, begun(env), "legal", "DOWN RIGHT RIGHT")[0].tried == ("DOWN", "RIGHT")
+    assert play(made(size=4), begun(made(size=4)), "legal", "DOWN")[0].tried == ()
+
+
 def test_results_are_bounded():
     assert len(library.shortened("word " * 1000)) <= library.MOST_SHOWN
     assert library.shortened("x" * 1000) == "x" * library.MOST_SHOWN

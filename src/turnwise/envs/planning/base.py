@@ -180,6 +180,8 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         if self.config.described:
             lines.append(description)
             description = ""
+        if self.config.last_moves:
+            lines.append(f"last {' '.join(state.tried) or 'none'}")
         calls = state.calls
         if role in seats.tools:
             calls = calls[: seats.tools.index(role)]
@@ -306,6 +308,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
             calls=(),
             plans=(),
             last=moves[count - 1] if count else state.last,
+            tried=self._tried(state, moves[: count + 1]),
             moves=state.moves + count,
             solved=rules.solved(position),
             lost=self.config.end_when_lost and role_cost == inf,
@@ -325,6 +328,11 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         return Step(
             state=after, rewards=rewards, terminated=ended, truncated=not ended and not after.left
         )
+
+    def _tried(self, state: PlanState[P], moves: Sequence[str]) -> tuple[str, ...]:
+        """Return the last moves that observations tell after `moves`."""
+        told = self.config.last_moves
+        return (*state.tried, *moves)[-told:] if told else ()
 
     def score(self, state: PlanState[P]) -> float:
         """Return 1 if the puzzle is solved, else 0."""
@@ -370,7 +378,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
 
     def vocabulary(self) -> tuple[str, ...]:
         """Return the words of the puzzle and of calls and results."""
-        own = "apply legal call failed program no result ran your move none plan"
+        own = "apply legal call failed program no result ran your move none plan last"
         return (*own.split(), *self.puzzle.rules.QUERIES, *self.puzzle.vocabulary())
 
     def render(self, state: PlanState[P]) -> str:

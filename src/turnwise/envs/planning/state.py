@@ -45,6 +45,9 @@ class PlanningConfig(Settings):
     described: bool = False
     """Whether observations say what is beside the player, or the like, in words. A policy then need
     not learn to describe it, and its replies are short."""
+    last_moves: int = Field(default=0, ge=0, le=64)
+    """How many of the last moves observations tell, the forbidden ones included. A policy that sees
+    none of them can move back and forth for ever: it answers one position in one way."""
     hard: bool = False
     """Whether tasks are drawn again until every reflex fails them within the rounds."""
     hard_share: float = Field(default=1.0, gt=0, le=1)
@@ -101,9 +104,10 @@ class PlanState(Generic[P]):
 
     `costs` are those of the start, of the team and of a role. `calls` are the calls of this round
     with their results, and `plans` the proposals of its planners. `proposed` are the potentials of
-    where each seat's last proposal led, in the order of seats. `last` is the last move made. `left`
-    counts the rounds that have not ended, `begun` those that have begun. `lost` is whether the
-    episode has ended because the puzzle cannot be solved any more.
+    where each seat's last proposal led, in the order of seats. `last` is the last move made, and
+    `tried` are the last moves, made or forbidden, that observations tell. `left` counts the rounds
+    that have not ended, `begun` those that have begun. `lost` is whether the episode has ended
+    because the puzzle cannot be solved any more.
     """
 
     position: P
@@ -114,6 +118,7 @@ class PlanState(Generic[P]):
     calls: tuple[tuple[str, str], ...] = ()
     plans: tuple[str, ...] = ()
     last: str = ""
+    tried: tuple[str, ...] = ()
     moves: int = 0
     solved: bool = False
     lost: bool = False
