@@ -15,7 +15,7 @@ from turnwise.envs.past_helps import SURE, SeenTurn, past_excess
 from turnwise.policies import NanoConfig, PolicyConfig
 from turnwise.policies.auto_rate import Verdict, judge
 from turnwise.recipe.schema import load_recipe, recipe_names
-from turnwise.report.findings import Facts, Finding, find_causes
+from turnwise.report.findings import Facts, Finding, find_causes, find_findings
 from turnwise.report.findings.prompts import Shown, independent_turns
 from turnwise.report.series import Series
 from turnwise.runs import RunScores, read_metrics
@@ -739,6 +739,20 @@ def test_replies_that_fail_in_episodes_that_go_on():
     assert "90% of the replies failed" in found.sentence
     (found,) = find_causes(Facts(records=records))
     assert found.name == "endless"
+
+
+@pytest.mark.parametrize(("count", "wanted"), [(9, []), (10, ["circling"])])
+def test_a_greedy_policy_that_goes_round_in_circles(count, wanted):
+    scores = RunScores(
+        env="e", tasks=200, seed=0, score=0.5, stderr=0.01, score_sampled=0.5,
+        score_sampled_stderr=0.01, baselines={}, baselines_stderr={},
+        circling={"tool": 2, "planner": count},
+    )  # fmt: skip
+    found = find_findings(Facts(records=played(**RISING), scores=scores))
+    assert [finding.name for finding in found] == wanted
+    for finding in found:
+        assert "In 10 of 200 greedy test episodes planner saw one prompt again" in str(finding)
+        assert finding.setting == "agents.planner.history=full"
 
 
 def shown(visits, hidden, steps=3):

@@ -18,6 +18,7 @@ from turnwise.envs import BaselineScore, error_unit, score_baselines, score_span
 from turnwise.envs.base import Env
 from turnwise.errors import ConfigError
 from turnwise.evaluation import evaluate, exact_measures, swap_thoughts
+from turnwise.evaluation.circles import circling
 from turnwise.evaluation.opponents import scores_against
 from turnwise.parallel import ALONE, ProcessGroup
 from turnwise.policies import kept_threads
@@ -175,6 +176,7 @@ def _scores(loaded: Loaded, tasks: int, split: Split) -> RunScores:
         bounded=score_span(env) is not None,
         broken=greedy.broken + sampled.broken + broken,
         broken_by=commonest_break([*greedy.episodes, *sampled.episodes]),
+        circling=circling(greedy.episodes),
         seconds=time.perf_counter() - began,
     )
 

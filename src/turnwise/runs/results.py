@@ -160,6 +160,9 @@ them is a 95 % interval of the mean over episodes.
     score 0."""
     broken_by: str = ""
     """What broke most of the policy's own of them."""
+    circling: dict[str, int] = Field(default_factory=dict)
+    """Role -> greedy episodes that were cut while it went round in a circle: it saw its last prompt
+    three times or more. Empty where no other episode ended with a better score."""
     seconds: float = 0.0
     """The duration of the test."""
 

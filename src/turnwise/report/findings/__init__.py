@@ -19,6 +19,7 @@ from turnwise.report.findings.rewards import favours_other
 from turnwise.report.findings.scores import (
     below_random,
     broken,
+    circling,
     no_better_than_baselines,
     non_finite,
     other_decoding,
@@ -31,7 +32,7 @@ __all__ = ["Facts", "Finding", "find_causes", "find_findings"]
 def find_findings(facts: Facts) -> list[Finding]:
     """Return the findings of a run: its scores, its learning, and what else is worth a look."""
     scores = (broken, below_random, no_better_than_baselines)
-    others = (some_failed, some_capped, other_decoding, validation_slipped)
+    others = (circling, some_failed, some_capped, other_decoding, validation_slipped)
     return [
         *(finding for check in scores if (finding := check(facts))),
         *find_causes(facts),

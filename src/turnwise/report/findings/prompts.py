@@ -55,7 +55,7 @@ def _of_role(facts: Facts, role: str) -> Finding | None:
         return _past(facts, role, found, len(turns))
     if facts.risen:
         return None
-    setting = _more_history(facts, role) if found is not None and found > MAYBE else ""
+    setting = more_history(facts, role) if found is not None and found > MAYBE else ""
     return _task(facts, role, turns, setting)
 
 
@@ -69,11 +69,11 @@ def _past(facts: Facts, role: str, found: float, count: int) -> Finding:
             f"than chance, {count} turns in `episodes/`), which {where} = "
             f"{facts.at(where, 'observation')!r} leaves out."
         ),
-        setting=_more_history(facts, role),
+        setting=more_history(facts, role),
     )
 
 
-def _more_history(facts: Facts, role: str) -> str:
+def more_history(facts: Facts, role: str) -> str:
     """Return the setting that shows more of the past: all of it where the context holds it."""
     where = f"agents.{role}"
     last = facts.at(f"{where}.last_n", LAST_N)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 
 from turnwise.report.findings.facts import Facts, Finding
+from turnwise.report.findings.prompts import more_history
 from turnwise.runs import metric_names
 
 BELOW = 3.0
 """Standard errors below random play from which the weights are called worse than none."""
 BETTER = 3.0
 """Standard errors by which the other decoding is better that are a finding."""
+CIRCLES = 0.05
+"""The share of test episodes that end in a circle from which it is a finding."""
 SLIPPED = 3.0
 """Standard errors between the best and the last validation that are a finding."""
 
@@ -105,6 +108,26 @@ def other_decoding(facts: Facts) -> Finding | None:
             f"one's {score:.3f}, which validation chose or the recipe sets."
         ),
         setting=f"evaluation.decoding={other}",
+    )
+
+
+def circling(facts: Facts) -> Finding | None:
+    """Say that the greedy policy goes round in circles, which more of the past may end."""
+    scores = facts.scores
+    role, count = max(
+        scores.circling.items() if scores else (), key=lambda item: item[1], default=("", 0)
+    )
+    if scores is None or count < CIRCLES * scores.tasks:
+        return None
+    return Finding(
+        name="circling",
+        sentence=(
+            f"In {count} of {scores.tasks} greedy test episodes {role} saw one prompt again and "
+            "again until the episode was cut: equal prompts have equal greedy answers. Episodes "
+            "that ended scored better. Let prompts show what was done before, by their history or "
+            "in Observation.text."
+        ),
+        setting=more_history(facts, role),
     )
 
 
