@@ -50,16 +50,13 @@ from turnwise.envs.planning import plan_path_rules as rules
 from turnwise.envs.planning.base import PlanningEnv
 from turnwise.envs.planning.plan_path_rules import MOVES, WALL, Position
 from turnwise.envs.planning.puzzle import Puzzle, Reflex
-from turnwise.envs.planning.squares import SquaresConfig, map_around, symmetries
+from turnwise.envs.planning.squares import LISTING, SquaresConfig, map_around, symmetries
 from turnwise.errors import ConfigError, DataError
 from turnwise.settings import Settings
 
 DRAWS = 1000
 """The most boards drawn for one with a path that is long enough."""
-WORDS = (
-    *("size", "walls", "floor", "none"),
-    *("you", "goal", "edge", "wall", "free", "here", "distance"),
-)
+WORDS = ("size", *LISTING, "you", "goal", "edge", "wall", "free", "here", "distance")
 PLAYER, GOAL = "Y", "G"
 SIGNS = (WALL, ".", PLAYER, GOAL)
 BACK = {"UP": "DOWN", "DOWN": "UP", "LEFT": "RIGHT", "RIGHT": "LEFT"}

@@ -62,16 +62,13 @@ from turnwise.envs.planning.sokoban_levels import (
 )
 from turnwise.envs.planning.sokoban_rules import MOVES, WALL, Position
 from turnwise.envs.planning.sokoban_solver import MOST_NODES, greedy_move, solve
-from turnwise.envs.planning.squares import SquaresConfig, map_around
+from turnwise.envs.planning.squares import LISTING, SquaresConfig, map_around
 from turnwise.errors import ConfigError, DataError
 from turnwise.settings import Settings
 
 DRAWS = 1000
 """The most levels drawn for one that is solved within the moves."""
-WORDS = (
-    *("size", "walls", "floor", "none"),
-    *("boxes", "goals", "you", "box", "goal", "wall", "free", "here"),
-)
+WORDS = ("size", *LISTING, "boxes", "goals", "you", "box", "goal", "wall", "free", "here")
 FLOOR = "_"
 """A free cell without goal on a map, where a space divides cells."""
 RESULTS = ("distance", "on", "dead", "alive")

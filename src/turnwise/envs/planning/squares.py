@@ -14,6 +14,8 @@ from pydantic import model_validator
 from turnwise.envs.planning.state import PlanningConfig
 
 WALL = "#"
+LISTING = ("walls", "floor", "none")
+"""The words of `SquaresConfig.listing` beside the names of cells."""
 
 
 class SquaresConfig(PlanningConfig):

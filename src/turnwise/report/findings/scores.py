@@ -114,10 +114,10 @@ def other_decoding(facts: Facts) -> Finding | None:
 def circling(facts: Facts) -> Finding | None:
     """Say that the greedy policy goes round in circles, which more of the past may end."""
     scores = facts.scores
-    role, count = max(
-        scores.circling.items() if scores else (), key=lambda item: item[1], default=("", 0)
-    )
-    if scores is None or count < CIRCLES * scores.tasks:
+    if scores is None or not scores.circling:
+        return None
+    role, count = max(scores.circling.items(), key=lambda item: item[1])
+    if count < CIRCLES * scores.tasks:
         return None
     return Finding(
         name="circling",
