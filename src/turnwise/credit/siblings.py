@@ -46,7 +46,7 @@ def sibling_units(
             policy=turn.policy,
             first_prompt=turn.prompt_ids,
             value=score_of(turn, weights) - (paid[turn.id][WHOLE_TURN] if paid else 0.0),
-            observation=short_hash(f"{turn.phase} {turn.media} {turn.prompt_ids}"),
+            observation=short_hash(f"{turn.phase} {turn.shown}"),
             is_episode=False,
         )
         for trajectory in played

@@ -40,5 +40,5 @@ def _is_circle(trajectory: Trajectory) -> bool:
     """Return whether a seat of the policy saw its last prompt `TIMES` times or more."""
     if trajectory.player or not trajectory.turns:
         return False
-    prompts = [(turn.prompt_ids, turn.prompt_text, turn.media) for turn in trajectory.turns]
+    prompts = [turn.shown for turn in trajectory.turns]
     return prompts.count(prompts[-1]) >= TIMES

@@ -68,7 +68,7 @@ class EpisodeLines:
         self.lines: list[Line] = []
         self._decode, self._marks = decode, marks
         self._tasks: dict[str, int] = {}
-        self._prompts: dict[tuple[str, MediaKey, Ids, str], int] = {}
+        self._prompts: dict[tuple[str, tuple[Ids, str, MediaKey]], int] = {}
         self._turns = 0
 
     def head(self, **facts: Any) -> None:
@@ -121,7 +121,7 @@ class EpisodeLines:
 
     def _prompt(self, turn: Turn, before: tuple[int, Turn] | None) -> int:
         """Return the number of the turn's prompt, and write it if it is new."""
-        key = (turn.policy, turn.media, turn.prompt_ids, turn.prompt_text)
+        key = (turn.policy, turn.shown)
         if key in self._prompts:
             return self._prompts[key]
         after, ids = None, turn.prompt_ids

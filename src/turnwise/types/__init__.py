@@ -149,6 +149,11 @@ class Turn:
         """Whether a server wrote it, which tells neither ids nor log-probabilities."""
         return bool(self.prompt_text)
 
+    @property
+    def shown(self) -> tuple[tuple[int, ...], str, MediaKey]:
+        """What identifies the prompt: its ids, its text where it has no ids, and its media."""
+        return self.prompt_ids, self.prompt_text, self.media
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trajectory:

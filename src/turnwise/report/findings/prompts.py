@@ -153,7 +153,7 @@ def _shown(
         for name, value in episode.task.data.items()
         if isinstance(value, str | int | float | bool)
     }
-    prompts = [f"{turn.prompt_ids}{turn.prompt_text}{turn.media}" for turn in trajectory.turns]
+    prompts = [str(turn.shown) for turn in trajectory.turns]
     for step, turn in enumerate(trajectory.turns):
         last = step == len(trajectory.turns) - 1
         cut = last and not episode.terminated
