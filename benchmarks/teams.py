@@ -15,7 +15,6 @@ ones only. A row with `plays` is trained by others: it exchanges policies for th
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +31,7 @@ from teams_runs import (
     Job,
     UnfinishedError,
     as_table,
+    as_typed,
     begun_from,
     by_row,
     command_line,
@@ -118,9 +118,9 @@ def train(job: Job, runs: Path, version: str) -> dict[str, Any]:
     warm, begun = warm_up(job, runs)
     settings = [f"preset={row.kind}", f"seed={job.seed}", *row.settings, *job.settings, *begun]
     trained(words_of(job.env, settings), runs / job.name)
-    commands = [shlex.join(["turnwise", *words_of(job.env, each)]) for each in (warm, settings)]
+    command = as_typed(*(words_of(job.env, each) for each in (warm, settings)))
     others = other_tests(eval_words(runs / job.name), job, runs)
-    kept = job.kept(version) | {"command": " && ".join(commands)}
+    kept = job.kept(version) | {"command": command}
     return kept | measured(runs / job.name) | others
 
 
@@ -142,7 +142,7 @@ def played(
     scores = scored(own, job, runs)
     # all of them began with one warm-up, which that of the first row's test is
     scores["baselines"]["warmup"] = own_test(first)["baselines"]["warmup"]
-    kept = job.kept(version) | {"command": shlex.join(["turnwise", *own]), "scores": scores}
+    kept = job.kept(version) | {"command": as_typed(own), "scores": scores}
     return kept | other_tests(words, job, runs)
 
 

@@ -89,6 +89,11 @@ def words_of(env: str, settings: Sequence[str]) -> list[str]:
     return ["train", RECIPES[env], *(word for one in given for word in ("--set", one))]
 
 
+def as_typed(*commands: Sequence[str]) -> str:
+    """Return the shell command that runs commands of turnwise one after the other."""
+    return " && ".join(shlex.join(["turnwise", *words]) for words in commands)
+
+
 def begun_from(run: Path, kind: str) -> list[str]:
     """Return the settings of a run that begins with the weights of a warm-up."""
     start = STARTS[kind]
@@ -177,8 +182,7 @@ def from_warm_up(
     ]
     for command, run in zip(commands, (warm, runs / job.name), strict=True):
         trained(command, run)
-    told_as = " && ".join(shlex.join(["turnwise", *command]) for command in commands)
-    return job.kept(version) | {"command": told_as} | measured(runs / job.name)
+    return job.kept(version) | {"command": as_typed(*commands)} | measured(runs / job.name)
 
 
 def run_rows(
