@@ -297,7 +297,7 @@ def test_levels_that_the_greedy_pusher_solves_too_late_are_hard():
 def test_a_level_without_a_solution_is_refused_where_costs_are_its_moves():
     rows = ["#####", "#@  #", "#$  #", "#.$.#", "#####"]  # no known deadlock
     task = Task(id="t", env="sokoban", seed=0, data={"rows": rows})
-    assert make_env("sokoban", cost="pushes").reset(task).costs == (2.0, 2.0)
+    assert make_env("sokoban", cost="estimate").reset(task).costs == (2.0, 2.0)
     with pytest.raises(DataError, match="no solution of it is found"):
         make_env("sokoban", cost="moves", end_when_lost=True).reset(task)
 
@@ -310,7 +310,8 @@ def test_the_cost_in_moves_is_that_of_the_solver_and_tells_dead_levels():
         position = env.puzzle.first(env.generate(rng))
         for _ in range(24):
             found = solve(position)
-            cost = env.puzzle.role_cost(position)
+            cost = env.costs(position)[0]
+            assert env.costs(position) == (cost, cost)
             assert cost == (inf if found is None else len(found))
             dead += cost == inf and not rules.deadlock(position)
             move = MOVES[rng.integers(4)]
@@ -325,10 +326,11 @@ def test_a_step_of_the_solver_is_worth_the_same_everywhere():
     rng = generator(4, "steps")
     for _ in range(5):
         state = env.reset(Task(id="t", env="sokoban", seed=0, data=env.generate(rng)))
-        optimal, start = env.baselines()["optimal"], env.puzzle.role_cost(state.position)
+        optimal, start = env.baselines()["optimal"], env.costs(state.position)[1]
         while not state.ended:
             (seat,) = env.acting(state)
             step = env.step(state, seat, optimal(state, rng), rng)
             state = step.state
             if seat == "planner":
                 assert step.rewards["move_useful"] == pytest.approx(1 / start)
+                assert step.rewards["progress"] == pytest.approx(1 / start)

@@ -17,7 +17,8 @@ Rewards:
     `progress` (team): the change of the team's potential by the moves that are made. A potential
         is 0 at the start, 1 when solved, and never below -1.
     `move_useful` (agent): the change of the roles' potential by the moves that are made. It is -1
-        where the role's cost is infinite: nothing can be solved any more.
+        where the role's cost is infinite: nothing can be solved any more. With `cost = "moves"`
+        both potentials are the share of the moves of a shortest solution that are done.
     `call_useful` (agent): the potential of where the moves that a seat proposed lead, minus that
         of its last proposal (of the start before the first). A call that proposes no moves
         proposes to stay.
@@ -164,7 +165,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         rounds, most = task.data.get("rounds", self.config.rounds), self.config.rounds
         if not isinstance(rounds, int) or not 1 <= rounds <= most:
             raise DataError(f"task {task.id!r} has rounds = {rounds!r}: give 1 to {most}")
-        costs = (self.puzzle.team_cost(first), self.puzzle.role_cost(first))
+        costs = self.costs(first)
         if not all(0 < cost < inf for cost in costs):
             raise DataError(
                 f"task {task.id!r} costs {costs[0]:g} and {costs[1]:g}: expected numbers above 0; "
@@ -172,6 +173,14 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
             )
         proposed = (0.0,) * (len(self.seating.order) - 1)
         return PlanState(position=first, left=rounds, costs=costs, proposed=proposed)
+
+    def costs(self, position: P) -> tuple[float, float]:
+        """Return the costs of the team and of the roles; infinite where nothing can be solved."""
+        if self.config.cost == "moves":
+            moves = self.puzzle.solve(position)
+            cost = inf if moves is None else float(len(moves))
+            return cost, cost
+        return self.puzzle.team_cost(position), self.puzzle.role_cost(position)
 
     def observe(self, state: PlanState[P], role: str) -> Observation:
         """Return the position, and the calls and proposals that are made before the seat acts."""
@@ -274,7 +283,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         """
         place = state.turn
         end, count = run_moves(self.puzzle.rules, state.position, moves)
-        value = potential(self.puzzle.role_cost(end), state.costs[1])
+        value = potential(self.costs(end)[1], state.costs[1])
         known = state.proposed
         proposed = (*known[:place], value, *known[place + 1 :])
         return value - known[place], proposed, self._faults(state.position, end, count < len(moves))
@@ -300,7 +309,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         rules, before = self.puzzle.rules, state.position
         moves = self._moves_of(state, action)
         position, count = run_moves(rules, before, moves)
-        team_cost, role_cost = self.puzzle.team_cost(position), self.puzzle.role_cost(position)
+        costs = self.costs(position)
         after = replace(
             state,
             position=position,
@@ -311,12 +320,10 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
             tried=self._tried(state, moves[: count + 1]),
             moves=state.moves + count,
             solved=rules.solved(position),
-            lost=self.config.end_when_lost and role_cost == inf,
+            lost=self.config.end_when_lost and costs[1] == inf,
         )
-        team, own = state.costs
-        measured = (
-            ("progress", team_cost, self.puzzle.team_cost(before), team),
-            ("move_useful", role_cost, self.puzzle.role_cost(before), own),
+        measured = zip(
+            ("progress", "move_useful"), costs, self.costs(before), state.costs, strict=True
         )
         rewards = {
             name: potential(now, start) - potential(earlier, start)

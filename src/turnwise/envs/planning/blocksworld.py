@@ -8,8 +8,8 @@ Moves: `b2 on b5` and `b2 on table`. The blocks must be clear, and the table mus
 Functions: `legal`; `apply MOVES`; `clear`, the blocks on which nothing stands; `under BLOCK`, what
     it stands on; `over BLOCK`, what stands on it; `placed BLOCK`, whether it and all below it stand
     as at the goal; `misplaced`, the number of blocks that do not.
-Costs: of the team the number of misplaced blocks; of a role the least number of moves that a count
-    of blocks that must move twice gives (`blocksworld_solver.fewest_moves`).
+Estimated costs: of the team the number of misplaced blocks; of a role the least number of moves
+    that a count of blocks that must move twice gives (`blocksworld_solver.fewest_moves`).
 Baselines: random; always-b1-on-table; first-legal; stacker, which puts a block where it belongs at
     the goal, for good, if it can, else a clear misplaced block onto the table, else onto another
     block, but not the block that moved last; stacker-last, which takes the last of equal moves;

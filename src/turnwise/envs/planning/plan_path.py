@@ -8,7 +8,7 @@ What each role sees: the cells that are walls (or all others, with `listed = "fl
 Moves: UP, DOWN, LEFT, RIGHT. A step into a wall or off the board is forbidden.
 Functions: `legal`; `apply MOVES` says where they lead and how far the goal then is without walls;
     `distance CELL` is the number of steps to a cell without walls.
-Costs: of the team and of a role the length of the shortest path to the goal.
+Estimated costs: of the team and of a role the length of the shortest path to the goal.
 Baselines: random; always-up, -down, -left, -right; greedy-walker and greedy-walker-columns, which
     take the step that ends nearest to the goal without walls, and turn back only in dead ends (of
     equal steps one takes that along the column, the other that along the row); optimal, a shortest

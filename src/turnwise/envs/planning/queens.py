@@ -7,8 +7,8 @@ Moves: `r1c3` places a queen. A cell that a queen attacks is forbidden. A queen 
     wrong one makes the board unsolvable.
 Functions: `legal`; `apply MOVES`; `attacked ROW`, the attacked cells of a row; `free ROW`, the
     number of its other cells.
-Costs: of the team the number of missing queens; of a role the same, infinite where no placement
-    contains the queens.
+Estimated costs: of the team the number of missing queens; of a role the same, infinite where no
+    placement contains the queens.
 Baselines: random; always-r0c0; first-legal; first-free, which places a queen on the first free cell
     of the row with the fewest; least-attacking, which takes the cell of that row that leaves the
     most cells free; optimal, a placement.

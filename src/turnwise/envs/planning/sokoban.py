@@ -10,9 +10,9 @@ Moves: UP, DOWN, LEFT, RIGHT; a step into a box pushes it. A step into a wall is
 Functions: `legal`; `apply MOVES` says where they lead; `distance CELL` is the number of steps to a
     cell without walls; `deadlock MOVES` says whether the position after them is known to be
     unsolvable.
-Costs: of the team the boxes off the goals; of a role the fewest pushes that bring each box, if it
-    were alone, to a goal of its own, infinite in a known deadlock, or with `cost = "moves"` the
-    moves of a shortest solution, infinite where there is none or the search for one is too long
+Estimated costs: of the team the boxes off the goals; of a role the fewest pushes that bring each
+    box, if it were alone, to a goal of its own, infinite in a known deadlock. With `cost = "moves"`
+    both are infinite where there is no solution or the search for one is too long
     (`sokoban_solver.MOST_NODES`), which can be on boards of more than 6 rows alone.
 Baselines: random; always-up, -down, -left, -right; greedy-pusher, which walks to the nearest of the
     pushes after which the role's cost is least; optimal, a solution of the fewest moves.
@@ -45,7 +45,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import inf
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -87,9 +87,6 @@ class SokobanConfig(SquaresConfig):
     """The number of pulls that make a level."""
     least_pushes: int = Field(default=2, ge=1)
     """The least number of pushes that bring each box, if it were alone, to a goal of its own."""
-    cost: Literal["pushes", "moves"] = "pushes"
-    """What the roles' potential measures: `pushes` are those that each box needs if it were alone,
-    which boxes in each other's way make too few; `moves` are those of a shortest solution."""
 
 
 class SokobanPuzzle(Puzzle[Position]):
@@ -157,11 +154,8 @@ class SokobanPuzzle(Puzzle[Position]):
         return float(sum(box not in position.goals for box in position.boxes))
 
     def role_cost(self, position: Position) -> float:
-        """Return the pushes or moves left; infinite in a known deadlock, or without a solution."""
-        if self.config.cost == "pushes":
-            return pushes_of(position)
-        moves = solve(position)
-        return inf if moves is None else float(len(moves))
+        """Return the pushes left if each box were alone; infinite in a known deadlock."""
+        return pushes_of(position)
 
     def lines(self, position: Position) -> Sequence[str]:
         """Return the size, the walls or the floor, boxes, goals and the player, or a map of them.

@@ -48,6 +48,10 @@ class PlanningConfig(Settings):
     last_moves: int = Field(default=0, ge=0, le=64)
     """How many of the last moves observations tell, the forbidden ones included. A policy that sees
     none of them can move back and forth for ever: it answers one position in one way."""
+    cost: Literal["estimate", "moves"] = "estimate"
+    """What the potentials measure: an `estimate` of what is left to do, of each puzzle its own, or
+    the `moves` of a shortest solution, for the team and the roles alike. A move that lowers an
+    estimate can lead away from every solution."""
     hard: bool = False
     """Whether tasks are drawn again until every reflex fails them within the rounds."""
     hard_share: float = Field(default=1.0, gt=0, le=1)

@@ -9,8 +9,8 @@ Functions: `legal`; `apply MOVES`; `candidates CELL`, the fills that it may have
     CELL=DIGIT`, the cells that forbid it; `places UNIT DIGIT`, the fills with a digit that a row
     (`r0`), column (`c0`) or box (`b0`) may have; `consistent`, whether every empty cell has a
     candidate.
-Costs: of the team the number of cells that are empty or wrong; of a role the same, infinite with a
-    wrong cell.
+Estimated costs: of the team the number of cells that are empty or wrong; of a role the same,
+    infinite with a wrong cell.
 Baselines: random; always-r0c0-1; first-legal; random-legal; random-narrow, a random candidate of
     one of the 4 cells with the fewest that have any, which a described position names, unless there
     are cells without; naked-single, which fills

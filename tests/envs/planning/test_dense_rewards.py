@@ -1,0 +1,95 @@
+"""The dense rewards of the planning recipes: what is paid for dithering, and for the best step."""
+
+from __future__ import annotations
+
+import pytest
+
+from turnwise.envs import make_env
+from turnwise.envs.planning.state import PLANNER, TOOL
+from turnwise.recipe.schema import load_recipe
+from turnwise.seeding import generator
+from turnwise.types import Task
+
+BACK = {"UP": "DOWN", "DOWN": "UP", "LEFT": "RIGHT", "RIGHT": "LEFT"}
+DENSE = [f"{env}-{kind}" for env in ("plan-path", "sokoban") for kind in ("single", "two-policy")]
+OTHERS = ["sudoku-single", "sudoku-two-policy", "n-queens-two-policy", "blocksworld-two-policy"]
+
+
+def dither(env, state):
+    """Return a planner's move that does not solve the puzzle, and that goes back where it can."""
+    rules, last = env.puzzle.rules, state.last
+    moves = sorted(rules.moves(state.position), key=lambda move: move != BACK.get(last))
+    for move in moves:
+        after = rules.apply(state.position, move)
+        if after is not None and not rules.solved(after):
+            return move
+    return moves[0]
+
+
+@pytest.mark.parametrize("useful", ["optimal calls", "random calls"])
+@pytest.mark.parametrize("recipe", DENSE)
+def test_two_hundred_dithering_steps_return_less_than_the_solver(recipe, useful):
+    mix = load_recipe(recipe).credit.rewards
+    made = load_recipe(recipe).env
+    options = {"hard": False, "round_limit": None, "rounds": 200, "moves_per_turn": 1}
+    env = make_env(made.name, **dict(made.options) | options)
+    solver, less = env.baselines()["optimal"], 0
+    for number in range(100):
+        rng = generator(0, "dither", number)
+        task = Task(id="t", env=env.name, seed=0, data=env.generate(rng))
+
+        def wandering(state, rng):
+            if env.acting(state) == (PLANNER,):
+                return dither(env, state)
+            return solver(state, rng) if useful == "optimal calls" else random_call(env, state, rng)
+
+        returns = [returns_of(env, task, player, mix, rng) for player in (solver, wandering)]
+        assert returns[1]["moves"] == 200
+        less += all(returns[1][seat] < returns[0][seat] for seat in (TOOL, PLANNER, "all"))
+    assert less == 100
+
+
+def random_call(env, state, rng):
+    return env.random_action(state, TOOL, rng)
+
+
+def returns_of(env, task, player, mix, rng):
+    """Return the weighted return of each seat, of all rewards, and the moves made."""
+    state = env.reset(task)
+    sums = dict.fromkeys((TOOL, PLANNER, "all"), 0.0)
+    while not state.ended:
+        (seat,) = env.acting(state)
+        step = env.step(state, seat, player(state, rng), rng)
+        state = step.state
+        for name, value in step.rewards.items():
+            team = env.components[name] == "team"
+            for whose in (TOOL, PLANNER, "all") if team else (seat, "all"):
+                sums[whose] += mix.get(name, 0.0) * value
+    return sums | {"moves": state.moves}
+
+
+def best_paid(env, state, mix, rng):
+    """Return the planner's move whose own step pays most, one of them at random."""
+    moves = list(env.puzzle.rules.moves(state.position))
+    rng.shuffle(moves)
+
+    def paid(move):
+        step = env.step(state, env.acting(state)[0], move, rng)
+        return round(sum(mix.get(name, 0.0) * value for name, value in step.rewards.items()), 9)
+
+    return max(moves, key=paid)
+
+
+@pytest.mark.parametrize("recipe", DENSE + OTHERS)
+def test_the_move_that_pays_most_at_once_solves_every_task(recipe):
+    read = load_recipe(recipe)
+    env = make_env(read.env.name, **read.env.options)
+    assert read.credit.scheme == "at_grpo"  # which compares what single steps earn
+    for number in range(12):
+        rng = generator(0, "paid", number)
+        state = env.reset(Task(id="t", env=env.name, seed=0, data=env.generate(rng)))
+        while not state.ended:
+            (seat,) = env.acting(state)
+            move = "legal" if seat == TOOL else best_paid(env, state, read.credit.rewards, rng)
+            state = env.step(state, seat, move, rng).state
+        assert state.solved
