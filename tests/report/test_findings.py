@@ -755,6 +755,27 @@ def test_a_greedy_policy_that_goes_round_in_circles(count, wanted):
         assert finding.setting == "agents.planner.history=full"
 
 
+@pytest.mark.parametrize(
+    ("levels", "wanted"),
+    [
+        ({"myopic": 0.8, "optimal": 1.0}, "scores 0.800 ± 0.020, below 1.000"),
+        ({"myopic": 0.8, "optimal": 0.9}, "scores 0.800 ± 0.020, below 0.900"),
+        ({"myopic": 0.8}, "scores 0.800 ± 0.020, below 1.000"),
+        ({"myopic": 0.9, "optimal": 0.95}, ""),
+        ({"optimal": 1.0}, ""),
+    ],
+)
+def test_steps_that_pay_most_and_lead_away_from_the_best_score(levels, wanted):
+    scores = RunScores(
+        env="e", tasks=200, seed=0, score=0.7, stderr=0.01, score_sampled=0.7,
+        score_sampled_stderr=0.01, baselines=levels,
+        baselines_stderr=dict.fromkeys(levels, 0.02),
+    )  # fmt: skip
+    found = find_findings(Facts(records=played(**RISING), scores=scores))
+    assert [finding.name for finding in found] == (["myopic"] if wanted else [])
+    assert all(wanted in str(finding) for finding in found)
+
+
 def shown(visits, hidden, steps=3):
     """Return turns of groups of 8 that share their draws; each turn is paid 0 or 1.
 

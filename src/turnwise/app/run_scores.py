@@ -209,6 +209,7 @@ def _rivals(
             names=recipe.evaluation.baselines,
             weights=recipe.credit.rewards,
             opponents=recipe.scored_against(judge.env),
+            others=recipe.other_players(judge.env),
         )
     )
     broken = sum(baseline.broken for baseline in found.values())

@@ -70,6 +70,7 @@ def score_baselines(
     names: Iterable[str] | None = None,
     weights: Mapping[str, float] | None = None,
     opponents: Sequence[str] | None = None,
+    others: Mapping[str, Baseline] | None = None,
 ) -> dict[str, BaselineScore]:
     """Play baselines on tasks and return their scores by name.
 
@@ -85,16 +86,17 @@ def score_baselines(
         weights: the weights of reward components in the score where the env is scored by its
             return (`credit.rewards` of a recipe); None is 1 for each component.
         opponents: the first of them plays against the baselines; None is `Env.opponents`.
+        others: players by name, to score beside the env's own baselines.
 
     Raises:
-        UnknownNameError: if the env has no baseline of a name.
+        UnknownNameError: if no baseline has one of the names.
         ValueError: if there are no tasks or no repeats.
     """
     if not tasks or repeats < 1:
         raise ValueError(
             f"got {len(tasks)} tasks and repeats = {repeats}: give one or more of each"
         )
-    known = env.baselines()
+    known = {**env.baselines(), **(others or {})}
     chosen = list(known) if names is None else list(names)
     for name in chosen:
         if name not in known:

@@ -22,7 +22,8 @@ from turnwise.curriculum import AnyCurriculum, UniformConfig
 from turnwise.engines.config import EngineConfig
 from turnwise.engines.remote_config import RemoteConfig
 from turnwise.engines.table import AnyEngineConfig
-from turnwise.envs import Env
+from turnwise.envs import Baseline, Env
+from turnwise.envs.myopic import MYOPIC, myopic_player
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.forest import ForestConfig
 from turnwise.losses.clipped import ClippedConfig
@@ -42,7 +43,7 @@ from turnwise.trainers.opponents_config import OpponentsConfig
 from turnwise.trainers.table import AnyTrainer
 from turnwise.utils.user_code import is_import_name
 from turnwise.workflows import WorkflowConfig
-from turnwise.workflows.topologies import AnyTopology, IndependentConfig
+from turnwise.workflows.topologies import AnyTopology, IndependentConfig, SpineConfig
 
 Stage = Literal["pretrain", "warmup", "trainer"]
 STAGES: tuple[Stage, ...] = ("pretrain", "warmup", "trainer")
@@ -180,6 +181,17 @@ class Recipe(Settings):
         """Return the baselines that scores are taken against, the one of the score first."""
         given = None if self.opponents is None else self.opponents.against
         return env.opponents if given is None else given
+
+    def other_players(self, env: Env[Any]) -> dict[str, Baseline]:
+        """Return the players beside the env's baselines that scores are compared with, by name.
+
+        Where siblings are compared by what their own steps earn, it is the one that takes the
+        action whose own step pays most.
+        """
+        own = isinstance(self.topology, SpineConfig) and self.topology.horizon == "step"
+        if not own or env.branching != "pure":
+            return {}
+        return {MYOPIC: myopic_player(env, self.credit.rewards)}
 
     @property
     def rows_before_warmup(self) -> int:

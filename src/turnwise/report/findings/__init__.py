@@ -20,6 +20,7 @@ from turnwise.report.findings.scores import (
     below_random,
     broken,
     circling,
+    myopic,
     no_better_than_baselines,
     non_finite,
     other_decoding,
@@ -31,7 +32,7 @@ __all__ = ["Facts", "Finding", "find_causes", "find_findings"]
 
 def find_findings(facts: Facts) -> list[Finding]:
     """Return the findings of a run: its scores, its learning, and what else is worth a look."""
-    scores = (broken, below_random, no_better_than_baselines)
+    scores = (broken, below_random, no_better_than_baselines, myopic)
     others = (circling, some_failed, some_capped, other_decoding, validation_slipped)
     return [
         *(finding for check in scores if (finding := check(facts))),

@@ -14,6 +14,8 @@ BETTER = 3.0
 """Standard errors by which the other decoding is better that are a finding."""
 CIRCLES = 0.05
 """The share of test episodes that end in a circle from which it is a finding."""
+SHORT, LEAST_SHORT = 3.0, 0.02
+"""Standard errors, and score, by which the steps that pay most fall short that are a finding."""
 SLIPPED = 3.0
 """Standard errors between the best and the last validation that are a finding."""
 
@@ -24,7 +26,11 @@ def no_better_than_baselines(facts: Facts) -> Finding | None:
     if scores is None:
         return None
     optimum = scores.baselines.get(metric_names.OPTIMUM, float("inf"))
-    rivals = {name: level for name, level in scores.baselines.items() if level < optimum}
+    rivals = {
+        name: level
+        for name, level in scores.baselines.items()
+        if level < optimum and name != metric_names.MYOPIC  # which tries actions in the env
+    }
     if not rivals or (metric_names.OPTIMUM in scores.baselines and facts.solved):
         return None
     name, level = max(rivals.items(), key=lambda item: item[1])
@@ -128,6 +134,30 @@ def circling(facts: Facts) -> Finding | None:
             "in Observation.text."
         ),
         setting=more_history(facts, role),
+    )
+
+
+def myopic(facts: Facts) -> Finding | None:
+    """Say that the steps that pay most do not lead to the best score."""
+    scores = facts.scores
+    if scores is None or metric_names.MYOPIC not in scores.baselines:
+        return None
+    best = scores.baselines.get(metric_names.OPTIMUM, 1.0 if facts.bounded else None)
+    level, error = (
+        scores.baselines[metric_names.MYOPIC],
+        scores.baselines_stderr[metric_names.MYOPIC],
+    )
+    if best is None or best - level <= SHORT * error or best - level <= LEAST_SHORT:
+        return None
+    return Finding(
+        name="myopic",
+        sentence=(
+            "Siblings are compared by what their own step earns. A player that always takes the "
+            f"step that earns most scores {level:.3f} {scores.error_text(error)}, below "
+            f"{best:.3f}: training leads there, and not beyond. Pay each step by how much nearer "
+            "it is to the end of a best solution, or compare siblings by what follows them "
+            "(`turnwise docs why-is-it-not-learning`)."
+        ),
     )
 
 
