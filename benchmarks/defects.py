@@ -181,7 +181,7 @@ def dithering(
     """
     found = original(env, state, action)
     rewards, (team, own) = dict(found.rewards), state.costs
-    costs = env.puzzle.team_cost(found.state.position), env.puzzle.role_cost(found.state.position)
+    costs = env.costs(found.state.position)
     for name, cost, start in zip(("progress", "move_useful"), costs, (team, own), strict=True):
         rewards[name] += (1 - GAMMA) * (1 - potential(cost, start))
     return replace(found, rewards=rewards), rewards != found.rewards
