@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from turnwise.envs import make_env, score_baselines
+from turnwise.envs import myopic
 from turnwise.envs.base import Env, Observation, Step
-from turnwise.envs.myopic import MOST_TRIED, MYOPIC, myopic_player
+from turnwise.envs.myopic import FIRST, MOST_TRIED, MyopicPlayer, score_myopic
 from turnwise.errors import IllegalActionError
 from turnwise.recipe.schema import load_recipe
 from turnwise.tasks import GeneratedTasks
@@ -45,21 +45,18 @@ class Bait(Env):
         return float(state == 2)
 
 
-def score_with(weights, env=None):
-    env = env or Bait()
-    tasks = list(GeneratedTasks(env, "test", 0).take(20))
-    others = {MYOPIC: myopic_player(env, weights)}
-    found = score_baselines(env, tasks, seed=0, names=[MYOPIC], weights=weights, others=others)
-    return found[MYOPIC].mean
+def score_with(weights):
+    tasks = list(GeneratedTasks(Bait(), "test", 0).take(20))
+    return score_myopic(Bait(), tasks, 0, weights)
 
 
 def test_it_takes_what_pays_most_now_whatever_follows():
-    assert score_with({"paid": 1.0, "work": 0.4}) == 0.0
-    assert score_with({"paid": 1.0, "work": 0.6}) == 1.0
+    assert score_with({"paid": 1.0, "work": 0.4}).scores == (0.0,) * 20
+    assert score_with({"paid": 1.0, "work": 0.6}).scores == (1.0,) * 20
 
 
 def test_of_equal_actions_a_random_one_is_taken_and_a_refused_one_never():
-    play, rng = myopic_player(Bait(), {"work": 0.0}), np.random.default_rng(0)
+    play, rng = MyopicPlayer(Bait(), {"work": 0.0}), np.random.default_rng(0)
     taken = Counter(play(0, rng) for _ in range(300))
     assert set(taken) == {"BAIT", "WORK"}
     assert min(taken.values()) > 100
@@ -80,33 +77,43 @@ class Many(Bait):
 
 def test_of_many_actions_some_are_tried():
     env, rng = Many(), np.random.default_rng(0)
-    play = myopic_player(env, {"work": 1.0})
+    play = MyopicPlayer(env, {"work": 1.0})
     best = [int(play(0, rng)[1:]) for _ in range(20)]
     assert env.tried == 20 * MOST_TRIED
     assert len(set(best)) > 5
     assert min(best) > 5 * MOST_TRIED
 
 
+def test_as_many_tasks_are_played_as_the_steps_allow(monkeypatch):
+    tasks = list(GeneratedTasks(Bait(), "test", 0).take(40))
+    steps = 2 * len(Bait.legal)  # of an episode
+
+    def played(most):
+        monkeypatch.setattr(myopic, "MOST_STEPS", most)
+        return len(score_myopic(Bait(), tasks, 0, {"work": 1.0}).scores)
+
+    assert played(25 * steps) == 25
+    assert played(1000 * steps) == 40
+    assert played(steps) == FIRST
+
+
 @pytest.mark.parametrize(("cost", "least", "most"), [("moves", 1.0, 1.0), ("estimate", 0.0, 0.9)])
-def test_a_recipe_that_compares_own_steps_has_it_among_its_baselines(cost, least, most):
+def test_the_estimates_of_sokoban_lead_away_from_solutions(cost, least, most):
     recipe = load_recipe("sokoban-two-policy", overrides=[f"env.options.cost={cost}"])
     env = recipe.env.make("evaluation")
-    others = recipe.other_players(env)
-    tasks = list(GeneratedTasks(env, "test", 0).take(20))
-    found = score_baselines(env, tasks, 0, names=others, others=others)
-    assert set(found) == {MYOPIC}
-    assert least <= found[MYOPIC].mean <= most
+    tasks = list(GeneratedTasks(env, "test", 0).take(FIRST))
+    assert least <= score_myopic(env, tasks, 0, recipe.credit.rewards).mean <= most
 
 
-@pytest.mark.parametrize("preset", ["grpo", "turns", "outcome"])
-def test_where_whole_episodes_are_compared_there_is_none(preset):
-    recipe = load_recipe("sokoban-two-policy", overrides=[f"preset={preset}"])
-    assert not recipe.other_players(make_env("sokoban"))
-
-
-def test_an_env_that_cannot_go_back_has_none():
-    recipe = load_recipe("sokoban-two-policy")
-    env = make_env("sokoban").unwrapped
-    assert recipe.other_players(env)
-    env.branching = "none"
-    assert not recipe.other_players(env)
+@pytest.mark.parametrize(
+    ("setting", "compares"),
+    [
+        ("preset=shared", True),
+        ("preset=grpo", False),
+        ("preset=turns", False),
+        ("preset=outcome", False),
+        ("topology.score=turn_end", False),
+    ],
+)
+def test_a_recipe_says_whether_single_steps_are_compared(setting, compares):
+    assert load_recipe("sokoban-two-policy", overrides=[setting]).compares_steps == compares

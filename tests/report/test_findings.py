@@ -758,18 +758,20 @@ def test_a_greedy_policy_that_goes_round_in_circles(count, wanted):
 @pytest.mark.parametrize(
     ("levels", "wanted"),
     [
-        ({"myopic": 0.8, "optimal": 1.0}, "scores 0.800 ± 0.020, below 1.000"),
-        ({"myopic": 0.8, "optimal": 0.9}, "scores 0.800 ± 0.020, below 0.900"),
-        ({"myopic": 0.8}, "scores 0.800 ± 0.020, below 1.000"),
-        ({"myopic": 0.9, "optimal": 0.95}, ""),
-        ({"optimal": 1.0}, ""),
+        ((0.8, 1.0), "scores 0.800 ± 0.020 on 99 test tasks, below 1.000"),
+        ((0.8, 0.9), "scores 0.800 ± 0.020 on 99 test tasks, below 0.900"),
+        ((0.8, None), "scores 0.800 ± 0.020 on 99 test tasks, below 1.000"),
+        ((0.9, 0.95), ""),
+        ((None, 1.0), ""),
     ],
 )
 def test_steps_that_pay_most_and_lead_away_from_the_best_score(levels, wanted):
+    level, best = levels
     scores = RunScores(
         env="e", tasks=200, seed=0, score=0.7, stderr=0.01, score_sampled=0.7,
-        score_sampled_stderr=0.01, baselines=levels,
-        baselines_stderr=dict.fromkeys(levels, 0.02),
+        score_sampled_stderr=0.01, baselines={} if best is None else {"optimal": best},
+        baselines_stderr={} if best is None else {"optimal": 0.02},
+        myopic={} if level is None else {"score": level, "stderr": 0.02, "tasks": 99},
     )  # fmt: skip
     found = find_findings(Facts(records=played(**RISING), scores=scores))
     assert [finding.name for finding in found] == (["myopic"] if wanted else [])

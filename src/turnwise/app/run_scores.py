@@ -16,6 +16,7 @@ from typing import Any
 from turnwise.app.loading import Loaded, load_models, load_run
 from turnwise.envs import BaselineScore, error_unit, score_baselines, score_span
 from turnwise.envs.base import Env
+from turnwise.envs.myopic import score_myopic
 from turnwise.errors import ConfigError
 from turnwise.evaluation import evaluate, exact_measures, swap_thoughts
 from turnwise.evaluation.circles import circling
@@ -177,6 +178,7 @@ def _scores(loaded: Loaded, tasks: int, split: Split) -> RunScores:
         broken=greedy.broken + sampled.broken + broken,
         broken_by=commonest_break([*greedy.episodes, *sampled.episodes]),
         circling=circling(greedy.episodes),
+        myopic=loaded.group.from_first(lambda: _myopic(loaded, env, drawn)),
         seconds=time.perf_counter() - began,
     )
 
@@ -209,7 +211,6 @@ def _rivals(
             names=recipe.evaluation.baselines,
             weights=recipe.credit.rewards,
             opponents=recipe.scored_against(judge.env),
-            others=recipe.other_players(judge.env),
         )
     )
     broken = sum(baseline.broken for baseline in found.values())
@@ -234,6 +235,15 @@ def _of_problems(loaded: Loaded, known: Problems, drawn: Sequence[str]) -> dict[
         "seen": met > 0,
         "seen_share": met,
     }
+
+
+def _myopic(loaded: Loaded, env: Env[Any], tasks: Sequence[Task]) -> dict[str, float]:
+    """Return the score of the steps that pay most, if training compares single steps."""
+    recipe = loaded.recipe
+    if not recipe.compares_steps or env.branching != "pure":
+        return {}
+    found = score_myopic(env, tasks, loaded.seed, recipe.credit.rewards)
+    return {"score": found.mean, "stderr": found.stderr, "tasks": len(found.scores)}
 
 
 def _exact(loaded: Loaded, env: Env[Any], tasks: Sequence[Task]) -> dict[str, dict[str, float]]:

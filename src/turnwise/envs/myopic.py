@@ -1,34 +1,39 @@
-"""The player that takes the action whose own step pays most.
+"""The score of the player that takes the action whose own step pays most.
 
-Provides `myopic_player`. Where siblings of a turn are compared by what their own steps earn, as in
+Provides `score_myopic`. Where siblings of a turn are compared by what their own steps earn, as in
 AT-GRPO (arXiv:2510.11062), training leads to this play. If it scores low, the rewards pay steps
 that lead away from a good score, and no number of iterations helps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
 import numpy as np
 
-from turnwise.envs.base import Baseline, Env
+from turnwise.envs.base import Env
+from turnwise.envs.baselines import BaselineScore, score_baselines
 from turnwise.errors import IllegalActionError
+from turnwise.types import Task
 from turnwise.utils.rewards import mix_rewards
 
-MYOPIC = "myopic"
-"""Its name among the baselines."""
+NAME = "myopic"
 MOST_TRIED = 32
 """The most legal actions that are tried in a state; of more, so many at random."""
-DIGITS = 9
-"""The decimals in which payments that are equal agree."""
 DRAWN = 8
 """The random actions that are tried in a state without a list of legal ones."""
+DIGITS = 9
+"""The decimals in which payments that are equal agree."""
+FIRST = 10
+"""The tasks that are always played. They tell how many steps a task takes."""
+MOST_STEPS = 50_000
+"""About the most steps that are tried."""
 
 
-def myopic_player(env: Env[Any], weights: Mapping[str, float]) -> Baseline:
-    """Return the player that tries actions in the env, and takes one whose own step pays most.
+class MyopicPlayer:
+    """Tries actions in the env, and takes one whose own step pays most.
 
     All actions of a state meet the same draws of the env. Of equal ones a random one is taken.
 
@@ -37,26 +42,54 @@ def myopic_player(env: Env[Any], weights: Mapping[str, float]) -> Baseline:
         weights: the weights of the reward components.
     """
 
-    def play(state: Any, rng: np.random.Generator) -> str:
-        seat = env.acting(state)[0]
-        seed = int(rng.integers(2**32))
+    def __init__(self, env: Env[Any], weights: Mapping[str, float]) -> None:
+        self.steps = 0
+        """The steps that were tried."""
+        self._env, self._weights = env, weights
 
-        def paid(action: str) -> float:
-            try:
-                step = env.step(state, seat, action, np.random.default_rng(seed))
-            except IllegalActionError:
-                return -inf
-            return round(mix_rewards(step.rewards, weights), DIGITS)
+    def __call__(self, state: Any, rng: np.random.Generator) -> str:
+        """Return the action of the seat that acts in `state`."""
+        seat, seed = self._env.acting(state)[0], int(rng.integers(2**32))
+        actions = self._tried(state, seat, rng)
+        return max(actions, key=lambda action: self._paid(state, seat, action, seed))
 
-        actions = _tried(env, state, seat, rng)
-        return max(actions, key=paid)
+    def _tried(self, state: Any, seat: str, rng: np.random.Generator) -> list[str]:
+        """Return the actions to try in a state, in random order."""
+        legal = self._env.observe(state, seat).legal_actions
+        if not legal:
+            return [self._env.random_action(state, seat, rng) for _ in range(DRAWN)]
+        return [legal[number] for number in rng.permutation(len(legal))[:MOST_TRIED].tolist()]
 
-    return play
+    def _paid(self, state: Any, seat: str, action: str, seed: int) -> float:
+        """Return what the step of an action earns; nothing is less than a refused one."""
+        self.steps += 1
+        try:
+            step = self._env.step(state, seat, action, np.random.default_rng(seed))
+        except IllegalActionError:
+            return -inf
+        return round(mix_rewards(step.rewards, self._weights), DIGITS)
 
 
-def _tried(env: Env[Any], state: Any, seat: str, rng: np.random.Generator) -> list[str]:
-    """Return the actions to try in a state, in random order."""
-    legal = env.observe(state, seat).legal_actions
-    if not legal:
-        return [env.random_action(state, seat, rng) for _ in range(DRAWN)]
-    return [legal[number] for number in rng.permutation(len(legal))[:MOST_TRIED].tolist()]
+def score_myopic(
+    env: Env[Any], tasks: Sequence[Task], seed: int, weights: Mapping[str, float]
+) -> BaselineScore:
+    """Return the score of `MyopicPlayer` on the first of `tasks`, as many as are soon played.
+
+    Args:
+        env: an env with `branching = "pure"`.
+        tasks: the tasks. At least `FIRST` are played, and of more about so many that `MOST_STEPS`
+            steps are tried, a number that does not depend on the clock.
+        seed: the seed of all draws.
+        weights: the weights of the reward components.
+    """
+    player = MyopicPlayer(env, weights)
+
+    def scored(count: int) -> BaselineScore:
+        (found,) = score_baselines(
+            env, tasks[:count], seed, names=[NAME], weights=weights, others={NAME: player}
+        ).values()
+        return found
+
+    first = scored(FIRST)
+    count = FIRST * MOST_STEPS // max(player.steps, 1)
+    return first if count <= FIRST or len(tasks) <= FIRST else scored(count)

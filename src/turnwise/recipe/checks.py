@@ -73,7 +73,7 @@ def check_recipe(recipe: Recipe) -> None:
     _check_adapters(recipe)
     _check_opponents(recipe, env)
     if recipe.evaluation.baselines:
-        known = {**env.baselines(), **recipe.other_players(env)}
+        known = env.baselines()
         for name in recipe.evaluation.baselines:
             if name not in known:
                 raise unknown_name("evaluation.baselines", name, known)

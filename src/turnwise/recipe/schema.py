@@ -22,8 +22,7 @@ from turnwise.curriculum import AnyCurriculum, UniformConfig
 from turnwise.engines.config import EngineConfig
 from turnwise.engines.remote_config import RemoteConfig
 from turnwise.engines.table import AnyEngineConfig
-from turnwise.envs import Baseline, Env
-from turnwise.envs.myopic import MYOPIC, myopic_player
+from turnwise.envs import Env
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.forest import ForestConfig
 from turnwise.losses.clipped import ClippedConfig
@@ -182,16 +181,10 @@ class Recipe(Settings):
         given = None if self.opponents is None else self.opponents.against
         return env.opponents if given is None else given
 
-    def other_players(self, env: Env[Any]) -> dict[str, Baseline]:
-        """Return the players beside the env's baselines that scores are compared with, by name.
-
-        Where siblings are compared by what their own steps earn, it is the one that takes the
-        action whose own step pays most.
-        """
-        own = isinstance(self.topology, SpineConfig) and self.topology.horizon == "step"
-        if not own or env.branching != "pure":
-            return {}
-        return {MYOPIC: myopic_player(env, self.credit.rewards)}
+    @property
+    def compares_steps(self) -> bool:
+        """Whether siblings are compared by what their own steps earn."""
+        return isinstance(self.topology, SpineConfig) and self.topology.horizon == "step"
 
     @property
     def rows_before_warmup(self) -> int:

@@ -111,9 +111,7 @@ class EvaluationConfig(Settings):
     as accuracy and pass@k."""
     baselines: tuple[str, ...] | None = None
     """The baselines that the policy is compared with in a test; None is all of the env, which can
-    take longer than the test itself, and with `topology.kind = "spine"` the player `myopic`, which
-    takes the action whose own step pays most. The weights before training are always among
-    them."""
+    take longer than the test itself. The weights before training are always among them."""
     exact: int = Field(default=0, ge=0)
     """Test tasks on which the report also computes, without sampling, what the policy is worth; for
     envs with few states."""

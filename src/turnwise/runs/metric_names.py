@@ -10,9 +10,6 @@ PRETRAIN, WARMUP, TRAIN = "pretrain", "warmup", "train"
 OPTIMUM = "optimal"
 """The name of the baseline that no policy can exceed; `WARMUP` is another baseline's name."""
 
-MYOPIC = "myopic"
-"""The name of the player that takes the action whose own step pays most."""
-
 RANDOM = "random"
 """The name that `score_baselines` gives to play by uniformly drawn actions."""
 

@@ -163,6 +163,9 @@ them is a 95 % interval of the mean over episodes.
     circling: dict[str, int] = Field(default_factory=dict)
     """Role -> greedy episodes that were cut while it went round in a circle: it saw its last prompt
     three times or more. Empty where no other episode ended with a better score."""
+    myopic: dict[str, float] = Field(default_factory=dict)
+    """`score`, `stderr` and `tasks` of the player that tries actions in the env and takes the one
+    whose own step pays most; empty where training does not compare siblings by their own steps."""
     seconds: float = 0.0
     """The duration of the test."""
 

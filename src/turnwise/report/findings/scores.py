@@ -26,11 +26,7 @@ def no_better_than_baselines(facts: Facts) -> Finding | None:
     if scores is None:
         return None
     optimum = scores.baselines.get(metric_names.OPTIMUM, float("inf"))
-    rivals = {
-        name: level
-        for name, level in scores.baselines.items()
-        if level < optimum and name != metric_names.MYOPIC  # which tries actions in the env
-    }
+    rivals = {name: level for name, level in scores.baselines.items() if level < optimum}
     if not rivals or (metric_names.OPTIMUM in scores.baselines and facts.solved):
         return None
     name, level = max(rivals.items(), key=lambda item: item[1])
@@ -140,23 +136,20 @@ def circling(facts: Facts) -> Finding | None:
 def myopic(facts: Facts) -> Finding | None:
     """Say that the steps that pay most do not lead to the best score."""
     scores = facts.scores
-    if scores is None or metric_names.MYOPIC not in scores.baselines:
+    if scores is None or not scores.myopic:
         return None
     best = scores.baselines.get(metric_names.OPTIMUM, 1.0 if facts.bounded else None)
-    level, error = (
-        scores.baselines[metric_names.MYOPIC],
-        scores.baselines_stderr[metric_names.MYOPIC],
-    )
-    if best is None or best - level <= SHORT * error or best - level <= LEAST_SHORT:
+    level, error = scores.myopic["score"], scores.myopic["stderr"]
+    if best is None or best - level <= max(SHORT * error, LEAST_SHORT):
         return None
     return Finding(
         name="myopic",
         sentence=(
             "Siblings are compared by what their own step earns. A player that always takes the "
-            f"step that earns most scores {level:.3f} {scores.error_text(error)}, below "
-            f"{best:.3f}: training leads there, and not beyond. Pay each step by how much nearer "
-            "it is to the end of a best solution, or compare siblings by what follows them "
-            "(`turnwise docs why-is-it-not-learning`)."
+            f"step that earns most scores {level:.3f} {scores.error_text(error)} on "
+            f"{scores.myopic['tasks']:.0f} test tasks, below {best:.3f}: training leads there, and "
+            "not beyond. Pay each step by how much nearer it is to the end of a best solution, or "
+            "compare siblings by what follows them (`turnwise docs why-is-it-not-learning`)."
         ),
     )
 
