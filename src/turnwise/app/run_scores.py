@@ -243,6 +243,8 @@ def _myopic(loaded: Loaded, env: Env[Any], tasks: Sequence[Task]) -> dict[str, f
     if not recipe.compares_steps or env.branching != "pure":
         return {}
     found = score_myopic(env, tasks, loaded.seed, recipe.credit.rewards)
+    if found.broken:  # the env is broken, and its score tells nothing of its rewards
+        return {}
     return {"score": found.mean, "stderr": found.stderr, "tasks": len(found.scores)}
 
 

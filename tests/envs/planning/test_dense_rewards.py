@@ -68,6 +68,25 @@ def returns_of(env, task, player, mix, rng):
     return sums | {"moves": state.moves}
 
 
+@pytest.mark.parametrize("name", ["plan-path", "sokoban", "sudoku", "n-queens", "blocksworld"])
+def test_with_the_cost_in_moves_each_move_of_the_solver_pays_the_same(name):
+    env = make_env(name, cost="moves", moves_per_turn=1, rounds=100, round_limit=None).unwrapped
+    rng = generator(4, "steps")
+    for number in range(3):
+        task = Task(id=str(number), env=name, seed=0, data=env.generate(rng))
+        state = env.reset(task)
+        start = len(env.puzzle.solve(state.position))
+        assert env.costs(state.position) == (start, start)
+        player = env.baselines()["optimal"]
+        while not state.ended:
+            (seat,) = env.acting(state)
+            step = env.step(state, seat, player(state, rng), rng)
+            state = step.state
+            for component in ("progress", "move_useful") if seat == PLANNER else ():
+                assert step.rewards[component] == pytest.approx(1 / start)
+        assert state.solved and env.costs(state.position) == (0, 0)
+
+
 def best_paid(env, state, mix, rng):
     """Return the planner's move whose own step pays most, one of them at random."""
     moves = list(env.puzzle.rules.moves(state.position))

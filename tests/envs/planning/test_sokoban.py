@@ -319,18 +319,3 @@ def test_the_cost_in_moves_is_that_of_the_solver_and_tells_dead_levels():
             if rules.solved(position):
                 break
     assert dead > 0  # more than the simple test of deadlocks knows
-
-
-def test_a_step_of_the_solver_is_worth_the_same_everywhere():
-    env = make_env("sokoban", cost="moves", moves_per_turn=1, rounds=20).unwrapped
-    rng = generator(4, "steps")
-    for _ in range(5):
-        state = env.reset(Task(id="t", env="sokoban", seed=0, data=env.generate(rng)))
-        optimal, start = env.baselines()["optimal"], env.costs(state.position)[1]
-        while not state.ended:
-            (seat,) = env.acting(state)
-            step = env.step(state, seat, optimal(state, rng), rng)
-            state = step.state
-            if seat == "planner":
-                assert step.rewards["move_useful"] == pytest.approx(1 / start)
-                assert step.rewards["progress"] == pytest.approx(1 / start)

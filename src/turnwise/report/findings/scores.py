@@ -147,8 +147,8 @@ def myopic(facts: Facts) -> Finding | None:
         sentence=(
             "Siblings are compared by what their own step earns. A player that always takes the "
             f"step that earns most scores {level:.3f} {scores.error_text(error)} on "
-            f"{scores.myopic['tasks']:.0f} test tasks, below {best:.3f}: training leads there, and "
-            "not beyond. Pay each step by how much nearer it is to the end of a best solution, or "
+            f"{scores.myopic['tasks']:.0f} test tasks, below {best:.3f}: training leads to "
+            "such play. Pay each step by how much nearer it is to the end of a best solution, or "
             "compare siblings by what follows them (`turnwise docs why-is-it-not-learning`)."
         ),
     )
