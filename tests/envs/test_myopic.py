@@ -84,6 +84,11 @@ def test_of_many_actions_some_are_tried():
     assert min(best) > 5 * MOST_TRIED
 
 
+def test_a_low_score_of_some_of_the_actions_tells_nothing():
+    tasks = list(GeneratedTasks(Bait(), "test", 0).take(20))
+    assert score_myopic(Many(), tasks, 0, {"work": 1.0}) is None
+
+
 def test_as_many_tasks_are_played_as_the_steps_allow(monkeypatch):
     tasks = list(GeneratedTasks(Bait(), "test", 0).take(40))
     steps = 2 * len(Bait.legal)  # of an episode

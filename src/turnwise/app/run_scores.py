@@ -243,7 +243,7 @@ def _myopic(loaded: Loaded, env: Env[Any], tasks: Sequence[Task]) -> dict[str, f
     if not recipe.compares_steps or env.branching != "pure":
         return {}
     found = score_myopic(env, tasks, loaded.seed, recipe.credit.rewards)
-    if found.broken:  # the env is broken, and its score tells nothing of its rewards
+    if found is None or found.broken:  # a low score would tell nothing of the rewards
         return {}
     return {"score": found.mean, "stderr": found.stderr, "tasks": len(found.scores)}
 

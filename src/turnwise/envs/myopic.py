@@ -19,7 +19,7 @@ from turnwise.errors import IllegalActionError
 from turnwise.types import Task
 from turnwise.utils.rewards import mix_rewards
 
-NAME = "myopic"
+NAME, OPTIMAL = "myopic", "optimal"
 MOST_TRIED = 32
 """The most legal actions that are tried in a state; of more, so many at random."""
 DRAWN = 8
@@ -35,7 +35,9 @@ MOST_STEPS = 50_000
 class MyopicPlayer:
     """Tries actions in the env, and takes one whose own step pays most.
 
-    All actions of a state meet the same draws of the env. Of equal ones a random one is taken.
+    All actions of a state meet the same draws of the env. Of equal ones a random one is taken. The
+    action of the baseline `optimal` is always tried, so that others are taken in its place only
+    where they pay as much.
 
     Args:
         env: an env with `branching = "pure"`, any state of which can be stepped again.
@@ -45,7 +47,10 @@ class MyopicPlayer:
     def __init__(self, env: Env[Any], weights: Mapping[str, float]) -> None:
         self.steps = 0
         """The steps that were tried."""
+        self.guesses = False
+        """Whether it may have missed the action that a best player takes."""
         self._env, self._weights = env, weights
+        self._optimal = env.baselines().get(OPTIMAL)
 
     def __call__(self, state: Any, rng: np.random.Generator) -> str:
         """Return the action of the seat that acts in `state`."""
@@ -56,9 +61,16 @@ class MyopicPlayer:
     def _tried(self, state: Any, seat: str, rng: np.random.Generator) -> list[str]:
         """Return the actions to try in a state, in random order."""
         legal = self._env.observe(state, seat).legal_actions
-        if not legal:
-            return [self._env.random_action(state, seat, rng) for _ in range(DRAWN)]
-        return [legal[number] for number in rng.permutation(len(legal))[:MOST_TRIED].tolist()]
+        if 0 < len(legal) <= MOST_TRIED:
+            return rng.permutation(legal).tolist()
+        if legal:
+            tried = rng.permutation(legal)[:MOST_TRIED].tolist()
+        else:
+            tried = [self._env.random_action(state, seat, rng) for _ in range(DRAWN)]
+        if self._optimal is None:
+            self.guesses = True
+            return tried
+        return rng.permutation([*tried, self._optimal(state, rng)]).tolist()
 
     def _paid(self, state: Any, seat: str, action: str, seed: int) -> float:
         """Return what the step of an action earns; nothing is less than a refused one."""
@@ -72,8 +84,11 @@ class MyopicPlayer:
 
 def score_myopic(
     env: Env[Any], tasks: Sequence[Task], seed: int, weights: Mapping[str, float]
-) -> BaselineScore:
+) -> BaselineScore | None:
     """Return the score of `MyopicPlayer` on the first of `tasks`, as many as are soon played.
+
+    It is None if the player could not try all actions of a state, and the env has no baseline
+    `optimal`: a low score would then tell nothing of the rewards.
 
     Args:
         env: an env with `branching = "pure"`.
@@ -91,5 +106,7 @@ def score_myopic(
         return found
 
     first = scored(FIRST)
+    if player.guesses:
+        return None
     count = FIRST * MOST_STEPS // max(player.steps, 1)
     return first if count <= FIRST or len(tasks) <= FIRST else scored(count)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from turnwise.envs import make_env
+from turnwise.envs.myopic import MyopicPlayer
 from turnwise.envs.planning.state import PLANNER, TOOL
 from turnwise.recipe.schema import load_recipe
 from turnwise.seeding import generator
@@ -87,16 +88,12 @@ def test_with_the_cost_in_moves_each_move_of_the_solver_pays_the_same(name):
         assert state.solved and env.costs(state.position) == (0, 0)
 
 
-def best_paid(env, state, mix, rng):
-    """Return the planner's move whose own step pays most, one of them at random."""
-    moves = list(env.puzzle.rules.moves(state.position))
-    rng.shuffle(moves)
-
-    def paid(move):
-        step = env.step(state, env.acting(state)[0], move, rng)
-        return round(sum(mix.get(name, 0.0) * value for name, value in step.rewards.items()), 9)
-
-    return max(moves, key=paid)
+def test_every_task_has_an_outcome_only_twin():
+    for recipe in DENSE:
+        twin, dense = load_recipe(recipe, ["preset=outcome"]), load_recipe(recipe)
+        assert twin.credit.rewards == {"solved": 1.0, "invalid": -1.0}
+        assert set(dense.credit.rewards) == {*make_env(dense.env.name).components, "invalid"}
+        assert twin.env == dense.env
 
 
 @pytest.mark.parametrize("recipe", DENSE + OTHERS)
@@ -104,11 +101,12 @@ def test_the_move_that_pays_most_at_once_solves_every_task(recipe):
     read = load_recipe(recipe)
     env = make_env(read.env.name, **read.env.options)
     assert read.credit.scheme == "at_grpo"  # which compares what single steps earn
+    best_paid = MyopicPlayer(env, read.credit.rewards)
     for number in range(12):
         rng = generator(0, "paid", number)
         state = env.reset(Task(id="t", env=env.name, seed=0, data=env.generate(rng)))
         while not state.ended:
             (seat,) = env.acting(state)
-            move = "legal" if seat == TOOL else best_paid(env, state, read.credit.rewards, rng)
+            move = "legal" if seat == TOOL else best_paid(state, rng)
             state = env.step(state, seat, move, rng).state
         assert state.solved
