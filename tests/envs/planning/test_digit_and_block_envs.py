@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from turnwise.tasks import GeneratedTasks
 from turnwise.types import Task
 
 RNG = np.random.default_rng(0)
+UNITS = tuple(shape_of(36).lines)
 NAMES = ("sudoku", "n-queens", "blocksworld")
 SMALL = {
     "sudoku": {"size": 4, "clues": 8},
@@ -111,24 +113,32 @@ def test_the_solver_solves_every_task_and_random_play_hardly_any(name):
     assert all(scores[n].mean < 0.2 for n in scores if n.startswith("always-"))
 
 
-def test_random_narrow_fills_cells_that_the_description_names_with_their_candidates():
-    env = make_env("sudoku", rounds=24, moves_per_turn=1, described=True)
+def test_random_narrow_fills_what_is_shown_and_asks_and_waits():
+    env = make_env("sudoku", rounds=48, waits=2, moves_per_turn=1, described=True)
     play = env.baselines()["random-narrow"]
-    rng, drawn = np.random.default_rng(0), set()
+    rng, drawn, said = np.random.default_rng(0), set(), Counter()
     for task in GeneratedTasks(env, "test", seed=0).take(10):
         state = env.reset(task)
         while not state.ended:
+            (seat,) = env.acting(state)
             named = env.puzzle.description(state.position).split()[1:]
-            fill = play(state, rng)
-            seat = env.acting(state)[0]
+            results = " ".join(result for _, result in (*state.known, *state.calls)).split()
+            action = play(state, rng)
+            kind, _, words = action.rpartition(" ")
             if seat == "tool":
-                assert fill.startswith("apply ")
-                fill = fill.removeprefix("apply ")
-            if "none" not in named:
+                assert kind == "apply" or (kind == "places" and words in UNITS)
+                assert kind == "apply" or f"call {action}" not in env.observe(state, seat).text
+            if "=" in words and "none" not in named:
+                assert words in named or (seat == "planner" and words in results)
                 cells = [word.split("=")[0] for word in named]
-                drawn.add(len(set(cells[: named.index(fill)]) - {fill.split("=")[0]}))
-            state = env.step(state, seat, f"apply {fill}" if seat == "tool" else fill, rng).state
+                if words in named:
+                    drawn.add(len(set(cells[: named.index(words)]) - {words.split("=")[0]}))
+                said["of a result"] += words not in named
+            said[kind or words.partition("=")[1] or words] += 1
+            state = env.step(state, seat, action, rng).state
     assert drawn == {0, 1, 2, 3}
+    assert all(said[kind] > 20 for kind in ("apply", "places", "wait", "=")), said
+    assert said["of a result"]
 
 
 @pytest.mark.parametrize(

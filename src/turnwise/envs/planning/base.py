@@ -11,7 +11,8 @@ What each role sees: both see the position. In each round the seat `tool` acts f
 Actions: the tool calls one function of the library, as in `apply UP UP RIGHT` (`library.py`), or
     with `runner = "sandbox"` writes a program that may call them. The planner answers with one
     move, or with 1 to `moves_per_turn` moves, and so does the judge. A forbidden move is not made,
-    and ends the list.
+    and ends the list. With `waits = n` who moves may answer `wait` in up to n rounds running: no
+    move is made, and the next rounds show the calls of these rounds, too.
 Rewards:
     `solved` (team): 1 for the move that solves the puzzle.
     `progress` (team): the change of the team's potential by the moves that are made. A potential
@@ -51,13 +52,12 @@ from turnwise.envs.planning.library import (
     APPLY,
     LEGAL,
     MOST_READ,
+    WAIT,
     CallError,
-    answer,
     run_moves,
     split_moves,
 )
 from turnwise.envs.planning.players import Calls, moves_ahead, players_of
-from turnwise.envs.planning.programs import run_tool
 from turnwise.envs.planning.puzzle import P, Puzzle
 from turnwise.envs.planning.state import (
     PLANNER,
@@ -67,6 +67,7 @@ from turnwise.envs.planning.state import (
     Seating,
     potential,
 )
+from turnwise.envs.planning.tool_calls import Called, made_call, made_program
 from turnwise.envs.whose_turn import check_turn
 from turnwise.errors import ConfigError, DataError, IllegalActionError
 from turnwise.types import Task
@@ -110,6 +111,10 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
     def calls_next(self, state: PlanState[P]) -> bool:
         """Whether a tool acts in `state`."""
         return state.turn < len(self.seating.tools)
+
+    def may_wait(self, state: PlanState[P]) -> bool:
+        """Whether the seat that moves may answer `wait` in this round."""
+        return state.waited < self.config.waits
 
     def generate(self, rng: np.random.Generator) -> dict[str, Any]:
         """Draw a task that the solver solves within the rounds.
@@ -196,16 +201,18 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
             calls = calls[: seats.tools.index(role)]
         elif not calls:
             lines.append("no call")
-        lines += [line for call, result in calls for line in (f"call {call}", result)]
+        known = (*state.known, *calls)
+        lines += [line for call, result in known for line in (f"call {call}", result)]
         if role not in seats.tools:
             most = seats.planners.index(role) if role in seats.planners else len(state.plans)
             lines += [f"plan {plan}" for plan in state.plans[:most]]
         one = role not in seats.tools and self.config.moves_per_turn == 1
+        waits = (WAIT,) if role == seats.mover and self.may_wait(state) else ()
         asked = {TOOL: "call", PLANNER: "plan" if seats.planners else "move"}
         lines.append(f"your {asked.get(seats.kind(role), 'move')}")
         return Observation(
             text="\n ".join(lines),
-            legal_actions=tuple(self.puzzle.rules.moves(state.position)) if one else (),
+            legal_actions=(*self.puzzle.rules.moves(state.position), *waits) if one else (),
             description=description,
         )
 
@@ -228,43 +235,20 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         """
         check_turn(self, state, role, ended=state.ended)
         if role in self.seating.tools:
-            run = self._program if self.config.runner == "sandbox" else self._call
-            return self._called(state, *run(state.position, action))
+            make = made_program if self.runs_programs else made_call
+            most = self.config.moves_per_call
+            return self._called(state, make(self.puzzle.rules, state.position, action, most))
         if role in self.seating.planners:
             return self._planned(state, action)
         return self._moved(state, action)
 
-    def _call(self, position: P, action: str) -> tuple[str, str, Sequence[str], bool]:
-        """Return the call and its result as they are shown, the proposed moves, and its success."""
-        rules, most = self.puzzle.rules, self.config.moves_per_call
-        words = action.split() if len(action) <= MOST_READ else []
-        try:
-            result = answer(rules, position, words, most)
-        except CallError:
-            return "failed", "no result", (), False
-        moves = split_moves(rules, position, words[1:], most) if words[0] == APPLY else ()
-        return " ".join(words), result, moves, True
-
-    def _program(self, position: P, action: str) -> tuple[str, str, Sequence[str], bool]:
-        """Run a program; its proposal is the last line that it printed, if that is moves."""
-        rules, most = self.puzzle.rules, self.config.moves_per_call
-        printed, ran = run_tool(rules, action, tuple(position), most)
-        lines = printed.split("\n")
-        try:
-            moves = split_moves(rules, position, lines[-1].split(), most) if ran else ()
-        except CallError:
-            moves = ()
-        shown = "\n ".join(" ".join(line.split()) for line in lines)
-        return "program" if ran else "failed", shown or "no result", moves, ran
-
-    def _called(
-        self, state: PlanState[P], call: str, result: str, moves: Sequence[str], ran: bool
-    ) -> Step[PlanState[P]]:
-        useful, proposed, faults = self._proposed(state, moves)
+    def _called(self, state: PlanState[P], made: Called) -> Step[PlanState[P]]:
+        useful, proposed, faults = self._proposed(state, made.moves)
         begun = state.begun + (not state.calls)
-        calls = (*state.calls, (call, result))
+        calls = (*state.calls, (made.call, made.result))
         after = replace(state, begun=begun, calls=calls, proposed=proposed)
-        rewards = {"call_useful": useful, "call_failed": float(not ran), "idle": faults["idle"]}
+        failed = float(not made.ran)
+        rewards = {"call_useful": useful, "call_failed": failed, "idle": faults["idle"]}
         return Step(state=after, rewards=rewards, terminated=False, truncated=False)
 
     def _planned(self, state: PlanState[P], action: str) -> Step[PlanState[P]]:
@@ -307,7 +291,8 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
 
     def _moved(self, state: PlanState[P], action: str) -> Step[PlanState[P]]:
         rules, before = self.puzzle.rules, state.position
-        moves = self._moves_of(state, action)
+        waits = action.strip() == WAIT and self.may_wait(state)
+        moves = () if waits else self._moves_of(state, action)
         position, count = run_moves(rules, before, moves)
         costs = self.costs(position)
         after = replace(
@@ -315,6 +300,8 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
             position=position,
             left=state.left - 1,
             calls=(),
+            known=(*state.known, *state.calls) if waits else (),
+            waited=state.waited + 1 if waits else 0,
             plans=(),
             last=moves[count - 1] if count else state.last,
             tried=self._tried(state, moves[: count + 1]),
@@ -355,6 +342,9 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         Functions, lengths of lists, and moves are uniform.
         """
         if role not in self.seating.tools:
+            number = len(self.puzzle.rules.moves(state.position)) + 1
+            if role == self.seating.mover and self.may_wait(state) and not rng.integers(number):
+                return WAIT
             return self._random_moves(state.position, self.config.moves_per_turn, rng)
         names = (LEGAL, APPLY, *self.puzzle.rules.QUERIES)
         name, words = names[rng.integers(len(names))], ""
@@ -362,10 +352,9 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
             words = self._random_moves(state.position, self.config.moves_per_call, rng)
         elif name != LEGAL:
             words = self.puzzle.query_words(name, state.position, rng)
-        if self.config.runner == "call":
-            return f"{name} {words}".strip()
-        said = f"print({words!r})" if name == APPLY and rng.integers(2) else ""
-        return said or f"print({name}({words!r}))"
+        if self.runs_programs and name == APPLY and rng.integers(2):
+            return self.calls.propose(words.split())
+        return self.calls.ask(name, words)
 
     def _random_moves(self, position: P, most: int, rng: np.random.Generator) -> str:
         known: Sequence[str] = self.puzzle.rules.moves(position)
@@ -385,11 +374,11 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
 
     def vocabulary(self) -> tuple[str, ...]:
         """Return the words of the puzzle and of calls and results."""
-        own = "apply legal call failed program no result ran your move none plan last"
+        own = "apply legal call failed program no result ran your move none plan last wait"
         return (*own.split(), *self.puzzle.rules.QUERIES, *self.puzzle.vocabulary())
 
     def render(self, state: PlanState[P]) -> str:
         """Return a picture of the position, with the calls, their results, and the proposals."""
-        said = [f"call {call}: {result}" for call, result in state.calls]
+        said = [f"call {call}: {result}" for call, result in (*state.known, *state.calls)]
         said += [f"plan {plan}" for plan in state.plans]
         return "\n".join([self.puzzle.render(state.position), *said])

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-LEGAL, APPLY = "legal", "apply"
+LEGAL, APPLY, WAIT = "legal", "apply", "wait"
 MOST_READ, MOST_SHOWN = 1024, 240
 """The most characters of an action that is read, and of a result that is shown."""
 

@@ -32,10 +32,10 @@ class Calls:
         text = " ".join(moves)
         return f"print({text!r})" if self.program else f"{APPLY} {text}"
 
-    @property
-    def legal(self) -> str:
-        """A call of `legal`."""
-        return f"print({LEGAL}())" if self.program else LEGAL
+    def ask(self, name: str, words: str = "") -> str:
+        """Return a call of a function."""
+        said = repr(words) if words else ""
+        return f"print({name}({said}))" if self.program else f"{name} {words}".strip()
 
 
 def players_of(
@@ -63,7 +63,7 @@ def players_of(
 
     def first_legal(state: PlanState[P], rng: np.random.Generator) -> str:
         if calls_next(state):
-            return calls.legal
+            return calls.ask(LEGAL)
         known: Sequence[str] = puzzle.rules.moves(state.position)
         legal = (move for move in known if puzzle.rules.apply(state.position, move) is not None)
         return next(legal, known[0])

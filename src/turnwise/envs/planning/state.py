@@ -38,6 +38,10 @@ class PlanningConfig(Settings):
     round_limit: float | None = Field(default=None, ge=1, le=100)
     """The rounds of an episode as a multiple of those that the solver needs, rounded up, and at
     most `rounds`; None gives every episode `rounds`."""
+    waits: int = Field(default=0, ge=0, le=200)
+    """How many rounds running the planner, or the judge, may answer `wait`. It makes no move, and
+    the calls and results of those rounds stay in the text, so that a team can ask more than once
+    before it decides."""
     moves_per_turn: int = Field(default=4, ge=1, le=64)
     """The most moves in an answer of the planner."""
     moves_per_call: int = Field(default=4, ge=1, le=64)
@@ -107,7 +111,8 @@ class PlanState(Generic[P]):
     """A position in an episode.
 
     `costs` are those of the start, of the team and of a role. `calls` are the calls of this round
-    with their results, and `plans` the proposals of its planners. `proposed` are the potentials of
+    with their results, `known` those of the `waited` rounds running before it in which no move was
+    made, and `plans` the proposals of its planners. `proposed` are the potentials of
     where each seat's last proposal led, in the order of seats. `last` is the last move made, and
     `tried` are the last moves, made or forbidden, that observations tell. `left` counts the rounds
     that have not ended, `begun` those that have begun. `lost` is whether the episode has ended
@@ -120,6 +125,8 @@ class PlanState(Generic[P]):
     proposed: tuple[float, ...]
     begun: int = 0
     calls: tuple[tuple[str, str], ...] = ()
+    known: tuple[tuple[str, str], ...] = ()
+    waited: int = 0
     plans: tuple[str, ...] = ()
     last: str = ""
     tried: tuple[str, ...] = ()

@@ -7,17 +7,20 @@ Moves: `r0c1=3` fills an empty cell. A digit that its row, column or box has is 
     digit that is not forbidden stays, and the board then cannot be solved any more.
 Functions: `legal`; `apply MOVES`; `candidates CELL`, the fills that it may have; `conflicts
     CELL=DIGIT`, the cells that forbid it; `places UNIT DIGIT`, the fills with a digit that a row
-    (`r0`), column (`c0`) or box (`b0`) may have; `consistent`, whether every empty cell has a
-    candidate.
+    (`r0`), column (`c0`) or box (`b0`) may have, or `places UNIT` with those of each digit that it
+    lacks; `consistent`, whether every empty cell has a candidate.
 Estimated costs: of the team the number of cells that are empty or wrong; of a role the same,
     infinite with a wrong cell.
 Baselines: random; always-r0c0-1; first-legal; random-legal; random-narrow, a random candidate of
-    one of the 4 cells with the fewest that have any, which a described position names, unless there
-    are cells without; naked-single, which fills
-    the first cell that has one candidate as long as there is one; guesser, which then draws one of
-    the candidates of the first of the cells with the fewest; singles, which before that fills a
-    cell that is the only place of a unit for a digit; optimal, the solution. With `hard = true`
-    naked-single solves no task.
+    one of the 4 cells with the fewest that have any, which a described position names, and with
+    `waits` also a random fill of a result, or `wait`, while its tool proposes such a fill or asks
+    for the places of a random unit; naked-single, which fills the first cell that has one candidate
+    as long as there is one; guesser, which then draws one of the candidates of the first of the
+    cells with the fewest; reader, whose tool asks for the places of a random unit, and which fills
+    a cell that a result shows as the only place of a digit before it guesses; asker, which waits
+    before it guesses as long as it may; singles, which fills a cell that is the only place of a
+    unit for a digit before it guesses; optimal, the solution. With `hard = true` naked-single
+    solves no task.
 Splits: puzzles of 9 rows are divided by their solutions up to symmetry
     (`sudoku_symmetry.grid_class`): no test puzzle has the solution of a training puzzle. The 288
     solutions of 4 rows are 2 up to symmetry, the 28,200,960 of 6 rows are 49, too few to be
@@ -59,6 +62,7 @@ from pydantic import Field, model_validator
 from turnwise.envs.base import Baseline
 from turnwise.envs.planning import sudoku_rules as rules
 from turnwise.envs.planning.base import PlanningEnv
+from turnwise.envs.planning.library import WAIT
 from turnwise.envs.planning.puzzle import Puzzle, Reflex
 from turnwise.envs.planning.state import PlanningConfig, PlanState
 from turnwise.envs.planning.sudoku_rules import BOXES, EMPTY, Position, candidates, shape_of
@@ -201,7 +205,7 @@ class SudokuPuzzle(Puzzle[Position]):
         return "\n".join(shown)
 
     def query_words(self, name: str, position: Position, rng: np.random.Generator) -> str:
-        """Return a random cell, cell and digit, or unit and digit."""
+        """Return a random cell, cell and digit, or unit with or without a digit."""
         shape = shape_of(len(position.board))
         if name == "consistent":
             return ""
@@ -210,7 +214,9 @@ class SudokuPuzzle(Puzzle[Position]):
         if name == "candidates":
             return subject
         digit = shape.digits[rng.integers(shape.size)]
-        return f"{subject} {digit}" if name == "places" else rules.fill(subject, digit)
+        if name == "places":
+            return f"{subject} {digit}" if rng.integers(2) else subject
+        return rules.fill(subject, digit)
 
     def vocabulary(self) -> tuple[str, ...]:
         """Return the names of cells and of units, the digits, all fills, and all other words."""
@@ -236,25 +242,54 @@ class Sudoku(PlanningEnv[Position]):
         optimal = found.pop("optimal")
         players = {"guesser": (naked_single,), "singles": (naked_single, hidden_single)}
         guessers = {name: partial(self._guess, finders) for name, finders in players.items()}
-        return {**found, "random-narrow": self._random_narrow, **guessers, "optimal": optimal}
+        askers = {name: partial(self._ask, name == "asker") for name in ("reader", "asker")}
+        narrow = {"random-narrow": self._random_narrow}
+        return {**found, **narrow, **guessers, **askers, "optimal": optimal}
 
     def _random_narrow(self, state: PlanState[Position], rng: np.random.Generator) -> str:
-        """Return a random digit of a random cell of those with the fewest candidates."""
-        board, calls = state.position.board, self.calls_next(state)
-        known = [(cell, digits) for _, cell, digits in _narrowest(board, dead=False)]
-        if not known:  # any move is forbidden then
-            fill = _fill(state.position, None)
-        else:
-            cell, digits = known[rng.integers(len(known))]
-            fill = _fill(state.position, (cell, digits[rng.integers(len(digits))]))
-        return self.calls.propose([fill]) if calls else fill
+        """Return a random fill of what is shown, a question, or `wait`."""
+        calls, names = self.calls_next(state), shape_of(len(state.position.board)).names
+        asks = self.config.waits > 0
+        if calls and asks and rng.integers(2):
+            return self._question(state, rng)
+        shown = [
+            [rules.fill(names[cell], digit) for digit in digits]
+            for _, cell, digits in _narrowest(state.position.board, dead=False)
+        ]
+        if asks and not calls:
+            shown += filter(None, (_fills_of(state, result) for _, result in _told(state)))
+            shown += [[WAIT]] * self.may_wait(state)
+        # where nothing is shown any move is forbidden
+        group = shown[rng.integers(len(shown))] if shown else [_fill(state.position, None)]
+        chosen = group[rng.integers(len(group))]
+        return self.calls.propose([chosen]) if calls else chosen
+
+    def _question(self, state: PlanState[Position], rng: np.random.Generator) -> str:
+        """Return a call for the places of a random unit, of those that no known call names."""
+        units = tuple(shape_of(len(state.position.board)).lines)
+        asked = {call for call, _ in _told(state)}
+        new = [unit for unit in units if self.calls.ask("places", unit) not in asked] or units
+        return self.calls.ask("places", new[rng.integers(len(new))])
+
+    def _ask(self, patient: bool, state: PlanState[Position], rng: np.random.Generator) -> str:
+        """Return a question, or a fill that is sure, or `wait` if `patient`, or a guess."""
+        if self.calls_next(state):
+            return self._question(state, rng)
+        board = state.position.board
+        single = naked_single(board)
+        lone = [] if single else [f for _, result in _told(state) for f in _lone(state, result)]
+        if lone:
+            return lone[0]
+        if single is None and patient and self.may_wait(state):
+            return WAIT
+        return _fill(state.position, single or _guess(board, rng))
 
     def _guess(
         self, finders: Sequence[Finder], state: PlanState[Position], rng: np.random.Generator
     ) -> str:
         """Return fills that the first finder with one gives, or guesses where none has one."""
         if self.calls_next(state):
-            return "consistent" if self.config.runner == "call" else "print(consistent())"
+            return self.calls.ask("consistent")
         position, moves = state.position, list[str]()
         while len(moves) < self.config.moves_per_turn:
             sure = (fill for find in finders if (fill := find(position.board)) is not None)
@@ -264,6 +299,27 @@ class Sudoku(PlanningEnv[Position]):
                 break
             position = after
         return " ".join(moves)
+
+
+def _told(state: PlanState[Position]) -> tuple[tuple[str, str], ...]:
+    """Return the calls that a state shows, and their results."""
+    return (*state.known, *state.calls)
+
+
+def _fills_of(state: PlanState[Position], result: str) -> list[str]:
+    """Return the fills in a result that are possible."""
+    return [word for word in result.split() if rules.apply(state.position, word) is not None]
+
+
+def _lone(state: PlanState[Position], result: str) -> list[str]:
+    """Return the fills of a result, of `places UNIT`, that are alone after their digit."""
+    groups = list[list[str]]()
+    for word in result.split():
+        if word in shape_of(len(state.position.board)).digits:
+            groups.append([])
+        elif groups:
+            groups[-1].append(word)
+    return [group[0] for group in groups if len(group) == 1 and _fills_of(state, group[0])]
 
 
 def _solution(clues: str) -> str:

@@ -193,17 +193,35 @@ def conflicts_of(position: Position, words: list[str]) -> str:
 
 
 def places_of(position: Position, words: list[str]) -> str:
-    """Answer which cells of a row, column or box a digit may fill; `has` where one has it."""
-    _expect(words, 2, "a row, column or box, as in r0, c0 or b0, and a digit")
+    """Answer which cells of a row, column or box a digit may fill; `has` where one has it.
+
+    Without a digit the answer has each digit that the unit lacks, and its fills.
+
+    Example:
+        >>> board = "1..." + "3412" + "2143" + "432."
+        >>> places_of(Position(board, board), ["r0", "2"])
+        'r0c1=2'
+        >>> places_of(Position(board, board), ["r0"])
+        '2 r0c1=2 3 r0c2=3 4 r0c3=4'
+    """
+    if len(words) != 1:
+        _expect(words, 2, "a row, column or box, as in r0, c0 or b0, and a digit or none")
     board, shape = position.board, shape_of(len(position.board))
     if words[0] not in shape.lines:
         raise ValueError(f"{words[0][:20]!r} is none of r0 to b{shape.size - 1}")
-    unit, digit = shape.lines[words[0]], _digit(position, words[1])
-    for cell in unit:
-        if board[cell] == digit:
-            return f"{shape.names[cell]} has {digit}"
-    found = [c for c in unit if board[c] == EMPTY and digit in candidates(board, c)]
-    return " ".join(fill(shape.names[c], digit) for c in found) or "none"
+    unit, asked = shape.lines[words[0]], "".join(_digit(position, word) for word in words[1:])
+    had = {board[cell]: shape.names[cell] for cell in unit}
+    if asked in had:
+        return f"{had[asked]} has {asked}"
+    lacked = [asked] if asked else [digit for digit in shape.digits if digit not in had]
+    found = {
+        digit: [c for c in unit if board[c] == EMPTY and digit in candidates(board, c)]
+        for digit in lacked
+    }
+    told = {d: " ".join(fill(shape.names[c], d) for c in cells) for d, cells in found.items()}
+    if asked:
+        return told[asked] or "none"
+    return " ".join(f"{digit} {fills_of or 'none'}" for digit, fills_of in told.items()) or "full"
 
 
 QUERIES: Mapping[str, Callable[[Position, list[str]], str]] = {

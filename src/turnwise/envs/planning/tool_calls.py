@@ -1,0 +1,59 @@
+"""What a tool's action gives: its call and result as others see them, and the proposed moves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from turnwise.envs.planning.library import (
+    APPLY,
+    MOST_READ,
+    CallError,
+    Rules,
+    answer,
+    split_moves,
+)
+from turnwise.envs.planning.programs import run_tool
+
+
+class Called(NamedTuple):
+    """A call and its result, as they are shown, the moves that it proposes, and its success."""
+
+    call: str
+    result: str
+    moves: Sequence[str]
+    ran: bool
+
+
+def made_call(rules: Rules, position: Any, action: str, most: int) -> Called:
+    """Answer a call of one function, with at most `most` moves.
+
+    Example:
+        >>> from turnwise.envs.planning import sudoku_rules
+        >>> board = "1..." + "3412" + "2143" + "4321"
+        >>> made_call(sudoku_rules, sudoku_rules.Position(board, board), "candidates r0c1", 1)
+        Called(call='candidates r0c1', result='r0c1=2', moves=(), ran=True)
+    """
+    words = action.split() if len(action) <= MOST_READ else []
+    try:
+        result = answer(rules, position, words, most)
+    except CallError:
+        return Called("failed", "no result", (), ran=False)
+    moves = split_moves(rules, position, words[1:], most) if words[0] == APPLY else ()
+    return Called(" ".join(words), result, moves, ran=True)
+
+
+def made_program(rules: Rules, position: Any, program: str, most: int) -> Called:
+    """Run a program; its proposal is the last line that it printed, if that is moves.
+
+    Raises:
+        SandboxError: if the sandbox itself fails.
+    """
+    printed, ran = run_tool(rules, program, tuple(position), most)
+    lines = printed.split("\n")
+    try:
+        moves = split_moves(rules, position, lines[-1].split(), most) if ran else ()
+    except CallError:
+        moves = ()
+    shown = "\n ".join(" ".join(line.split()) for line in lines)
+    return Called("program" if ran else "failed", shown or "no result", moves, ran)
