@@ -122,7 +122,7 @@ def test_random_narrow_fills_what_is_shown_and_asks_and_waits():
         while not state.ended:
             (seat,) = env.acting(state)
             named = env.puzzle.description(state.position).split()[1:]
-            results = " ".join(result for _, result in (*state.known, *state.calls)).split()
+            results = " ".join(result for _, result in state.shown_calls).split()
             action = play(state, rng)
             kind, _, words = action.rpartition(" ")
             if seat == "tool":

@@ -76,6 +76,11 @@ def test_without_the_option_wait_is_no_action():
         env.step(state, "planner", "wait", RNG)
 
 
+def test_only_envs_with_the_option_have_the_word_so_that_models_of_others_are_as_before():
+    assert "wait" not in begun()[0].vocabulary()
+    assert "wait" in begun(waits=1)[0].vocabulary()
+
+
 def test_states_that_differ_in_what_was_asked_have_keys_of_their_own():
     env, first = begun(waits=3)
     once = play(env, first, "places r0", "wait").state

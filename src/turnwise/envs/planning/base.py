@@ -67,7 +67,7 @@ from turnwise.envs.planning.state import (
     Seating,
     potential,
 )
-from turnwise.envs.planning.tool_calls import Called, made_call, made_program
+from turnwise.envs.planning.tool_calls import ToolResult, answer_call, run_program
 from turnwise.envs.whose_turn import check_turn
 from turnwise.errors import ConfigError, DataError, IllegalActionError
 from turnwise.types import Task
@@ -201,8 +201,8 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
             calls = calls[: seats.tools.index(role)]
         elif not calls:
             lines.append("no call")
-        known = (*state.known, *calls)
-        lines += [line for call, result in known for line in (f"call {call}", result)]
+        shown = (*state.earlier_calls, *calls)
+        lines += [line for call, result in shown for line in (f"call {call}", result)]
         if role not in seats.tools:
             most = seats.planners.index(role) if role in seats.planners else len(state.plans)
             lines += [f"plan {plan}" for plan in state.plans[:most]]
@@ -235,14 +235,14 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         """
         check_turn(self, state, role, ended=state.ended)
         if role in self.seating.tools:
-            make = made_program if self.runs_programs else made_call
+            run = run_program if self.runs_programs else answer_call
             most = self.config.moves_per_call
-            return self._called(state, make(self.puzzle.rules, state.position, action, most))
+            return self._called(state, run(self.puzzle.rules, state.position, action, most))
         if role in self.seating.planners:
             return self._planned(state, action)
         return self._moved(state, action)
 
-    def _called(self, state: PlanState[P], made: Called) -> Step[PlanState[P]]:
+    def _called(self, state: PlanState[P], made: ToolResult) -> Step[PlanState[P]]:
         useful, proposed, faults = self._proposed(state, made.moves)
         begun = state.begun + (not state.calls)
         calls = (*state.calls, (made.call, made.result))
@@ -300,7 +300,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
             position=position,
             left=state.left - 1,
             calls=(),
-            known=(*state.known, *state.calls) if waits else (),
+            earlier_calls=state.shown_calls if waits else (),
             waited=state.waited + 1 if waits else 0,
             plans=(),
             last=moves[count - 1] if count else state.last,
@@ -374,11 +374,12 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
 
     def vocabulary(self) -> tuple[str, ...]:
         """Return the words of the puzzle and of calls and results."""
-        own = "apply legal call failed program no result ran your move none plan last wait"
-        return (*own.split(), *self.puzzle.rules.QUERIES, *self.puzzle.vocabulary())
+        own = "apply legal call failed program no result ran your move none plan last"
+        waits = (WAIT,) if self.config.waits else ()
+        return (*own.split(), *waits, *self.puzzle.rules.QUERIES, *self.puzzle.vocabulary())
 
     def render(self, state: PlanState[P]) -> str:
         """Return a picture of the position, with the calls, their results, and the proposals."""
-        said = [f"call {call}: {result}" for call, result in (*state.known, *state.calls)]
+        said = [f"call {call}: {result}" for call, result in state.shown_calls]
         said += [f"plan {plan}" for plan in state.plans]
         return "\n".join([self.puzzle.render(state.position), *said])

@@ -111,12 +111,12 @@ class PlanState(Generic[P]):
     """A position in an episode.
 
     `costs` are those of the start, of the team and of a role. `calls` are the calls of this round
-    with their results, `known` those of the `waited` rounds running before it in which no move was
-    made, and `plans` the proposals of its planners. `proposed` are the potentials of
-    where each seat's last proposal led, in the order of seats. `last` is the last move made, and
-    `tried` are the last moves, made or forbidden, that observations tell. `left` counts the rounds
-    that have not ended, `begun` those that have begun. `lost` is whether the episode has ended
-    because the puzzle cannot be solved any more.
+    with their results, `earlier_calls` those of the `waited` rounds running before it in which no
+    move was made, and `plans` the proposals of its planners. `proposed` are the potentials of where
+    each seat's last proposal led, in the order of seats. `last` is the last move made, and `tried`
+    are the last moves, made or forbidden, that observations tell. `left` counts the rounds that
+    have not ended, `begun` those that have begun. `lost` is whether the episode has ended because
+    the puzzle cannot be solved any more.
     """
 
     position: P
@@ -125,7 +125,7 @@ class PlanState(Generic[P]):
     proposed: tuple[float, ...]
     begun: int = 0
     calls: tuple[tuple[str, str], ...] = ()
-    known: tuple[tuple[str, str], ...] = ()
+    earlier_calls: tuple[tuple[str, str], ...] = ()
     waited: int = 0
     plans: tuple[str, ...] = ()
     last: str = ""
@@ -138,6 +138,11 @@ class PlanState(Generic[P]):
     def turn(self) -> int:
         """The number of turns of this round that are over."""
         return len(self.calls) + len(self.plans)
+
+    @property
+    def shown_calls(self) -> tuple[tuple[str, str], ...]:
+        """The calls since the last move, with their results."""
+        return (*self.earlier_calls, *self.calls)
 
     @property
     def ended(self) -> bool:

@@ -257,8 +257,9 @@ class Sudoku(PlanningEnv[Position]):
             for _, cell, digits in _narrowest(state.position.board, dead=False)
         ]
         if asks and not calls:
-            shown += filter(None, (_fills_of(state, result) for _, result in _told(state)))
-            shown += [[WAIT]] * self.may_wait(state)
+            answered = [_fills_of(state, result) for _, result in state.shown_calls]
+            shown += [fills for fills in answered if fills]
+            shown += [[WAIT]] if self.may_wait(state) else []
         # where nothing is shown any move is forbidden
         group = shown[rng.integers(len(shown))] if shown else [_fill(state.position, None)]
         chosen = group[rng.integers(len(group))]
@@ -267,7 +268,7 @@ class Sudoku(PlanningEnv[Position]):
     def _question(self, state: PlanState[Position], rng: np.random.Generator) -> str:
         """Return a call for the places of a random unit, of those that no known call names."""
         units = tuple(shape_of(len(state.position.board)).lines)
-        asked = {call for call, _ in _told(state)}
+        asked = {call for call, _ in state.shown_calls}
         new = [unit for unit in units if self.calls.ask("places", unit) not in asked] or units
         return self.calls.ask("places", new[rng.integers(len(new))])
 
@@ -277,7 +278,9 @@ class Sudoku(PlanningEnv[Position]):
             return self._question(state, rng)
         board = state.position.board
         single = naked_single(board)
-        lone = [] if single else [f for _, result in _told(state) for f in _lone(state, result)]
+        lone = (
+            [] if single else [f for _, result in state.shown_calls for f in _lone(state, result)]
+        )
         if lone:
             return lone[0]
         if single is None and patient and self.may_wait(state):
@@ -301,11 +304,6 @@ class Sudoku(PlanningEnv[Position]):
         return " ".join(moves)
 
 
-def _told(state: PlanState[Position]) -> tuple[tuple[str, str], ...]:
-    """Return the calls that a state shows, and their results."""
-    return (*state.known, *state.calls)
-
-
 def _fills_of(state: PlanState[Position], result: str) -> list[str]:
     """Return the fills in a result that are possible."""
     return [word for word in result.split() if rules.apply(state.position, word) is not None]
@@ -313,9 +311,9 @@ def _fills_of(state: PlanState[Position], result: str) -> list[str]:
 
 def _lone(state: PlanState[Position], result: str) -> list[str]:
     """Return the fills of a result, of `places UNIT`, that are alone after their digit."""
-    groups = list[list[str]]()
+    groups, digits = list[list[str]](), shape_of(len(state.position.board)).digits
     for word in result.split():
-        if word in shape_of(len(state.position.board)).digits:
+        if word in digits:
             groups.append([])
         elif groups:
             groups[-1].append(word)

@@ -209,19 +209,18 @@ def places_of(position: Position, words: list[str]) -> str:
     board, shape = position.board, shape_of(len(position.board))
     if words[0] not in shape.lines:
         raise ValueError(f"{words[0][:20]!r} is none of r0 to b{shape.size - 1}")
-    unit, asked = shape.lines[words[0]], "".join(_digit(position, word) for word in words[1:])
+    unit = shape.lines[words[0]]
     had = {board[cell]: shape.names[cell] for cell in unit}
-    if asked in had:
-        return f"{had[asked]} has {asked}"
-    lacked = [asked] if asked else [digit for digit in shape.digits if digit not in had]
-    found = {
-        digit: [c for c in unit if board[c] == EMPTY and digit in candidates(board, c)]
-        for digit in lacked
-    }
-    told = {d: " ".join(fill(shape.names[c], d) for c in cells) for d, cells in found.items()}
-    if asked:
-        return told[asked] or "none"
-    return " ".join(f"{digit} {fills_of or 'none'}" for digit, fills_of in told.items()) or "full"
+
+    def fills_with(digit: str) -> str:
+        found = (c for c in unit if board[c] == EMPTY and digit in candidates(board, c))
+        return " ".join(fill(shape.names[c], digit) for c in found) or "none"
+
+    if len(words) == 2:
+        digit = _digit(position, words[1])
+        return f"{had[digit]} has {digit}" if digit in had else fills_with(digit)
+    lacked = (digit for digit in shape.digits if digit not in had)
+    return " ".join(f"{digit} {fills_with(digit)}" for digit in lacked) or "full"
 
 
 QUERIES: Mapping[str, Callable[[Position, list[str]], str]] = {

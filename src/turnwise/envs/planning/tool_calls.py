@@ -16,7 +16,7 @@ from turnwise.envs.planning.library import (
 from turnwise.envs.planning.programs import run_tool
 
 
-class Called(NamedTuple):
+class ToolResult(NamedTuple):
     """A call and its result, as they are shown, the moves that it proposes, and its success."""
 
     call: str
@@ -25,25 +25,25 @@ class Called(NamedTuple):
     ran: bool
 
 
-def made_call(rules: Rules, position: Any, action: str, most: int) -> Called:
+def answer_call(rules: Rules, position: Any, action: str, most: int) -> ToolResult:
     """Answer a call of one function, with at most `most` moves.
 
     Example:
         >>> from turnwise.envs.planning import sudoku_rules
         >>> board = "1..." + "3412" + "2143" + "4321"
-        >>> made_call(sudoku_rules, sudoku_rules.Position(board, board), "candidates r0c1", 1)
-        Called(call='candidates r0c1', result='r0c1=2', moves=(), ran=True)
+        >>> answer_call(sudoku_rules, sudoku_rules.Position(board, board), "candidates r0c1", 1)
+        ToolResult(call='candidates r0c1', result='r0c1=2', moves=(), ran=True)
     """
     words = action.split() if len(action) <= MOST_READ else []
     try:
         result = answer(rules, position, words, most)
     except CallError:
-        return Called("failed", "no result", (), ran=False)
+        return ToolResult("failed", "no result", (), ran=False)
     moves = split_moves(rules, position, words[1:], most) if words[0] == APPLY else ()
-    return Called(" ".join(words), result, moves, ran=True)
+    return ToolResult(" ".join(words), result, moves, ran=True)
 
 
-def made_program(rules: Rules, position: Any, program: str, most: int) -> Called:
+def run_program(rules: Rules, position: Any, program: str, most: int) -> ToolResult:
     """Run a program; its proposal is the last line that it printed, if that is moves.
 
     Raises:
@@ -56,4 +56,4 @@ def made_program(rules: Rules, position: Any, program: str, most: int) -> Called
     except CallError:
         moves = ()
     shown = "\n ".join(" ".join(line.split()) for line in lines)
-    return Called("program" if ran else "failed", shown or "no result", moves, ran)
+    return ToolResult("program" if ran else "failed", shown or "no result", moves, ran)
