@@ -4,10 +4,32 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.app.build import config_of, make_policies, trained_policies_of
+from turnwise.app import lifecycle
+from turnwise.app.build import (
+    check_workflow_of,
+    config_of,
+    make_policies,
+    trained_policies_of,
+)
+from turnwise.errors import ConfigError
 from turnwise.policies import kept_threads
 from turnwise.recipe.schema import load_recipe
 from turnwise.runs import Run
+from turnwise.tasks import GeneratedTasks
+
+ASKS = """
+from turnwise.types import Message
+
+
+async def asks(agents, state):
+    while True:
+        seat = agents.acting(state)[0]
+        await agents[seat].ask([Message(role="user", content="well?")], score=len)
+        step = await agents[seat].act(state)
+        if step.terminated or step.truncated:
+            return step
+        state = step.state
+"""
 
 SIZE = "{{hidden={},layers=1,heads=2,kv_heads=1,head_dim=16,intermediate=32}}"
 
@@ -49,3 +71,38 @@ def test_a_trained_policy_has_its_roles_and_frozen_policies_are_not_trained():
             recipe, make_policies(recipe, None), {"scout": 0, "digger": 0}
         )
     assert {name: list(each.agents) for name, each in trained.items()} == {"digger": ["digger"]}
+
+
+def test_a_frozen_policy_that_has_learned_nothing_is_refused_before_it_is_made(tmp_path):
+    recipe = relay("models", "policies.scout.trainable=false")
+    with pytest.raises(ConfigError, match="has learned nothing: give the folder of a"):
+        lifecycle.train(recipe, run=tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (("credit.scheme=gigpo",), "compares turns by their states: set"),
+        (("credit.scheme=gae",), "compares turns by their states: set"),
+        ((), None),
+    ],
+)
+def test_questions_do_not_go_with_schemes_that_compare_states(tmp_path, settings, words):
+    (tmp_path / "asks.py").write_text(ASKS)
+    recipe = load_recipe("relay", [f"workflow={tmp_path / 'asks.py'}:asks", *settings])
+    env = recipe.env.make("training")
+    task = GeneratedTasks(env, "train", 0).task(0)
+    if words is None:
+        check_workflow_of(recipe, env, task)
+    else:
+        with pytest.raises(ConfigError, match=words):
+            check_workflow_of(recipe, env, task)
+
+
+@pytest.mark.parametrize("name", ["plan-path-two-policy", "relay"])
+def test_cross_tables_need_seats_that_act_at_the_same_time(name):
+    begun = ["preset=spine", "topology.score=step"] if name == "relay" else []
+    recipe = load_recipe(name, [*begun, "topology.orders=cross"])
+    env = recipe.env.make("training")
+    with pytest.raises(ConfigError, match="named one seat at a time in an episode of random"):
+        check_workflow_of(recipe, env, GeneratedTasks(env, "train", 0).task(0))

@@ -300,7 +300,8 @@ def test_a_policy_that_is_not_there_is_one_sentence(pair, given, error, words):
         ("nano", ModelError, "is made on the spot and has learned nothing: give a model's"),
         ("{run}/modls", ModelError, "did you mean '{run}/models'"),
         ("{run}s", RunError, "did you mean '{run}'"),
-        ("{run}/checkpoints", ModelError, "has no config.json"),
+        ("{run}/checkpoints", ModelError, "has no config.json: give '{run}/checkpoints/"),
+        ("{run}/start", ModelError, "give '{run}/start/eyes' or '{run}/start/hands'"),
     ],
 )
 def test_a_model_that_is_not_there_is_one_sentence(pair, place, error, words):

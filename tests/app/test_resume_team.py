@@ -10,6 +10,7 @@ from turnwise.app import lifecycle
 from turnwise.errors import ConfigError, RunError
 from turnwise.recipe.schema import load_recipe
 from turnwise.runs import Run, read_metrics
+from turnwise.trainers.progress import Silent
 
 NANO = "nano={hidden=16,layers=1,heads=2,kv_heads=1,head_dim=8,intermediate=16}"
 SMALL = (
@@ -60,6 +61,24 @@ def test_the_rate_of_one_policy_may_change(run):
 def test_a_rate_that_would_change_nothing_is_refused(run):
     with pytest.raises(ConfigError, match=r"policies\.scout\.lr would change nothing"):
         lifecycle.resume(run, {"policies.scout.lr": 0.5})
+
+
+def test_a_preset_is_refused_and_nothing_is_said_of_a_change_that_is_refused(run):
+    class Watcher(Silent):
+        notes = ()
+
+        def note(self, text):
+            self.notes += (text,)
+
+    watcher = Watcher()
+    for sets, words in (
+        (["preset=spine"], "presets are applied when a run begins"),
+        ({"preset": "spine"}, "presets are applied when a run begins"),
+        (["policies.scout.model=pico"], "cannot change in a resumed run"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            lifecycle.resume(run, sets, progress=watcher)
+    assert not watcher.notes
 
 
 @pytest.mark.parametrize("change", HAND)

@@ -105,6 +105,8 @@ def test_no_weights_are_refused_until_filled():
         check_components(config, ["goal"])
     with pytest.raises(ConfigError, match="rewards is empty"):
         assign_advantages([], config)
+    with pytest.raises(ConfigError, match="gives goal the weight 0, so every return would be 0"):
+        check_components(make_credit(rewards={"goal": 0.0}), ["goal", "other"])
     assert fill_rewards(config, ["a", "b"]).rewards == {"a": 1.0, "b": 1.0}
     assert fill_rewards(make_credit(rewards={"a": 2.0}), ["a", "b"]).rewards == {"a": 2.0}
 

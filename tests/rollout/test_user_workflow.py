@@ -58,6 +58,10 @@ async def goes_on(agents, state):
         await agents["scout"].act(state)
 
 
+async def stops_early(agents, state):
+    return await agents["scout"].act(state)
+
+
 BROKEN = {
     raises: r"the workflow raised ValueError: oh no \(.*test_user_workflow.py:\d+\): fix it$",
     exits: "the workflow raised SystemExit: 3",
@@ -135,6 +139,16 @@ def test_a_broken_workflow_is_found_before_a_model_is_loaded(workflow):
     with pytest.raises(EnvError, match=BROKEN[workflow]) as caught:
         trial(workflow, relay())
     assert "\n" not in str(caught.value)
+
+
+def test_a_workflow_that_stops_early_or_lets_a_seat_act_out_of_turn_is_found():
+    async def begins_with_the_digger(agents, state):
+        return await agents["digger"].act(state)
+
+    with pytest.raises(EnvError, match="a step that does not end the episode: go on until"):
+        trial(stops_early, relay())
+    with pytest.raises(EnvError, match="let 'digger' act where `acting` names scout: take"):
+        trial(begins_with_the_digger, relay())
 
 
 @pytest.mark.parametrize("workflow", HANGING)

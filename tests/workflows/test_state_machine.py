@@ -156,7 +156,6 @@ def test_a_machine_in_which_nobody_acts_breaks_the_episode_with_the_cure():
     ("change", "words"),
     [
         ({"start": "tel"}, "did you mean 'tell'"),
-        ({"seats": {"scot": {}}}, "did you mean 'scout'"),
         ({"states": {"end": {"seat": "scout", "next": []}}, "start": "end"}, "is reserved"),
         ({"states": {"tell": {"seat": "scout", "next": ["digg"]}}}, "unknown state 'digg'"),
         ({"states": {"tell": {"seat": "scout", "next": [{"to": "tell", "when": "maybe"}]}}},
@@ -188,3 +187,23 @@ def test_a_recipe_names_a_machine():
     assert recipe.workflow.options["start"] == "tell"
     with pytest.raises(ConfigError, match="unknown state"):
         load_recipe("relay", {"workflow": {**machine, "options": {**TURNS, "start": "x"}}})
+
+
+@pytest.mark.parametrize("state", ["tell", "dig"])
+@pytest.mark.parametrize("seats", [{}, {"scout": {"max_tokens": 3}}])
+def test_a_misspelt_seat_is_refused_whichever_state_names_it(state, seats):
+    states = {**TURNS["states"], state: TURNS["states"][state] | {"seat": "digr"}}
+    config = WorkflowConfig(
+        kind="state-machine", options=TURNS | {"states": states, "seats": seats}
+    )
+    with pytest.raises(ConfigError, match="unknown seat 'digr': did you mean 'digger'"):
+        check_workflow(config, make_env("relay"))
+
+
+def test_options_of_a_seat_that_never_acts_or_does_not_exist_are_refused():
+    states = {"tell": {"seat": "scout", "next": ["end"]}}
+    for seat, said in (("digger", "acts in no state"), ("sout", "did you mean 'scout'")):
+        options = {"start": "tell", "states": states, "seats": {seat: {"max_tokens": 3}}}
+        config = WorkflowConfig(kind="state-machine", options=options)
+        with pytest.raises(ConfigError, match=said):
+            check_workflow(config, make_env("relay"))

@@ -83,7 +83,7 @@ class Words:
 
 
 def played(workflow):
-    env = make_env("frozen-lake", map=["SF", "FG"])
+    env = make_env("frozen-lake", map=["SF", "GF"])
     runner = Runner(
         env=env,
         workflow=workflow,

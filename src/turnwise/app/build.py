@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 from turnwise.app.transcripts import transcripts_of, words_of
+from turnwise.credit import SCHEMES
 from turnwise.curriculum import make_curriculum
 from turnwise.engines.loop import SteppedEngine
 from turnwise.engines.model_calls import RendererLike
@@ -109,6 +110,7 @@ def assemble(
 
     With `writes = False` nothing is recorded: another process of the run does it.
     """
+    _check_frozen(recipe, folder)
     training, warmup = recipe.env.make("training"), recipe.env.make("warmup")
     open_sandbox(training, recipe.sandbox)
     recipe.env.look("training", recipe.seed)
@@ -164,15 +166,38 @@ def assemble(
     )
 
 
-def check_workflow_of(recipe: Recipe, env: Env[Any], task: Task) -> None:
-    """Refuse a broken workflow, and one whose turns cannot have the siblings that are asked for.
+def _check_frozen(recipe: Recipe, folder: Run) -> None:
+    """Refuse a frozen policy with random weights: it would say random bytes in the whole run.
 
     Raises:
-        ConfigError: if turns cannot have siblings, with the cure.
+        ConfigError: if there is one.
+    """
+    for name, policy in recipe.weights.items():
+        pretrained = recipe.pretrains and policy.lora is not None
+        made = is_nano(config_of(name, recipe, folder).model)
+        if made and not policy.trainable and not pretrained:
+            raise ConfigError(
+                f"policies.{name} has trainable = false, and its model {policy.model!r} is made on "
+                "the spot and has learned nothing: give the folder of a trained model, such as "
+                f"RUN/start/{name}"
+            )
+
+
+def check_workflow_of(recipe: Recipe, env: Env[Any], task: Task) -> None:
+    """Refuse a broken workflow, and one whose turns the topology or the scheme cannot use.
+
+    Raises:
+        ConfigError: if turns cannot have siblings, or have no states, with the cure.
         EnvError: if the workflow is broken.
     """
     workflow = make_workflow(recipe.workflow)
-    try_workflow(workflow, env, task, generator(recipe.seed, "workflow"))
+    asked = try_workflow(workflow, env, task, generator(recipe.seed, "workflow"))
+    if asked and SCHEMES[recipe.credit.scheme].needs_states:
+        raise ConfigError(
+            f"workflow {recipe.workflow.kind!r} asks questions, whose answers belong to no state, "
+            f"and credit.scheme = {recipe.credit.scheme!r} compares turns by their states: set "
+            "credit.scheme = 'grpo', or do not use `ask`"
+        )
     if isinstance(recipe.topology, SiblingsConfig):
         rng, workflow = generator(recipe.seed, "siblings"), make_workflow(recipe.workflow)
         refused = workflow_refusals(workflow, env, task, rng, recipe.topology)

@@ -49,18 +49,39 @@ def changed_recipe(
     Args:
         folder: the run.
         settings: settings to change, as `load_recipe` takes them.
-        note: receives a sentence for each value of the recipe that the settings replace.
+        note: receives a sentence for each value of the recipe that the settings replace, if they
+            are not refused.
 
     Raises:
         ConfigError: if a setting is wrong, or cannot change any more.
         RunError: if all checkpoints are damaged.
     """
     before = load_recipe(str(folder.recipe))
-    recipe = load_recipe(str(folder.recipe), settings, note) if settings else before
+    names = settings if isinstance(settings, Mapping) else [s.partition("=")[0] for s in settings]
+    if "preset" in names:
+        raise ConfigError(
+            "presets are applied when a run begins, and cannot change in a resumed run: begin a "
+            "new run, or give the settings that may change"
+        )
+    notes: list[str] = []
+    recipe = load_recipe(str(folder.recipe), settings, notes.append) if settings else before
     keys = tuple(differences(before.model_dump(), recipe.model_dump()))
     latest = Checkpoints(folder.checkpoints, keep=recipe.checkpoint.keep).latest().checkpoint
     change = Change(before=before, recipe=recipe, keys=keys, latest=latest)
-    fixed = [key for key in keys if not is_among(key, MAY_CHANGE)]
+    _check_change(change, folder)
+    for sentence in notes:
+        note(sentence)
+    return change
+
+
+def _check_change(change: Change, folder: Run) -> None:
+    """Refuse what a run was built on, and what would change nothing.
+
+    Raises:
+        ConfigError: for either, with the cure.
+    """
+    before, recipe, latest = change.before, change.recipe, change.latest
+    fixed = [key for key in change.keys if not is_among(key, MAY_CHANGE)]
     if fixed:
         raise ConfigError(
             f"{fixed[0]} cannot change in a resumed run, which was built on it: leave it out, "
@@ -71,7 +92,7 @@ def changed_recipe(
             f"trainer.iterations = {recipe.trainer.iterations}, but the run has finished "
             f"{change.iterations} already: give more"
         )
-    idle = [key for key in keys if is_among(key, OF_TRAINING)]
+    idle = [key for key in change.keys if is_among(key, OF_TRAINING)]
     if idle and change.iterations and recipe.trainer.iterations == change.iterations:
         raise ConfigError(
             f"{idle[0]} would change nothing, as the run has finished its {change.iterations} "
@@ -91,7 +112,6 @@ def changed_recipe(
             f"the run stopped because its validation score {score:.3f} reached evaluation.target = "
             f"{target}: change that, too (evaluation.target=none) to go on"
         )
-    return change
 
 
 def write_change(folder: Run, change: Change, note: Callable[[str], None]) -> None:

@@ -15,7 +15,7 @@ from turnwise.errors import ConfigError, unknown_name
 from turnwise.recipe.schema import Recipe, load_recipe, recipe_names
 from turnwise.rollout.workflow_check import check_workflow
 from turnwise.utils.user_code import is_import_name
-from turnwise.workflows import WorkflowConfig
+from turnwise.workflows import WorkflowConfig, make_workflow
 
 Found = dict[str, Any]
 
@@ -50,6 +50,7 @@ def check_name(
 
 
 def _check_env(name: str, env: Env[Any], timeout: float, workflow: WorkflowConfig) -> Found:
+    make_workflow(workflow)
     report = check_env(env, timeout=timeout, say=_say_what)
     topologies = _topologies(guarded(env, timeout=timeout), workflow)
     found = {"ok": True, **asdict(report), "env": name, "workflow": workflow.kind}

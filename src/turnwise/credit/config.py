@@ -181,6 +181,11 @@ def check_components(config: CreditConfig, components: Collection[str]) -> None:
             "credit.rewards is empty, so every return would be 0: give weights to some of "
             f"{', '.join(sorted(components))}"
         )
+    if not any(config.rewards.values()) and not config.invalid_below_worst:
+        raise ConfigError(
+            f"credit.rewards gives {', '.join(config.rewards)} the weight 0, so every return would "
+            "be 0: give one of them another weight"
+        )
     for name in (*config.rewards, *config.segment_components):
         if name not in components:
             raise unknown_name("reward component", name, components)

@@ -37,7 +37,7 @@ TRIED = 4
 class TiersConfig(Settings):
     """Tasks of tiers, which the policy climbs."""
 
-    kind: Literal["tiers"]
+    kind: Literal["tiers"] = "tiers"
     """The curriculum."""
     option: str = "tier"
     """The env's option whose value is the tier."""

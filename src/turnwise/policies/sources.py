@@ -6,12 +6,16 @@ import difflib
 import ssl
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 from turnwise.errors import ModelError
 from turnwise.policies.presets import PRESETS
 
 ADAPTER_FILE = "adapter_config.json"
+DEEPEST = 4
+"""How many levels below a directory models are looked for, as `checkpoints/NAME/policies/POLICY` is
+below a run."""
 PATIENCE = 5.0
 """Seconds within which the hub must answer."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model", "vocab.txt")
@@ -23,6 +27,14 @@ def existing_source(model: str) -> str:
     if path.is_dir():
         _check_directory(path)
         return str(path.resolve())
+    run, _, policy = model.rpartition(":")
+    if run and Path(run).expanduser().is_dir():
+        found = [each for each in _models_below(Path(run)) if policy in each.parts]
+        given = f"such as {_listed(found)}" if found else "with its config.json"
+        raise ModelError(
+            f"model {model!r} names a run's policy, as `turnwise eval` takes it: give the folder "
+            f"of a model here, {given}"
+        )
     looks_local = path.exists() or path.is_absolute() or model.startswith((".", "~"))
     if looks_local or model.count("/") > 1:
         presets = ", ".join(PRESETS)
@@ -77,16 +89,31 @@ def _check_directory(path: Path) -> None:
     if (path / ADAPTER_FILE).is_file():
         return
     if not (path / "config.json").is_file():
-        raise ModelError(
-            f"model directory {path} has no config.json: give the directory that holds config.json "
-            "and *.safetensors"
+        found = _models_below(path)
+        given = (
+            _listed(found) if found else "the directory that holds config.json and *.safetensors"
         )
+        raise ModelError(f"model directory {path} has no config.json: give {given}")
     if not any(path.glob("*.safetensors")):
         found = "only pickled .bin weights" if any(path.glob("*.bin")) else "no weights"
         raise ModelError(
             f"model directory {path} holds {found}, but safetensors are expected: load the model "
             "once with transformers in a place you trust and `save_pretrained` it"
         )
+
+
+def _models_below(path: Path) -> list[Path]:
+    """Return the folders of models and adapters up to `DEEPEST` levels below a directory."""
+    files = ("config.json", ADAPTER_FILE)
+    levels = ("*/" * depth for depth in range(1, DEEPEST + 1))
+    found = (file.parent for level in levels for name in files for file in path.glob(level + name))
+    return sorted(set(found))
+
+
+def _listed(folders: Sequence[Path]) -> str:
+    """Return the first folders of several, as a choice."""
+    first = " or ".join(f"'{folder}'" for folder in folders[:2])
+    return f"{first}, or another of {len(folders)}" if len(folders) > 2 else first
 
 
 def has_tokenizer(folder: Path) -> bool:

@@ -42,7 +42,8 @@ def check_topology(recipe: Recipe, env: Env[Any]) -> None:
 def _other_scheme(kind: str, name: str) -> str:
     """Return why a scheme cannot compare what a topology samples, and what can."""
     fitting = [other for other, each in SCHEMES.items() if kind in each.topologies]
-    known = ", ".join(map(repr, SCHEMES[name].topologies))
+    fit = [*map(repr, SCHEMES[name].topologies)]
+    known = ", ".join(fit)
     if SCHEMES[name].by_sibling:
         why = f"compares siblings as topology.kind = {known} samples them"
     else:
@@ -52,7 +53,8 @@ def _other_scheme(kind: str, name: str) -> str:
         )
     return (
         f"credit.scheme = {name!r} does not go with topology.kind = {kind!r}: it {why}; set "
-        f"topology.kind to one of {known}, or credit.scheme to one of {', '.join(fitting)}"
+        f"topology.kind to {'one of ' * (len(fit) > 1)}{known}, or credit.scheme to one of "
+        f"{', '.join(fitting)}"
     )
 
 

@@ -1,6 +1,7 @@
 """What is said of episodes that an env or a workflow broke, and checks of a workflow's calls.
 
-Provides `env_failure`, `check_question`, `no_seat`, `NotRepeated`, `OthersRewarded` and `GOES_ON`.
+Provides `env_failure`, `check_question`, `no_seat`, `not_acting`, `NotRepeated`, `OthersRewarded`,
+`GOES_ON` and `UNFINISHED`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ MOST_ASKED = 1000
 GOES_ON = (
     "the workflow lets an agent act after the cap on turns has cut the episode: return the step "
     "whose `truncated` is true"
+)
+UNFINISHED = (
+    "the workflow returned a step that does not end the episode: go on until a step's `terminated` "
+    "or `truncated` is true, or set `truncated` with `dataclasses.replace`"
 )
 
 
@@ -45,6 +50,14 @@ def no_seat(given: str, known: Iterable[str]) -> str:
     return (
         f"the workflow asked for the seat {given!r}, expected one of {', '.join(known)}: take the "
         "seats of `agents.acting(state)`"
+    )
+
+
+def not_acting(given: str, acting: Iterable[str]) -> str:
+    """Return the message for a seat that acts out of turn."""
+    return (
+        f"the workflow let {given!r} act where `acting` names {', '.join(acting)}: take the seats "
+        "of `agents.acting(state)`"
     )
 
 

@@ -29,7 +29,14 @@ from turnwise.errors import (
     TurnwiseError,
 )
 from turnwise.rollout.env_step import step_env
-from turnwise.rollout.failures import GOES_ON, check_question, env_failure, no_seat
+from turnwise.rollout.failures import (
+    GOES_ON,
+    UNFINISHED,
+    check_question,
+    env_failure,
+    no_seat,
+    not_acting,
+)
 from turnwise.types import Failure, Message, Task
 from turnwise.workflows import WORKFLOWS, Agents, Workflow
 
@@ -41,7 +48,7 @@ async def call_workflow(workflow: Workflow, agents: Agents, state: Any, env: Env
     guard.
 
     Raises:
-        EnvError: if it returns something else than a step.
+        EnvError: if it returns something else than a step that ends the episode.
         StuckEnvError: if its code does not await anything for too long.
     """
     if is_shipped(workflow):
@@ -53,6 +60,8 @@ async def call_workflow(workflow: Workflow, agents: Agents, state: Any, env: Env
             f"the workflow returned {step!r:.80} of type {type(step).__name__}, expected the last "
             "Step: return what `act` returned"
         )
+    if not step.terminated and not step.truncated:
+        raise EnvError(UNFINISHED)
     return step
 
 
@@ -91,14 +100,18 @@ class _Timed:
                 resume, given = self._call.throw, error
 
 
-def try_workflow(workflow: Workflow, env: Env[Any], task: Task, rng: np.random.Generator) -> None:
+def try_workflow(workflow: Workflow, env: Env[Any], task: Task, rng: np.random.Generator) -> bool:
     """Play one episode of uniformly random actions, so that a broken workflow is found early.
 
     Questions are answered with the empty text. What goes wrong after one is no reason to refuse a
     workflow, as a model may answer better.
 
+    Returns:
+        Whether the workflow asked a question.
+
     Raises:
-        EnvError: if the workflow raises, or returns something else than a step.
+        EnvError: if the workflow raises, lets a seat act whose turn it is not, or returns something
+            else than a step that ends the episode.
         StuckEnvError: if its code does not await anything for too long.
         EngineError: if it waits for something that never comes.
     """
@@ -117,12 +130,13 @@ def try_workflow(workflow: Workflow, env: Env[Any], task: Task, rng: np.random.G
             agents.blame(cause)
 
     if is_shipped(workflow):
-        return
+        return False
     engine = ScriptedEngine(lambda request: ())  # runs the loop, and is asked nothing
     try:
         run(play(), engine)
     finally:
         close_engine(engine)
+    return agents.asked
 
 
 def is_shipped(workflow: Workflow) -> bool:
@@ -159,11 +173,15 @@ def workflow_failure(cause: BaseException, env: Env[Any]) -> Failure:
 
 
 class RandomAgents(Mapping[str, "_RandomAgent"]):
-    """Agents that act at random and say nothing; `asked` is whether one was asked a question."""
+    """Agents that act at random and say nothing.
+
+    `asked` is whether one was asked a question, `most_acting` the most seats whose turn it was at
+    the same time.
+    """
 
     def __init__(self, env: Env[Any], rng: np.random.Generator) -> None:
         self.env, self.rng = env, rng
-        self.turns, self.asked = 0, False
+        self.turns, self.asked, self.most_acting = 0, False, 0
         self._agents = {seat: _RandomAgent(self, seat) for seat in env.seats}
 
     def __getitem__(self, seat: str) -> _RandomAgent:
@@ -201,11 +219,19 @@ class _RandomAgent:
     async def act(
         self, state: Any, *, temperature: float | None = None, max_tokens: int | None = None
     ) -> Step[Any]:
-        """Take a random action; the env's cap on turns ends the episode."""
+        """Take a random action; the env's cap on turns ends the episode.
+
+        Raises:
+            EnvError: if the episode has ended, or it is not this seat's turn.
+        """
         env, rng = self._agents.env, self._agents.rng
         self._agents.turns += 1
         if self._agents.turns > env.turn_cap():
             raise EnvError(GOES_ON)
+        acting = env.acting(state)
+        if self._seat not in acting:
+            raise EnvError(not_acting(self._seat, acting))
+        self._agents.most_acting = max(self._agents.most_acting, len(acting))
         action = env.random_action(state, self._seat, rng)
         step = await step_env(env, state, self._seat, action, rng)
         ends = self._agents.turns == env.turn_cap()

@@ -21,7 +21,7 @@ from turnwise.errors import StuckEnvError
 from turnwise.rollout.failures import OthersRewarded
 from turnwise.rollout.siblings import PLAIN_ASK
 from turnwise.rollout.turn_rule import Score
-from turnwise.rollout.user_workflow import RandomAgents, call_workflow
+from turnwise.rollout.user_workflow import RandomAgents, call_workflow, try_workflow
 from turnwise.seeding import generator
 from turnwise.tasks import GeneratedTasks
 from turnwise.types import Message, Task
@@ -32,6 +32,10 @@ TURN_END = "spine with score = 'turn_end'"
 OTHER_CALLS = (
     "the workflow, called anew with the same results, made other calls, so that no sibling can be "
     "played on: let it depend on nothing but what its agents return, or use 'independent'"
+)
+ONE_BY_ONE = (
+    "orders = 'cross' compares the actions of seats that act at the same time, and `acting` named "
+    "one seat at a time in an episode of random actions: set topology.orders = 'sequential'"
 )
 
 
@@ -76,8 +80,8 @@ def check_workflow(
 ) -> WorkflowReport:
     """Play one random episode with a workflow, twice, and say which topologies it supports.
 
-    Questions are answered with the empty text. What goes wrong is no failure of the check: it ends
-    the episode that is looked at.
+    Questions are answered with the empty text. What goes wrong after one is no failure of the
+    check: it ends the episode that is looked at.
 
     Args:
         workflow: its name or "file.py:name", the section of a recipe, or the workflow itself.
@@ -87,6 +91,7 @@ def check_workflow(
 
     Raises:
         ConfigError: if there is no such workflow.
+        EnvError: if the workflow is broken.
 
     Example:
         >>> from turnwise.envs import make_env
@@ -97,7 +102,9 @@ def check_workflow(
         workflow = WorkflowConfig(kind=workflow)
     played = make_workflow(workflow) if isinstance(workflow, WorkflowConfig) else workflow
     first = GeneratedTasks(env, "train", seed).task(0) if task is None else task
-    found, calls = _refusals(played, env, first, generator(seed, "check workflow"))
+    try_workflow(played, env, first, generator(seed, "workflow"))
+    agents = RandomAgents(env, generator(seed, "check workflow"))
+    found, calls = _refusals(played, agents, first)
     own = topologies_of(env)
     spine, trials = found
     return WorkflowReport(
@@ -116,16 +123,17 @@ def workflow_refusals(
     workflow: Workflow, env: Env[Any], task: Task, rng: np.random.Generator, config: SiblingsConfig
 ) -> str:
     """Return why a workflow does not allow a topology with siblings, "" if it does."""
-    (spine, trials), _ = _refusals(workflow, env, task, rng)
+    agents = RandomAgents(env, rng)
+    (spine, trials), _ = _refusals(workflow, agents, task)
+    if config.has_cross_tables and agents.most_acting == 1:
+        return ONE_BY_ONE
     return spine or ("" if config.horizon == "step" else trials)
 
 
-def _refusals(
-    workflow: Workflow, env: Env[Any], task: Task, rng: np.random.Generator
-) -> tuple[tuple[str, str], int]:
+def _refusals(workflow: Workflow, agents: RandomAgents, task: Task) -> tuple[tuple[str, str], int]:
     """Return why siblings, and trials that play on, are not possible; and the calls made."""
     first, again = _Log(), _Log()
-    agents = RandomAgents(env, rng)
+    env = agents.env
     begins = env.reset(task)
     engine = ScriptedEngine(lambda request: ())  # runs the loop, and is asked nothing
     try:

@@ -97,10 +97,6 @@ class StateMachineConfig(Settings):
         for name in (self.start, *targets):
             if name not in self.states and name != END:
                 raise unknown_name("state", name, [*self.states, END])
-        seats = {state.seat for state in self.states.values()}
-        for name in self.seats:
-            if name not in seats:
-                raise unknown_name("seat", name, seats)
         return self
 
 
@@ -120,7 +116,13 @@ class StateMachine:
                 self._guards[name] = _guard(name)
 
     async def __call__(self, agents: Agents, state: Any) -> Step[Any]:
-        """Play `state` to its end."""
+        """Play `state` to its end.
+
+        Raises:
+            ConfigError: if a seat is not one of the env, or `seats` names one that never acts.
+            EnvError: if no seat acts, or no transition may be taken.
+        """
+        self._check_seats(agents)
         config, name = self.config, self.config.start
         turns, taken = Counter[str](), Counter[tuple[str, int]]()
         step: Step[Any] | None = None
@@ -145,6 +147,19 @@ class StateMachine:
         if step is None:
             raise EnvError("the state machine ended before any seat acted: let one act first")
         return replace(step, truncated=True)
+
+    def _check_seats(self, agents: Agents) -> None:
+        """Refuse seats that the env does not have, and options of a seat that no state names."""
+        acting = {state.seat for state in self.config.states.values()}
+        for name in (*acting, *self.config.seats):
+            if name not in agents:
+                raise unknown_name("seat", name, list(agents))
+        for name in self.config.seats:
+            if name not in acting:
+                raise ConfigError(
+                    f"seats.{name} names a seat that acts in no state: give it a state, or leave "
+                    "it out"
+                )
 
     def _acts(self, name: str, seat: SeatConfig, turns: int, agents: Agents, state: Any) -> bool:
         """Whether a seat acts in `state`: the env lets it, and nothing skips or stops it."""

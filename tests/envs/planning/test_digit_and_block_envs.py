@@ -346,6 +346,8 @@ def test_wrong_options_of_sudoku_are_refused(options, words):
     ("rows", "words"),
     [
         (["12.4", "3412", "2143"], "give 4 rows of 4 digits"),
+        (None, "give 4 rows of 4 digits"),
+        (5, "give 4 rows of 4 digits"),
         (["1234", "3412", "2143", "4321"], "empty cell"),
         (["12.5", "3412", "2143", "432."], "digits from 1 to 4"),
         (["....", "....", "....", "...."], "has not exactly one solution"),

@@ -159,6 +159,10 @@ def test_options_shape_the_tasks():
         {"rows": [".#", "#."], "start": [0, 0], "goal": [1, 1]},
         {"rows": [".#", ".."], "start": [0, 1], "goal": [1, 1]},
         {"rows": ["..", ".."], "start": ["a", 0], "goal": [1, 1]},
+        {"rows": ["..", ".."], "start": [float("inf"), 0], "goal": [1, 1]},
+        {"rows": ["..", ".."], "start": [0.9, 0], "goal": [1, 1]},
+        {"rows": ["..", ".."], "start": [0], "goal": [0, 1, 1]},
+        {"rows": ["..", ".."], "start": [0, 0], "goal": [1, 1], "rounds": True},
     ],
 )
 def test_what_is_no_task_is_refused(data):

@@ -46,6 +46,21 @@ def test_the_last_line_that_is_printed_is_the_proposal():
     assert told("print('DOWN ' * 5)")[1]["call_useful"] == 0.0  # more than moves_per_call
 
 
+@pytest.mark.parametrize("before", ["print('x' * 230)", "for i in range(99): print('tried', i)"])
+def test_the_proposal_is_the_last_line_of_all_that_is_printed(before):
+    state, paid = told(f"{before}\nprint('DOWN\\tDOWN\\rRIGHT')", moves_per_call=4)
+    assert paid["call_useful"] == 0.75 and paid["idle"] == 0.0
+    assert len(state.calls[0][1].replace("\n ", "\n")) <= library.MOST_SHOWN
+
+
+@pytest.mark.parametrize(
+    "begin", ["from __future__ import annotations\n", "\ufeff", "# -*- coding: latin-1 -*-\n"]
+)
+def test_programs_begin_as_files_do(begin):
+    state, paid = told(begin + "print(apply('RIGHT'))")
+    assert state.calls[0] == ("program", "ran 1 r0c1 distance 3") and paid["call_failed"] == 0.0
+
+
 def test_a_position_may_be_used():
     state, _ = told("print(position.at, position.goal, position._replace(at=3).at)")
     assert state.calls[0][1] == "0 10 3"
@@ -65,7 +80,7 @@ def test_a_program_that_fails_is_a_failed_call(program):
 def test_what_is_printed_is_plain_and_bounded():
     state, _ = told("print('\\x1b[31m<\\u2603>' + 'x' * 1000)")
     assert (
-        state.calls[0][1].startswith("[31m<>xxx") and len(state.calls[0][1]) <= library.MOST_SHOWN
+        state.calls[0][1].startswith("[31m< >xxx") and len(state.calls[0][1]) <= library.MOST_SHOWN
     )
     flood, paid = told("while True: print('x' * 1000)")
     assert paid["call_failed"] == 1.0 and len(flood.calls[0][1]) <= library.MOST_SHOWN
@@ -74,4 +89,4 @@ def test_what_is_printed_is_plain_and_bounded():
 def test_sokoban_has_its_queries():
     given = sokoban_rules.Position("######...##...##...######", 5, 6, (7,), (8,))
     printed = run_tool(sokoban_rules, "print(deadlock('DOWN'), distance('r3c3'))", given, 4)
-    assert printed == ("alive r3c3 distance 4", True)
+    assert (printed.shown, printed.ok) == ("alive r3c3 distance 4", True)

@@ -12,6 +12,7 @@ import pytest
 
 from turnwise.envs import make_env
 from turnwise.envs.planning import sokoban_rules as rules
+from turnwise.envs.planning.sokoban import pushes_of
 from turnwise.envs.planning.sokoban_levels import (
     canonical_level,
     draw_level,
@@ -151,6 +152,14 @@ def test_deadlocks_by_hand(rows, dead):
     level = level_of(rows)
     assert rules.deadlock(level) == dead
     assert rules.ask_deadlock(level, []) == ("dead" if dead else "alive")
+
+
+def test_boxes_that_reach_one_goal_only_are_a_deadlock_of_two():
+    rows = ["#######", "# $.$ #", "#     #", "#  @  #", "#     #", "#    .#", "#######"]
+    level = level_of(rows)
+    assert pushes_of(level) == inf and fewest(level) == inf
+    for box in level.boxes:
+        assert pushes_of(level._replace(boxes=(box,), goals=level.goals[:1])) == 1
 
 
 def test_the_cost_of_a_role_is_infinite_from_a_deadlock_on():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 
 import numpy as np
 import pytest
 
+from turnwise.envs.planning import library, sudoku_rules
 from turnwise.envs.planning.sudoku_rules import (
     BOXES,
     EMPTY,
@@ -279,3 +281,19 @@ def test_a_full_board_is_solved():
     last = Position(grid[:-1] + EMPTY, grid[:-1] + EMPTY)
     assert not solved(last)
     assert solved(apply(last, f"r3c3={grid[-1]}"))
+
+
+def test_a_unit_shows_all_places_of_each_digit_that_it_shows():
+    """A result is cut at `MOST_SHOWN` characters, and a digit with some places looks sure."""
+    assert sudoku_rules.MOST_SHOWN == library.MOST_SHOWN
+    shape, rng, cut = shape_of(81), np.random.default_rng(0), 0
+    for _ in range(20):
+        board = draw_puzzle(9, 28, rng)
+        for unit in shape.lines:
+            found = library.answer(sudoku_rules, Position(board, board), ["places", unit], 1)
+            groups = re.split(r"(?:^| )(?=[1-9] )", found)[1:]
+            for digit, *fills in (group.split() for group in groups):
+                whole = places_of(Position(board, board), [unit, digit])
+                assert " ".join(fills) == whole
+            cut += len(groups) < sum(board[cell] == "." for cell in shape.lines[unit])
+    assert cut > 3

@@ -48,6 +48,13 @@ def test_the_calls_of_rounds_without_a_move_stay_until_one_is_made():
     assert calls_shown(env, play(env, moved, "places r3").state) == ["call places r3"]
 
 
+def test_the_calls_of_all_rounds_without_a_move_stay():
+    env, state = begun(waits=3)
+    state = play(env, state, "places r0", "wait", "places r1", "wait", "places c2", "wait").state
+    shown = ["call places r0", "call places r1", "call places c2"]
+    assert calls_shown(env, state) == shown
+
+
 def test_waiting_is_idle_and_no_fault_and_costs_no_potential():
     env, first = begun(waits=1)
     rewards = play(env, first, "places r0", "wait").rewards
@@ -96,6 +103,19 @@ def test_only_the_judge_of_several_planners_may_wait():
         env.step(state, "planner-1", "wait", RNG)
     state = play(env, state, "r0c2=3", "r0c2=3", "wait").state
     assert state.waited == 1 and state.plans == ()
+
+
+@pytest.mark.parametrize("name", ["asker", "random-narrow"])
+def test_players_wait_as_the_judge_alone(name):
+    options = {"size": 6, "clues": 14, "rounds": 30, "moves_per_turn": 1, "waits": 3}
+    env = make_env("sudoku", **options, planners=2, hard=True).unwrapped
+    player, waited = env.baselines()[name], 0
+    for number, task in enumerate(GeneratedTasks(env, "test", 0).take(8)):
+        state, rng = env.reset(task), generator(0, name, number)
+        while not state.ended:
+            state = play(env, state, player(state, rng)).state
+            waited += state.waited > 0
+    assert waited
 
 
 def test_episodes_of_waiting_end_with_the_rounds():

@@ -78,7 +78,8 @@ class Scheme:
     advantages times `CreditConfig.weight_of_second` are added turn by turn; None is none.
     `by_turn` replaces the advantages of both: those of a turn depend on the turns after it.
     `topologies` are those that sample what it compares; `needs_cross_tables` says that its groups
-    are those of a cross table alone.
+    are those of a cross table alone. `needs_states` says that every turn must have a state, which
+    the answer to a question has not.
     """
 
     config: type[CreditConfig]
@@ -87,6 +88,7 @@ class Scheme:
     by_turn: TurnFunction | None = None
     topologies: tuple[str, ...] = ("independent",)
     needs_cross_tables: bool = False
+    needs_states: bool = False
 
     @property
     def by_sibling(self) -> bool:

@@ -96,4 +96,5 @@ GAE = Scheme(
     config=GaeConfig,
     compare=Comparison(key=visit_key, unit=episode_units, estimator=mean_centred),
     by_turn=advantages_by_turn,
+    needs_states=True,
 )

@@ -75,4 +75,5 @@ GIGPO = Scheme(
     config=GigpoConfig,
     compare=Comparison(key=visit_key, unit=episode_units, estimator=mean_centred),
     add=Comparison(key=state_key, unit=state_units, estimator=centred_by_state),
+    needs_states=True,
 )

@@ -24,7 +24,7 @@ Rewards:
         of its last proposal (of the start before the first). A call that proposes no moves
         proposes to stay.
     `call_failed` (process): 1 for a call that has no answer.
-    `illegal` (process): 1 for a list with a forbidden move.
+    `illegal` (process): 1 for a list with a forbidden move, of any seat but a tool.
     `idle` (process): 1 for moves that leave the position as it is, and for a call or a proposal
         that proposes none that change it. Without a cost, waiting is better than a move that is
         more often wrong than right, and a policy that waits never learns which one is right.
@@ -112,9 +112,9 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         """Whether a tool acts in `state`."""
         return state.turn < len(self.seating.tools)
 
-    def may_wait(self, state: PlanState[P]) -> bool:
-        """Whether the seat that moves may answer `wait` in this round."""
-        return state.waited < self.config.waits
+    def may_wait(self, state: PlanState[P], seat: str) -> bool:
+        """Whether a seat may answer `wait` in this round."""
+        return seat == self.seating.mover and state.waited < self.config.waits
 
     def generate(self, rng: np.random.Generator) -> dict[str, Any]:
         """Draw a task that the solver solves within the rounds.
@@ -168,7 +168,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         """
         first = self.puzzle.first(task.data)
         rounds, most = task.data.get("rounds", self.config.rounds), self.config.rounds
-        if not isinstance(rounds, int) or not 1 <= rounds <= most:
+        if type(rounds) is not int or not 1 <= rounds <= most:
             raise DataError(f"task {task.id!r} has rounds = {rounds!r}: give 1 to {most}")
         costs = self.costs(first)
         if not all(0 < cost < inf for cost in costs):
@@ -207,7 +207,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
             most = seats.planners.index(role) if role in seats.planners else len(state.plans)
             lines += [f"plan {plan}" for plan in state.plans[:most]]
         one = role not in seats.tools and self.config.moves_per_turn == 1
-        waits = (WAIT,) if role == seats.mover and self.may_wait(state) else ()
+        waits = (WAIT,) if self.may_wait(state, role) else ()
         asked = {TOOL: "call", PLANNER: "plan" if seats.planners else "move"}
         lines.append(f"your {asked.get(seats.kind(role), 'move')}")
         return Observation(
@@ -283,7 +283,11 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         Raises:
             IllegalActionError: if it is no list of moves.
         """
-        words = action.split() if len(action) <= MOST_READ else []
+        if len(action) > MOST_READ:
+            raise IllegalActionError(
+                f"{action[:40]!r}... has {len(action)} characters: give at most {MOST_READ}"
+            )
+        words = action.split()
         try:
             return split_moves(self.puzzle.rules, state.position, words, self.config.moves_per_turn)
         except CallError as error:
@@ -291,7 +295,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
 
     def _moved(self, state: PlanState[P], action: str) -> Step[PlanState[P]]:
         rules, before = self.puzzle.rules, state.position
-        waits = action.strip() == WAIT and self.may_wait(state)
+        waits = action.strip() == WAIT and self.may_wait(state, self.seating.mover)
         moves = () if waits else self._moves_of(state, action)
         position, count = run_moves(rules, before, moves)
         costs = self.costs(position)
@@ -343,7 +347,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         """
         if role not in self.seating.tools:
             number = len(self.puzzle.rules.moves(state.position)) + 1
-            if role == self.seating.mover and self.may_wait(state) and not rng.integers(number):
+            if self.may_wait(state, role) and not rng.integers(number):
                 return WAIT
             return self._random_moves(state.position, self.config.moves_per_turn, rng)
         names = (LEGAL, APPLY, *self.puzzle.rules.QUERIES)

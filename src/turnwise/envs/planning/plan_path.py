@@ -130,13 +130,18 @@ class PlanPathPuzzle(Puzzle[Position]):
         Raises:
             DataError: if there is no board, or no path from the start to the goal.
         """
-        try:
-            rows = [str(row) for row in data["rows"]]
-            row, column, to_row, to_column = map(int, (*data["start"], *data["goal"]))
-        except (KeyError, TypeError, ValueError):
+        rows, start, goal = (data.get(name) for name in ("rows", "start", "goal"))
+        cells = all(
+            isinstance(cell, list | tuple) and [type(part) for part in cell] == [int, int]
+            for cell in (start, goal)
+        )
+        if not isinstance(rows, list | tuple) or start is None or goal is None or not cells:
             raise DataError(
-                "a task of plan-path has rows, start and goal: give all three"
-            ) from None
+                f"a task of plan-path has rows, start and goal, got {dict(data)!r:.80}: give a "
+                "list of texts and two cells, as in start = [0, 0]"
+            )
+        rows = [str(row) for row in rows]
+        row, column, to_row, to_column = (*start, *goal)
         size, board = len(rows), "".join(rows)
         square = all(len(each) == size for each in rows) and set(board) <= {".", WALL}
         inside = all(0 <= number < size for number in (row, column, to_row, to_column))

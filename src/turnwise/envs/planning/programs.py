@@ -1,7 +1,7 @@
 """A tool role's program in the sandbox, with the functions of the library.
 
-Provides `run_tool`. The program may call the functions by name with the words of a call, as in
-`apply("UP RIGHT")`, and use `position`. What it prints is its result.
+Provides `run_tool` and `Printed`. The program may call the functions by name with the words of a
+call, as in `apply("UP RIGHT")`, and use `position`. What it prints is its result.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import inspect
 from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from turnwise.envs.planning import library
 from turnwise.sandbox import Limits, run
 
 LIMITS = Limits(cpu=1.0, wall=10.0, output=4096)
+BYTE_ORDER_MARK = "\ufeff"
 _FUNCTIONS = """
 import sys, types
 def loaded(name, source):
@@ -47,17 +48,31 @@ def _before(rules: library.Rules) -> str:
     )
 
 
-def run_tool(
-    rules: library.Rules, program: str, position: Sequence[Any], most: int
-) -> tuple[str, bool]:
-    """Run a program; return what it printed, and whether it ended without a failure.
+class Printed(NamedTuple):
+    """What a program printed, and whether it ended without a failure.
 
-    Printed text is cut to `library.MOST_SHOWN` printable characters of ASCII and newlines.
+    `shown` is cut to `library.MOST_SHOWN` characters, `last` is the last line of the whole output.
+    Other characters than those of printable ASCII are blanks.
+    """
+
+    shown: str
+    last: str
+    ok: bool
+
+
+def run_tool(rules: library.Rules, program: str, position: Sequence[Any], most: int) -> Printed:
+    """Run a program with the functions of the library.
 
     Raises:
         SandboxError: if the sandbox itself fails.
     """
     inputs = {"given": list(position), "most": most}
-    result = run(f"{_before(rules)}\n{program}", inputs, LIMITS)
-    printed = "".join(c for c in result.stdout if c == "\n" or " " <= c <= "~")
-    return printed[: library.MOST_SHOWN].strip(), result.ok
+    # compiled by itself, so that it may begin with `from __future__ import`
+    whole = f"exec(compile({program.removeprefix(BYTE_ORDER_MARK)!r}, '<program>', 'exec'))"
+    result = run(f"{_before(rules)}\n{whole}", inputs, LIMITS)
+    printed = "".join(c if c == "\n" or " " <= c <= "~" else " " for c in result.stdout).strip()
+    return Printed(
+        shown=printed[: library.MOST_SHOWN].strip(),
+        last=printed.rpartition("\n")[2],
+        ok=result.ok,
+    )

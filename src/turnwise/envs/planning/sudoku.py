@@ -147,6 +147,7 @@ class SudokuPuzzle(Puzzle[Position]):
             DataError: if it is no board with an empty cell and one solution.
         """
         rows, size = data.get("rows", ()), self.config.size
+        rows = rows if isinstance(rows, list | tuple) else [rows]
         board = "".join(map(str, rows))
         square = len(rows) == size and all(len(str(row)) == size for row in rows)
         if not square or not set(board) <= {EMPTY, *"123456789"[:size]} or EMPTY not in board:
@@ -259,7 +260,7 @@ class Sudoku(PlanningEnv[Position]):
         if asks and not calls:
             answered = [_fills_of(state, result) for _, result in state.shown_calls]
             shown += [fills for fills in answered if fills]
-            shown += [[WAIT]] if self.may_wait(state) else []
+            shown += [[WAIT]] if self.may_wait(state, *self.acting(state)) else []
         # where nothing is shown any move is forbidden
         group = shown[rng.integers(len(shown))] if shown else [_fill(state.position, None)]
         chosen = group[rng.integers(len(group))]
@@ -283,7 +284,7 @@ class Sudoku(PlanningEnv[Position]):
         )
         if lone:
             return lone[0]
-        if single is None and patient and self.may_wait(state):
+        if single is None and patient and self.may_wait(state, *self.acting(state)):
             return WAIT
         return _fill(state.position, single or _guess(board, rng))
 

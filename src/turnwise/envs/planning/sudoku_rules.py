@@ -16,6 +16,8 @@ from typing import NamedTuple
 BOXES = {4: (2, 2), 6: (2, 3), 9: (3, 3)}
 """Size -> rows and columns of a box."""
 EMPTY = "."
+MOST_SHOWN = 240
+"""The most characters of a result, as in `library.py`."""
 
 
 class Position(NamedTuple):
@@ -195,7 +197,8 @@ def conflicts_of(position: Position, words: list[str]) -> str:
 def places_of(position: Position, words: list[str]) -> str:
     """Answer which cells of a row, column or box a digit may fill; `has` where one has it.
 
-    Without a digit the answer has each digit that the unit lacks, and its fills.
+    Without a digit the answer has each digit that the unit lacks, and its fills; of 9 rows only
+    the first digits whose fills it has room for.
 
     Example:
         >>> board = "1..." + "3412" + "2143" + "432."
@@ -219,8 +222,10 @@ def places_of(position: Position, words: list[str]) -> str:
     if len(words) == 2:
         digit = _digit(position, words[1])
         return f"{had[digit]} has {digit}" if digit in had else fills_with(digit)
-    lacked = (digit for digit in shape.digits if digit not in had)
-    return " ".join(f"{digit} {fills_with(digit)}" for digit in lacked) or "full"
+    lacked = [f"{digit} {fills_with(digit)}" for digit in shape.digits if digit not in had]
+    while len(" ".join(lacked)) > MOST_SHOWN:  # a digit without some of its fills would look sure
+        lacked.pop()
+    return " ".join(lacked) or "full"
 
 
 QUERIES: Mapping[str, Callable[[Position, list[str]], str]] = {

@@ -49,11 +49,11 @@ def run_program(rules: Rules, position: Any, program: str, most: int) -> ToolRes
     Raises:
         SandboxError: if the sandbox itself fails.
     """
-    printed, ran = run_tool(rules, program, tuple(position), most)
-    lines = printed.split("\n")
+    printed = run_tool(rules, program, tuple(position), most)
     try:
-        moves = split_moves(rules, position, lines[-1].split(), most) if ran else ()
+        moves = split_moves(rules, position, printed.last.split(), most) if printed.ok else ()
     except CallError:
         moves = ()
-    shown = "\n ".join(" ".join(line.split()) for line in lines)
-    return ToolResult("program" if ran else "failed", shown or "no result", moves, ran)
+    shown = "\n ".join(" ".join(line.split()) for line in printed.shown.split("\n"))
+    called = "program" if printed.ok else "failed"
+    return ToolResult(called, shown or "no result", moves, printed.ok)
