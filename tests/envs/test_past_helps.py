@@ -12,7 +12,7 @@ from turnwise.credit.state_values import PRIOR as CREDIT_PRIOR
 from turnwise.envs import survey_groups
 from turnwise.envs.guard import guarded
 from turnwise.envs.hidden_state import Visit, hidden_share, rounded
-from turnwise.envs.past_helps import SeenTurn, past_helps
+from turnwise.envs.past_helps import NOT_COMPARED, SURE, SeenTurn, past_excess, past_helps
 from turnwise.envs.survey import survey
 from turnwise.envs.survey_groups import PRIOR
 from turnwise.errors import IllegalActionError
@@ -649,3 +649,24 @@ class Coloured(Grid):
 def test_keys_hide_nothing_that_only_texts_show():
     assert groups(Grid()).hidden_by_key == 0
     assert groups(Coloured()).hidden_by_key == 0
+
+
+def test_an_end_of_which_nothing_is_known_is_not_compared():
+    """The end of games of two turns depends on their number, which the past tells."""
+    rng, ends = np.random.default_rng(0), {"told": (True, ""), "not told": NOT_COMPARED}
+    for what, end in ends.items():
+        turns = []
+        for game in range(200):
+            past = ()
+            for step in range(2):
+                action = "ab"[rng.integers(2)]
+                after = end if step else (False, "same")
+                followed = ((), after)
+                turns.append(
+                    SeenTurn(
+                        game=game, observation="same", action=action, followed=followed, past=past
+                    )
+                )
+                past = (*past, ("same", action))
+        found = past_excess(turns, 0)
+        assert (found > SURE) == (what == "told"), (what, found)

@@ -23,6 +23,9 @@ LEAST, FEWEST = 0.2, 300
 """The share of turns that must have an equal turn in another game for the test to say anything, and
 their number for it to say that the past does not help."""
 
+NOT_COMPARED: Hashable = object()
+"""In place of what came next, where that must not be compared."""
+
 Codes = NDArray[np.int64]
 
 
@@ -30,8 +33,9 @@ Codes = NDArray[np.int64]
 class SeenTurn:
     """One turn of a game, as its seat saw it.
 
-    `followed` is what came of it: the rewards, and the next observation or the end; None where the
-    game was cut off. `past` are the observations and actions of the turns before, oldest first.
+    `followed` is what came of it: the rewards, and the next observation or the end, or
+    `NOT_COMPARED`; None where the game was cut off. `past` are the observations and actions of the
+    turns before, oldest first.
     """
 
     game: int
@@ -107,9 +111,14 @@ def excess(
         feature: a value for each turn.
         rng: for the shuffling.
     """
-    strata = _codes([(t.observation, t.action) for t in turns])
-    outcomes = [_codes([t.followed and t.followed[part] for t in turns]) for part in range(2)]
-    return max(_excess(strata, _codes(feature), outcome, rng) for outcome in outcomes)
+    strata, features = _codes([(t.observation, t.action) for t in turns]), _codes(feature)
+    found: list[float] = []
+    for part in range(2):
+        outcomes = [t.followed and t.followed[part] for t in turns]
+        known = np.array([outcome is not NOT_COMPARED for outcome in outcomes], dtype=bool)
+        if known.any():
+            found.append(_excess(strata[known], features[known], _codes(outcomes)[known], rng))
+    return max(found, default=0.0)
 
 
 def _codes(values: Sequence[Hashable]) -> Codes:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from turnwise.agents import LAST_N
-from turnwise.envs.past_helps import LEAST, SURE, SeenTurn, excess, past_excess
+from turnwise.envs.past_helps import LEAST, NOT_COMPARED, SURE, SeenTurn, excess, past_excess
 from turnwise.formats import REPLY_COMPONENTS
 from turnwise.policies.presets import is_nano, nano_preset
 from turnwise.report.findings.facts import Facts, Finding
@@ -138,14 +138,20 @@ def _turns(facts: Facts, role: str) -> Iterator[Shown]:
     """Yield the recorded turns of a role whose outcome is known."""
     weights = facts.at("credit.rewards", {})
     counted = {name for name, weight in weights.items() if weight} - set(REPLY_COMPONENTS)
-    for game, episode in enumerate(facts.episodes):
-        for trajectory in () if episode.broken else episode.trajectories:
-            if trajectory.role == role and not trajectory.player:
-                yield from _shown(episode, trajectory, game, counted)
+    own = [
+        (game, episode, trajectory)
+        for game, episode in enumerate(facts.episodes)
+        for trajectory in (() if episode.broken else episode.trajectories)
+        if trajectory.role == role and not trajectory.player
+    ]
+    # where all games have as many turns, the end tells their number alone
+    timed = len({len(trajectory.turns) for _, _, trajectory in own}) == 1
+    for game, episode, trajectory in own:
+        yield from _shown(episode, trajectory, game, counted, timed)
 
 
 def _shown(
-    episode: Episode, trajectory: Trajectory, game: int, counted: set[str]
+    episode: Episode, trajectory: Trajectory, game: int, counted: set[str], timed: bool
 ) -> Iterator[Shown]:
     past: list[tuple[str, str]] = []
     data = {
@@ -174,7 +180,7 @@ def _shown(
                     game=game,
                     observation=prompts[step],
                     action=turn.action,
-                    followed=(rewards, (last, after)),
+                    followed=(rewards, NOT_COMPARED if last and timed else (last, after)),
                     past=tuple(past),
                 ),
             )
