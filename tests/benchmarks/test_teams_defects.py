@@ -70,7 +70,7 @@ def test_rows_are_recipes_that_differ_from_the_clean_run_in_what_they_name(scrip
     assert found["mixed-roles"]["credit"]["statistics"] == "all"
     assert found["other-rewards"]["credit"]["rewards"] == {
         "solved": 2.0, "progress": 2.0, "call_useful": 1.0, "illegal": -0.2, "call_failed": -2.0,
-        "invalid": -2.0, "move_useful": 0.0, "idle": 0.0,
+        "invalid": -2.0, "move_useful": 0.0, "idle": 0.0, "call_idle": 0.0,
     }  # fmt: skip
     heats = {role: each["temperature"] for role, each in found["hot"]["agents"].items()}
     assert heats == {"tool": 1.5, "planner": 1.5}

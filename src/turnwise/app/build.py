@@ -110,7 +110,6 @@ def assemble(
 
     With `writes = False` nothing is recorded: another process of the run does it.
     """
-    _check_frozen(recipe, folder)
     training, warmup = recipe.env.make("training"), recipe.env.make("warmup")
     open_sandbox(training, recipe.sandbox)
     recipe.env.look("training", recipe.seed)
@@ -352,6 +351,8 @@ def make_policies(
     `note` receives how many. `configs` says how the policies are loaded; by default it is
     `config_of` of each.
     """
+    if folder is not None:
+        _check_frozen(recipe, folder)
     made = configs is None or any(is_nano(config.model) for config in configs.values())
     if configs is None:
         configs = {name: config_of(name, recipe, folder) for name in recipe.weights}

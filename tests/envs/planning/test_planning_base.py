@@ -56,7 +56,7 @@ def test_the_tool_acts_first_and_the_planner_sees_its_result():
     lines = env.observe(told, PLANNER).text.split("\n ")
     assert lines[-3:] == ["call apply DOWN DOWN", "ran 2 r2c0 distance 2", "your move"]
     assert env.observe(state, PLANNER).text.split("\n ")[-2:] == ["no call", "your move"]
-    assert paid == [{"call_useful": 0.5, "call_failed": 0.0, "idle": 0.0}]
+    assert paid == [{"call_useful": 0.5, "call_failed": 0.0, "call_idle": 0.0}]
 
 
 def test_both_seats_may_be_of_one_role():
@@ -85,7 +85,7 @@ def test_both_seats_may_be_of_one_role():
 def test_a_call_without_an_answer_fails_and_the_episode_goes_on(call):
     env = made(size=4, moves_per_call=4)
     told, paid, step = play(env, begun(env), call)
-    assert paid == [{"call_useful": 0.0, "call_failed": 1.0, "idle": 1.0}]
+    assert paid == [{"call_useful": 0.0, "call_failed": 1.0, "call_idle": 1.0}]
     assert told.calls == (("failed", "no result"),)
     assert not (step.terminated or step.truncated)
 
@@ -169,7 +169,8 @@ def test_calls_are_answered():
 )
 def test_calls_and_moves_that_change_nothing_are_counted(call, moves, idle):
     paid = play(made(size=4), begun(made(size=4)), call, moves)[1]
-    assert tuple(each["idle"] for each in paid) == idle
+    assert (paid[0]["call_idle"], paid[1]["idle"]) == idle
+    assert "idle" not in paid[0] and "call_idle" not in paid[1]
 
 
 @pytest.mark.parametrize("name", ["plan-path", "sokoban", "sudoku", "n-queens", "blocksworld"])

@@ -49,7 +49,7 @@ def test_the_last_line_that_is_printed_is_the_proposal():
 @pytest.mark.parametrize("before", ["print('x' * 230)", "for i in range(99): print('tried', i)"])
 def test_the_proposal_is_the_last_line_of_all_that_is_printed(before):
     state, paid = told(f"{before}\nprint('DOWN\\tDOWN\\rRIGHT')", moves_per_call=4)
-    assert paid["call_useful"] == 0.75 and paid["idle"] == 0.0
+    assert paid["call_useful"] == 0.75 and paid["call_idle"] == 0.0
     assert len(state.calls[0][1].replace("\n ", "\n")) <= library.MOST_SHOWN
 
 
@@ -73,7 +73,7 @@ def test_a_position_may_be_used():
 )  # fmt: skip
 def test_a_program_that_fails_is_a_failed_call(program):
     state, paid = told(program)
-    said = {"call_useful": 0.0, "call_failed": 1.0, "idle": 1.0}
+    said = {"call_useful": 0.0, "call_failed": 1.0, "call_idle": 1.0}
     assert (state.calls[0][0], paid) == ("failed", said)
 
 

@@ -25,10 +25,12 @@ Rewards:
         proposes to stay.
     `call_failed` (process): 1 for a call that has no answer.
     `illegal` (process): 1 for a list with a forbidden move, of any seat but a tool.
-    `idle` (process): 1 for moves that leave the position as it is, and for a call or a proposal
-        that proposes none that change it. Without a cost, waiting is better than a move that is
-        more often wrong than right, and a policy that waits never learns which one is right.
-    The last three are for negative weights. The others telescope, so that no weights of them pay
+    `idle` (process): 1 for moves that leave the position as it is. Without a cost, waiting is
+        better than a move that is more often wrong than right, and a policy that waits never learns
+        which one is right.
+    `call_idle` (process): 1 for a call or a proposal of no moves that change the position, such as
+        a question. With a cost of its own a team may ask before it moves.
+    The last four are for negative weights. The others telescope, so that no weights of them pay
     for moving back and forth.
 End: terminated when solved, and with `end_when_lost` when a role's cost is infinite; truncated when
     the rounds are over. The score is 1 if solved, else 0.
@@ -87,6 +89,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         "call_failed": "process",
         "illegal": "process",
         "idle": "process",
+        "call_idle": "process",
     }
 
     def __init__(self, config: PlanningConfig, puzzle: Puzzle[P]) -> None:
@@ -248,14 +251,15 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         calls = (*state.calls, (made.call, made.result))
         after = replace(state, begun=begun, calls=calls, proposed=proposed)
         failed = float(not made.ran)
-        rewards = {"call_useful": useful, "call_failed": failed, "idle": faults["idle"]}
+        rewards = {"call_useful": useful, "call_failed": failed, "call_idle": faults["idle"]}
         return Step(state=after, rewards=rewards, terminated=False, truncated=False)
 
     def _planned(self, state: PlanState[P], action: str) -> Step[PlanState[P]]:
         moves = self._moves_of(state, action)
         useful, proposed, faults = self._proposed(state, moves)
         after = replace(state, plans=(*state.plans, " ".join(moves)), proposed=proposed)
-        rewards = {"call_useful": useful, **faults}
+        own = {"illegal": faults["illegal"], "call_idle": faults["idle"]}
+        rewards = {"call_useful": useful, **own}
         return Step(state=after, rewards=rewards, terminated=False, truncated=False)
 
     def _proposed(
@@ -285,7 +289,8 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         """
         if len(action) > MOST_READ:
             raise IllegalActionError(
-                f"{action[:40]!r}... has {len(action)} characters: give at most {MOST_READ}"
+                f"{action[:40]!r}... is no list of moves: it has {len(action)} characters; give at "
+                f"most {MOST_READ}"
             )
         words = action.split()
         try:
