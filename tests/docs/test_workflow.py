@@ -30,6 +30,7 @@ def test_the_workflow_asks_before_each_action_and_the_plan_is_in_the_prompt(tmp_
         settings=few
         | NEW
         | agents
+        | {"credit.scheme": "grpo"}
         | {"workflow": {"kind": "plans.py:Plans", "options": {"questions": 2}}},
     )
     (file,) = (outcome.run / "episodes").glob("train-*.jsonl")
