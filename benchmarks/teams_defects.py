@@ -80,12 +80,8 @@ HOT = ("agents.tool.temperature=1.5", "agents.planner.temperature=1.5")
 OTHER_REWARDS = (
     *("credit.rewards.solved=2.0", "credit.rewards.progress=2.0", "credit.rewards.illegal=-0.2"),
     *("credit.rewards.call_useful=1.0", "credit.rewards.call_failed=-2.0"),
-    *(
-        "credit.rewards.invalid=-2.0",
-        "credit.rewards.move_useful=0.0",
-        "credit.rewards.idle=0.0",
-        "credit.rewards.call_idle=0.0",
-    ),
+    *("credit.rewards.invalid=-2.0", "credit.rewards.move_useful=0.0"),
+    *("credit.rewards.idle=0.0", "credit.rewards.call_idle=0.0"),
 )
 CLEAN = "at-grpo"
 

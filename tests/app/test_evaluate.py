@@ -13,6 +13,7 @@ from turnwise.app import lifecycle
 from turnwise.app.loading import load_models, load_run
 from turnwise.app.sources import policy_source
 from turnwise.errors import ConfigError, ModelError, RunError, UnknownNameError
+from turnwise.policies.sources import existing_source
 from turnwise.recipe.schema import load_recipe
 from turnwise.runs.checkpoints import Checkpoints
 
@@ -292,6 +293,13 @@ def test_a_policy_that_is_not_there_is_one_sentence(pair, given, error, words):
     with pytest.raises(error) as refused:
         tw.evaluate_run(pair, policies=asked)
     assert words.format(run=pair) in str(refused.value)
+
+
+def test_a_policy_of_a_run_is_no_model_of_a_recipe_and_its_folders_are_named(pair):
+    with pytest.raises(ModelError) as refused:
+        existing_source(f"{pair}:hands")
+    assert "names a run's policy, as `turnwise eval` takes it" in str(refused.value)
+    assert "/hands'" in str(refused.value) and "/eyes'" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

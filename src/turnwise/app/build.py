@@ -165,16 +165,15 @@ def assemble(
     )
 
 
-def _check_frozen(recipe: Recipe, folder: Run) -> None:
+def _check_frozen(recipe: Recipe, configs: Mapping[str, PolicyConfig]) -> None:
     """Refuse a frozen policy with random weights: it would say random bytes in the whole run.
 
     Raises:
         ConfigError: if there is one.
     """
-    for name, policy in recipe.weights.items():
+    for name, policy in configs.items():
         pretrained = recipe.pretrains and policy.lora is not None
-        made = is_nano(config_of(name, recipe, folder).model)
-        if made and not policy.trainable and not pretrained:
+        if is_nano(policy.model) and not policy.trainable and not pretrained:
             raise ConfigError(
                 f"policies.{name} has trainable = false, and its model {policy.model!r} is made on "
                 "the spot and has learned nothing: give the folder of a trained model, such as "
@@ -351,11 +350,11 @@ def make_policies(
     `note` receives how many. `configs` says how the policies are loaded; by default it is
     `config_of` of each.
     """
-    if folder is not None:
-        _check_frozen(recipe, folder)
     made = configs is None or any(is_nano(config.model) for config in configs.values())
     if configs is None:
         configs = {name: config_of(name, recipe, folder) for name in recipe.weights}
+        if folder is not None:
+            _check_frozen(recipe, configs)
     policies = load_policies(
         configs,
         directory=None if folder is None else folder.models,

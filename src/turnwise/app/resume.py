@@ -14,6 +14,7 @@ from typing import Any
 from turnwise.envs import find_env
 from turnwise.errors import ConfigError
 from turnwise.policies.schedule import learning_rate
+from turnwise.recipe.overrides import parse_override
 from turnwise.recipe.schema import Recipe, load_recipe
 from turnwise.runs import Checkpoint, Checkpoints, Run
 from turnwise.runs.changes import MAY_CHANGE, is_among
@@ -57,8 +58,8 @@ def changed_recipe(
         RunError: if all checkpoints are damaged.
     """
     before = load_recipe(str(folder.recipe))
-    names = settings if isinstance(settings, Mapping) else [s.partition("=")[0] for s in settings]
-    if "preset" in names:
+    mapping = isinstance(settings, Mapping)
+    if "preset" in (settings if mapping else [parse_override(each)[0] for each in settings]):
         raise ConfigError(
             "presets are applied when a run begins, and cannot change in a resumed run: begin a "
             "new run, or give the settings that may change"

@@ -27,9 +27,10 @@ def existing_source(model: str) -> str:
     if path.is_dir():
         _check_directory(path)
         return str(path.resolve())
-    run, _, policy = model.rpartition(":")
-    if run and Path(run).expanduser().is_dir():
-        found = [each for each in _models_below(Path(run)) if policy in each.parts]
+    before, _, policy = model.rpartition(":")
+    run = Path(before).expanduser()
+    if before and run.is_dir():
+        found = [each for each in _models_below(run) if policy in each.parts]
         given = f"such as {_listed(found)}" if found else "with its config.json"
         raise ModelError(
             f"model {model!r} names a run's policy, as `turnwise eval` takes it: give the folder "

@@ -246,26 +246,25 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         return self._moved(state, action)
 
     def _called(self, state: PlanState[P], made: ToolResult) -> Step[PlanState[P]]:
-        useful, proposed, faults = self._proposed(state, made.moves)
+        useful, proposed, _, idle = self._proposed(state, made.moves)
         begun = state.begun + (not state.calls)
         calls = (*state.calls, (made.call, made.result))
         after = replace(state, begun=begun, calls=calls, proposed=proposed)
         failed = float(not made.ran)
-        rewards = {"call_useful": useful, "call_failed": failed, "call_idle": faults["idle"]}
+        rewards = {"call_useful": useful, "call_failed": failed, "call_idle": idle}
         return Step(state=after, rewards=rewards, terminated=False, truncated=False)
 
     def _planned(self, state: PlanState[P], action: str) -> Step[PlanState[P]]:
         moves = self._moves_of(state, action)
-        useful, proposed, faults = self._proposed(state, moves)
+        useful, proposed, illegal, idle = self._proposed(state, moves)
         after = replace(state, plans=(*state.plans, " ".join(moves)), proposed=proposed)
-        own = {"illegal": faults["illegal"], "call_idle": faults["idle"]}
-        rewards = {"call_useful": useful, **own}
+        rewards = {"call_useful": useful, "illegal": illegal, "call_idle": idle}
         return Step(state=after, rewards=rewards, terminated=False, truncated=False)
 
     def _proposed(
         self, state: PlanState[P], moves: Sequence[str]
-    ) -> tuple[float, tuple[float, ...], dict[str, float]]:
-        """Return what a proposal of the acting seat is worth, and its faults.
+    ) -> tuple[float, tuple[float, ...], float, float]:
+        """Return what a proposal of the acting seat is worth, and its `_faults`.
 
         In between are the potentials of all seats' last proposals.
         """
@@ -274,12 +273,13 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         value = potential(self.costs(end)[1], state.costs[1])
         known = state.proposed
         proposed = (*known[:place], value, *known[place + 1 :])
-        return value - known[place], proposed, self._faults(state.position, end, count < len(moves))
+        faults = self._faults(state.position, end, count < len(moves))
+        return value - known[place], proposed, *faults
 
-    def _faults(self, before: P, after: P, stopped: bool) -> dict[str, float]:
-        """Return the components of moves that were `stopped` before the last, or change nothing."""
+    def _faults(self, before: P, after: P, stopped: bool) -> tuple[float, float]:
+        """Return whether a forbidden move `stopped` moves, and whether they change nothing."""
         illegal = stopped and not self.puzzle.rules.solved(after)
-        return {"illegal": float(illegal), "idle": float(after == before)}
+        return float(illegal), float(after == before)
 
     def _moves_of(self, state: PlanState[P], action: str) -> Sequence[str]:
         """Return the moves of a planner's or a judge's answer.
@@ -326,7 +326,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
             for name, now, earlier, start in measured
         }
         rewards["solved"] = float(after.solved)
-        rewards |= self._faults(before, position, count < len(moves))
+        rewards["illegal"], rewards["idle"] = self._faults(before, position, count < len(moves))
         ended = after.solved or after.lost
         return Step(
             state=after, rewards=rewards, terminated=ended, truncated=not ended and not after.left

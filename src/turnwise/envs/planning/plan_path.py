@@ -130,12 +130,12 @@ class PlanPathPuzzle(Puzzle[Position]):
         Raises:
             DataError: if there is no board, or no path from the start to the goal.
         """
-        rows, start, goal = (data.get(name) for name in ("rows", "start", "goal"))
+        rows, start, goal = (data.get(name, ()) for name in ("rows", "start", "goal"))
         cells = all(
             isinstance(cell, list | tuple) and [type(part) for part in cell] == [int, int]
             for cell in (start, goal)
         )
-        if not isinstance(rows, list | tuple) or start is None or goal is None or not cells:
+        if not isinstance(rows, list | tuple) or not cells:
             raise DataError(
                 f"a task of plan-path has rows, start and goal, got {dict(data)!r:.80}: give a "
                 "list of texts and two cells, as in start = [0, 0]"
