@@ -132,13 +132,13 @@ def test_other_texts_are_no_moves(move):
 
 def test_queries_answer_about_the_board():
     position = Position(BOARD, BOARD)
-    assert candidates_of(position, ["r0c2"]) == "r0c2=3"
+    assert candidates_of(position, ["r0c2"]) == "one r0c2=3"
     assert candidates_of(position, ["r0c0"]) == "r0c0 has 1"
     assert conflicts_of(position, ["r0c2=4"]) == "r0c3"
     assert conflicts_of(position, ["r0c2=3"]) == "none"
-    assert places_of(position, ["r1", "2"]) == "r1c2=2 r1c3=2"
+    assert places_of(position, ["r1", "2"]) == "two r1c2=2 r1c3=2"
     assert places_of(position, ["b1", "4"]) == "r0c3 has 4"
-    assert places_of(position, ["c2", "3"]) == "r0c2=3 r2c2=3 r3c2=3"
+    assert places_of(position, ["c2", "3"]) == "three r0c2=3 r2c2=3 r3c2=3"
     assert consistent(position, []) == "yes"
     assert report(position) == "empty 11 consistent yes"
     dead = Position("123." + "..4." + "....", "")._replace(board="123." + "..4." + "." * 8)

@@ -139,16 +139,18 @@ def test_random_play_waits_only_where_it_may():
 @pytest.mark.parametrize(
     ("result", "lone"),
     [
-        ("1 r0c2=1 r3c1=1 3 r0c2=3", ["r0c2=3"]),
-        ("3 r0c2=3 r3c1=3", []),
-        ("2 none 3 r0c2=3", ["r0c2=3"]),
+        ("1 two r0c2=1 r3c1=1 3 one r0c2=3", ["r0c2=3"]),
+        ("3 two r0c2=3 r3c1=3", []),
+        ("2 none 3 one r0c2=3", ["r0c2=3"]),
+        ("one r0c2=3", ["r0c2=3"]),
         ("r0c2=3", []),
-        ("3 r0c0=3", []),
-        ("3 r0c2=3 " * 40, ["r0c2=3"] * 40),
+        ("3 one r0c0=3", []),
+        ("3 one r0c2=3 " * 40, ["r0c2=3"] * 40),
+        ("one", []),
         ("yes", []),
     ],
 )
-def test_a_lone_fill_of_a_result_is_possible_and_alone_after_its_digit(result, lone):
+def test_a_lone_fill_of_a_result_is_possible_and_counted_as_one(result, lone):
     _, state = begun()
     assert _lone(state, result) == lone
 

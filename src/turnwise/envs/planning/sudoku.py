@@ -42,7 +42,7 @@ Example:
      r2 2 1 4 3
      r3 4 3 2 .
      call candidates r0c2
-     r0c2=3
+     one r0c2=3
      your move
     >>> step = env.step(told, "planner", "r0c2=3 r3c3=1", rng)
     >>> step.rewards["solved"], step.rewards["progress"]
@@ -53,6 +53,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
+from itertools import pairwise
 from math import inf
 from typing import Any, ClassVar, Literal
 
@@ -189,7 +190,7 @@ class SudokuPuzzle(Puzzle[Position]):
         return _lines(position.board)
 
     def description(self, position: Position) -> str:
-        """Return the candidates of the cells with the fewest, `DESCRIBED` cells at most."""
+        """Return the candidates of the cells with the fewest, `DESCRIBED` at most, counted."""
         return _description(position.board)
 
     def render(self, position: Position) -> str:
@@ -222,9 +223,10 @@ class SudokuPuzzle(Puzzle[Position]):
     def vocabulary(self) -> tuple[str, ...]:
         """Return the names of cells and of units, the digits, all fills, and all other words."""
         shape = shape_of(self.config.size**2)
-        words = ("sudoku", "narrow", "full", "empty", "consistent", "yes", "no", "none", "has")
+        words = ("sudoku", "narrow", "full", "empty", "consistent", "yes", "no", "has")
+        counts = rules.COUNTS[: self.config.size + 1]
         fills = rules.fills(self.config.size**2)
-        return (*words, EMPTY, *shape.digits, *shape.names, *shape.lines, *fills)
+        return (*words, *counts, EMPTY, *shape.digits, *shape.names, *shape.lines, *fills)
 
 
 class Sudoku(PlanningEnv[Position]):
@@ -311,14 +313,9 @@ def _fills_of(state: PlanState[Position], result: str) -> list[str]:
 
 
 def _lone(state: PlanState[Position], result: str) -> list[str]:
-    """Return the fills of a result, of `places UNIT`, that are alone after their digit."""
-    groups, digits = list[list[str]](), shape_of(len(state.position.board)).digits
-    for word in result.split():
-        if word in digits:
-            groups.append([])
-        elif groups:
-            groups[-1].append(word)
-    return [group[0] for group in groups if len(group) == 1 and _fills_of(state, group[0])]
+    """Return the fills of a result that are the only ones of their cell, or of a unit's digit."""
+    lone = [fill for count, fill in pairwise(result.split()) if count == rules.COUNTS[1]]
+    return _fills_of(state, " ".join(lone))
 
 
 def _solution(clues: str) -> str:
@@ -381,6 +378,7 @@ def _lines(board: str) -> tuple[str, ...]:
 def _description(board: str) -> str:
     names = shape_of(len(board)).names
     said = ["narrow"]
-    for _, cell, digits in _narrowest(board):
-        said += [rules.fill(names[cell], digit) for digit in digits] or [f"{names[cell]} none"]
+    for count, cell, digits in _narrowest(board):
+        said += [] if count else [names[cell]]
+        said += [rules.counted([rules.fill(names[cell], digit) for digit in digits])]
     return " ".join(said) if len(said) > 1 else "full"

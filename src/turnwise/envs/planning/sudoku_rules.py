@@ -18,6 +18,8 @@ BOXES = {4: (2, 2), 6: (2, 3), 9: (3, 3)}
 EMPTY = "."
 MOST_SHOWN = 240
 """The most characters of a result, as in `library.py`."""
+COUNTS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+"""The words for numbers of fills."""
 
 
 class Position(NamedTuple):
@@ -156,6 +158,18 @@ def apply(position: Position, move: str) -> Position | None:
     return Position(filled(board, cell, digit), position.clues)
 
 
+def counted(found: Sequence[str]) -> str:
+    """Return how many fills there are, and these.
+
+    The number comes first: whether a fill is the only one is then told by the word before it.
+
+    Example:
+        >>> counted(["r0c1=2", "r0c1=4"]), counted([])
+        ('two r0c1=2 r0c1=4', 'none')
+    """
+    return " ".join((COUNTS[len(found)], *found))
+
+
 def solved(position: Position) -> bool:
     """Whether every cell is filled; moves make no conflict."""
     return EMPTY not in position.board
@@ -180,8 +194,7 @@ def candidates_of(position: Position, words: list[str]) -> str:
     cell = _cell(position, words[0])
     if position.board[cell] != EMPTY:
         return f"{words[0]} has {position.board[cell]}"
-    found = [fill(words[0], digit) for digit in candidates(position.board, cell)]
-    return " ".join(found) or "none"
+    return counted([fill(words[0], digit) for digit in candidates(position.board, cell)])
 
 
 def conflicts_of(position: Position, words: list[str]) -> str:
@@ -203,9 +216,9 @@ def places_of(position: Position, words: list[str]) -> str:
     Example:
         >>> board = "1..." + "3412" + "2143" + "432."
         >>> places_of(Position(board, board), ["r0", "2"])
-        'r0c1=2'
+        'one r0c1=2'
         >>> places_of(Position(board, board), ["r0"])
-        '2 r0c1=2 3 r0c2=3 4 r0c3=4'
+        '2 one r0c1=2 3 one r0c2=3 4 one r0c3=4'
     """
     if len(words) != 1:
         _expect(words, 2, "a row, column or box, as in r0, c0 or b0, and a digit or none")
@@ -217,7 +230,7 @@ def places_of(position: Position, words: list[str]) -> str:
 
     def fills_with(digit: str) -> str:
         found = (c for c in unit if board[c] == EMPTY and digit in candidates(board, c))
-        return " ".join(fill(shape.names[c], digit) for c in found) or "none"
+        return counted([fill(shape.names[c], digit) for c in found])
 
     if len(words) == 2:
         digit = _digit(position, words[1])

@@ -32,7 +32,7 @@ def answer_call(rules: Rules, position: Any, action: str, most: int) -> ToolResu
         >>> from turnwise.envs.planning import sudoku_rules
         >>> board = "1..." + "3412" + "2143" + "4321"
         >>> answer_call(sudoku_rules, sudoku_rules.Position(board, board), "candidates r0c1", 1)
-        ToolResult(call='candidates r0c1', result='r0c1=2', moves=(), ran=True)
+        ToolResult(call='candidates r0c1', result='one r0c1=2', moves=(), ran=True)
     """
     words = action.split() if len(action) <= MOST_READ else []
     try:
