@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from turnwise.app import loading, run_scores
 from turnwise.cli.main import app
 from turnwise.envs import ENVS
-from turnwise.recipe.schema import recipe_names
+from turnwise.recipe.schema import load_recipe, recipe_names
 
 
 def test_eval_prints_one_object(turnwise, smoke_run):
@@ -191,6 +191,15 @@ def test_recipes_are_listed(turnwise):
     assert "gigpo" in table
 
 
+def test_a_recipe_is_printed_as_a_file_that_trains_the_same(turnwise, tmp_path):
+    own = tmp_path / "own.toml"
+    own.write_text(turnwise("recipes", "sudoku-two-policy").stdout, encoding="utf-8")
+    assert load_recipe(str(own)) == load_recipe("sudoku-two-policy")
+    assert turnwise("recipes", own).stdout == own.read_text(encoding="utf-8")
+    (listed,) = json.loads(turnwise("recipes", "relay", "--json").stdout)["recipes"]
+    assert listed["name"] == "relay"
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
 @pytest.mark.parametrize("arguments", [["recipes"], ["recipes", "--json"], ["envs"]])
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -228,6 +237,21 @@ def test_envs_are_listed_with_every_option(turnwise):
     text = turnwise("envs").stdout
     assert "frozen-lake" in text
     assert "slippery" in text
+
+
+def test_one_env_is_described_with_what_it_is_derived_from(turnwise):
+    said = " ".join(turnwise("envs", "n-queens").stdout.split())
+    assert "The `n-queens` env" in said and "The env of a planning puzzle" in said
+    assert "moves_per_call" in said and "slippery" not in said
+    (listed,) = json.loads(turnwise("envs", "n-queens", "--json").stdout)["envs"]
+    assert listed["name"] == "n-queens"
+
+
+@pytest.mark.parametrize("command", ["recipes", "envs"])
+def test_a_misspelt_name_is_refused_with_the_near_one(turnwise, command):
+    result = turnwise(command, "sokobn-single" if command == "recipes" else "sokobn")
+    assert result.exit_code == 2
+    assert "did you mean 'sokoban" in result.stderr
 
 
 @pytest.mark.parametrize("baseline", ["random", "reflex", "optimal"])

@@ -16,17 +16,16 @@ import typer
 
 from turnwise.app.progress_bar import LiveProgress
 from turnwise.cli.bench import bench
+from turnwise.cli.listing import envs, recipes
 from turnwise.cli.options import (
     HELP,
     STOPPED,
     AsJson,
     Sets,
     console,
-    draw_table,
     fail,
     one_sentence,
     print_json,
-    print_styled,
     problems,
     say,
     tell,
@@ -50,6 +49,8 @@ app = typer.Typer(
 )
 app.add_typer(bench, name="bench")
 app.add_typer(sandbox, name="sandbox")
+app.command()(recipes)
+app.command()(envs)
 app.command()(search)
 app.command()(solve)
 app.command()(sweep)
@@ -214,70 +215,6 @@ def report(
         folder = Run.open(run)
         write_report(folder, film=write_film(folder, tell))
     say(f"report: {folder.report}")
-
-
-@app.command()
-def recipes(as_json: AsJson = False) -> None:
-    """List the shipped recipes."""
-    from turnwise.recipe.schema import recipe_names, recipe_summary
-
-    with one_sentence():
-        found = [recipe_summary(name) for name in recipe_names()]
-    if as_json:
-        print_json({"recipes": found})
-        return
-    draw_table(
-        ("recipe", "env", "model", "scheme", "iterations", "presets"),
-        [
-            (
-                item["name"],
-                item["env"],
-                ", ".join(dict.fromkeys(item["models"].values())),
-                item["scheme"],
-                str(item["iterations"]),
-                ", ".join(item["presets"]),
-            )
-            for item in found
-        ],
-    )
-
-
-@app.command()
-def envs(as_json: AsJson = False) -> None:
-    """List the environments, with their options."""
-    from turnwise.envs import ENVS
-
-    found = [
-        {
-            "name": name,
-            "roles": list(env.roles),
-            "rewards": dict(env.components),
-            "reward_timing": env.reward_timing,
-            "branching": env.branching,
-            "options": {
-                key: {
-                    "default": field.get_default(call_default_factory=True),
-                    "help": field.description,
-                }
-                for key, field in env.config_class.model_fields.items()
-            },
-        }
-        for name, env in ENVS.items()
-    ]
-    if as_json:
-        print_json({"envs": found})
-        return
-    for item in found:
-        rewards = ", ".join(item["rewards"])
-        print_styled(f"[bold]{item['name']}[/]  roles: {', '.join(item['roles'])}; {rewards}")
-        draw_table(
-            ("option", "default", "meaning"),
-            [
-                (key, str(option["default"]), " ".join((option["help"] or "").split()))
-                for key, option in item["options"].items()
-            ],
-            wraps="meaning",
-        )
 
 
 @app.command()

@@ -337,35 +337,45 @@ def read_recipe(name_or_path: str) -> dict[str, Any]:
     Raises:
         ConfigError: if there is no such recipe, or it cannot be read.
     """
-    if name_or_path.endswith(".toml"):
-        path = Path(name_or_path)
-        if not path.is_file():
-            raise ConfigError(f"no recipe file at {name_or_path!r}: give a .toml file that exists")
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            said = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            raise ConfigError(
-                f"recipe {name_or_path!r} cannot be read ({said}): let it be a UTF-8 text file "
-                "that you may read"
-            ) from None
-    else:
-        if is_import_name(name_or_path) or name_or_path.endswith(".py"):
-            raise ConfigError(_how_to_train(name_or_path))
-        if name_or_path not in recipe_names():
-            beside = f"{name_or_path}.toml"
-            if Path(beside).is_file():
-                raise ConfigError(f"unknown recipe {name_or_path!r}: did you mean {beside!r}?")
-            raise unknown_name("recipe", name_or_path, recipe_names(), "a .toml file")
-        file = resources.files("turnwise") / "recipes" / f"{name_or_path}.toml"
-        text = file.read_text(encoding="utf-8")
     try:
-        data = tomllib.loads(text)
+        data = tomllib.loads(recipe_text(name_or_path))
     except ValueError as error:  # TOML's, or an integer of too many digits
         raise ConfigError(f"recipe {name_or_path!r} is not valid TOML: {error}") from None
     if not name_or_path.endswith(".toml"):
         return data
     return with_whole_paths(data, Path(name_or_path).parent)
+
+
+def recipe_text(name_or_path: str) -> str:
+    """Return the text of a recipe's file, comments included.
+
+    Raises:
+        ConfigError: if there is no such recipe, or it cannot be read.
+    """
+    if name_or_path.endswith(".toml"):
+        return _text_of(name_or_path)
+    if is_import_name(name_or_path) or name_or_path.endswith(".py"):
+        raise ConfigError(_how_to_train(name_or_path))
+    if name_or_path not in recipe_names():
+        beside = f"{name_or_path}.toml"
+        if Path(beside).is_file():
+            raise ConfigError(f"unknown recipe {name_or_path!r}: did you mean {beside!r}?")
+        raise unknown_name("recipe", name_or_path, recipe_names(), "a .toml file")
+    file = resources.files("turnwise") / "recipes" / f"{name_or_path}.toml"
+    return file.read_text(encoding="utf-8")
+
+
+def _text_of(path: str) -> str:
+    if not Path(path).is_file():
+        raise ConfigError(f"no recipe file at {path!r}: give a .toml file that exists")
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        said = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(
+            f"recipe {path!r} cannot be read ({said}): let it be a UTF-8 text file that you may "
+            "read"
+        ) from None
 
 
 def _how_to_train(env: str) -> str:
