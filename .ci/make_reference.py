@@ -51,7 +51,8 @@ A recipe is a TOML file with one table for each section below. One option is ove
 means that the key is absent. `--set KEY=none` removes a key, or gives an option the value "none" if
 it has one of that name. Unknown keys are errors.
 [Published settings](published-settings.md) lists the values of papers, [Mathematics](math.md) the
-formulas, and `turnwise recipes` the shipped recipes.
+formulas, and `turnwise recipes` the shipped recipes. `turnwise recipes frozen-lake`
+prints a recipe, as a beginning of your own, and `turnwise envs frozen-lake` describes an env.
 
 ## Presets
 
