@@ -172,6 +172,38 @@ class Patient(Steps):
         return {"random": lambda state, rng: "a", "right": lambda state, rng: "b"}
 
 
+class PaidAtTheEnd(Steps):
+    """Its one reward comes with the last step."""
+
+    def out(self, state, rewards, over):
+        return super().out(state, {"a": float(over)}, over)
+
+
+def timed(env, timing):
+    env.reward_timing = timing
+    return env
+
+
+def test_rewards_that_are_not_when_they_are_declared_are_told_of():
+    (note,) = check_env(PaidAtTheEnd(), tasks=10).notes
+    assert note.startswith("reward_timing = 'dense', but 10 of 10 episodes with rewards gave them")
+    assert "declare 'terminal'" in note
+    assert check_env(timed(PaidAtTheEnd(), "terminal"), tasks=10).notes == ()
+    (note,) = check_env(timed(Steps(), "terminal"), tasks=10).notes
+    assert note.startswith("reward_timing = 'terminal', but ") and "declare 'dense'" in note
+
+
+def test_rewards_of_other_seats_count():
+    env = timed(make_env("pettingzoo", id="tictactoe_v3"), "dense")
+    (note,) = check_env(env, tasks=20).notes  # a draw gives no reward
+    assert note.startswith("reward_timing = 'dense', but 1")
+
+
+def test_rewards_of_few_episodes_or_at_the_end_of_a_round_are_as_declared():
+    assert check_env(PaidAtTheEnd(), tasks=9).notes == ()
+    assert check_env(make_env("relay"), tasks=20).notes == ()
+
+
 def test_where_one_player_reaches_the_end_step_is_not_blamed():
     (note,) = check_env(Patient(), tasks=1).notes
     assert "No episode of baseline 'random' came to an end" in note

@@ -32,6 +32,8 @@ from turnwise.types import Task
 Say = Callable[[str], None]
 DRAWN = 200
 """Tasks drawn before `canonical` counts as constant."""
+FEW = 10
+"""The least episodes that say when rewards are given."""
 SIDE = 12
 """Tasks played in interleaved order."""
 BUDGET, WINDOWS = 0.004, 5
@@ -224,12 +226,13 @@ class _Played:
             )
         }
         self.steps = self.longest = 0
+        self.paid = _Paid()
         self.ended: dict[str, list[bool]] = {name: [] for name in self.players}
 
     def episode(self, task: Task, baseline: str) -> None:
         """Play one task to its end with one baseline."""
         env, choices = self.env, generator(self.seed, "check", task.id, baseline)
-        state = self.calls.reset(task)
+        state, paid = self.calls.reset(task), list[tuple[str, bool]]()
         for number in range(1, self.most_steps + 1):
             role = self.calls.acting(state)
             action = self.answer(baseline, state, role, choices)
@@ -240,12 +243,15 @@ class _Played:
             self.steps += 1
             self.longest = max(self.longest, number)
             state = step.state
+            given = (step.rewards, *step.others.values())
+            paid.append((role, any(any(own.values()) for own in given)))
             if step.terminated and step.truncated:
                 cure = "let one be True: truncated is for an episode that would have continued"
                 fail(env, "step returns terminated and truncated, both True", cure, "step")
             if step.terminated or step.truncated:
                 self.calls.check_end(state, role, action)
                 self.ended[baseline].append(True)
+                self.paid.add(paid)
                 return
         self.ended[baseline].append(False)
         self.calls.check_kept()
@@ -272,7 +278,10 @@ class _Played:
         )
 
     def notes(self) -> tuple[str, ...]:
-        """Return a note on baselines whose episodes never ended before the env's turn limit."""
+        """Return notes on baselines whose episodes never ended, and on when rewards were given."""
+        return (*self._endless(), *self.paid.notes(self.env.reward_timing))
+
+    def _endless(self) -> tuple[str, ...]:
         endless = [name for name, ends in self.ended.items() if ends and not any(ends)]
         if not endless:
             return ()
@@ -304,6 +313,43 @@ class _Played:
             what = f"baseline {baseline!r} answers {action!r} where {', '.join(legal)} are legal"
             fail(env, what, "choose from observe(state, role).legal_actions", "baselines")
         return action
+
+
+@dataclass
+class _Paid:
+    """When episodes that came to an end gave rewards other than 0.
+
+    `before` counts those that gave some before their last step, `last` those that gave all with it.
+    An episode counts in which some seat acted twice: the rewards of a shorter one come at the end
+    of the turn that they belong to.
+    """
+
+    before: int = 0
+    last: int = 0
+
+    def add(self, steps: Sequence[tuple[str, bool]]) -> None:
+        """Count an episode, of which each step has a seat and gave a reward or none."""
+        seats, paid = zip(*steps, strict=True)
+        if len(seats) > len(set(seats)) and any(paid):
+            self.before += any(paid[:-1])
+            self.last += not any(paid[:-1])
+
+    def notes(self, declared: str) -> tuple[str, ...]:
+        """Return a note where the declared timing is not the one that was seen."""
+        episodes = self.before + self.last
+        if declared == "terminal" and self.before:
+            return (
+                f"reward_timing = 'terminal', but {self.before} of {episodes} episodes with "
+                "rewards gave some before their last step: declare 'dense', so that a spine may "
+                "compare replies by them",
+            )
+        if declared == "dense" and episodes >= FEW and not self.before:
+            return (
+                f"reward_timing = 'dense', but {episodes} of {episodes} episodes with rewards gave "
+                "them with their last step alone. A spine compares replies by the reward of their "
+                "own step: if all episodes are so, declare 'terminal'",
+            )
+        return ()
 
 
 def _costs(calls: Calls, task: Task, seed: int) -> dict[str, float]:
