@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -134,6 +136,31 @@ def test_random_play_waits_only_where_it_may():
         env, first = begun(waits=waits)
         moves = {env.random_action(first, "planner", RNG) for _ in range(2000)}
         assert ("wait" in moves) == bool(waits)
+
+
+def test_who_may_wait_is_told_so_and_others_are_not():
+    env, state = begun(waits=1)
+    state = env.step(state, "tool", "places r0", RNG).state
+    assert env.observe(state, "planner").text.endswith(" your move or wait")
+    assert env.observe(state, "tool").text.endswith(" your call")
+    state = play(env, state, "wait", "places r1").state
+    assert env.observe(state, "planner").text.endswith(" your move")
+    assert {"or", "wait"} <= set(env.vocabulary())
+    plain, state = begun()
+    assert plain.observe(state, "planner").text.endswith(" your move")
+    assert not {"or", "wait"} & set(plain.vocabulary())
+
+
+def test_random_narrow_draws_a_list_and_then_a_fill_and_waits_in_a_quarter_of_the_rounds():
+    env, state = begun(waits=1)
+    state = env.step(state, "tool", "places c2", RNG).state
+    assert state.shown_calls == (("places c2", "3 one r0c2=3"),)
+    shown = env.puzzle.description(state.position)
+    assert shown == "narrow one r0c2=3 one r3c1=3 one r3c3=1"
+    drawn = Counter(env.baselines()["random-narrow"](state, RNG) for _ in range(4000))
+    assert drawn["wait"] / 4000 == pytest.approx(1 / 4, abs=0.03)
+    assert drawn["r0c2=3"] / 4000 == pytest.approx(3 / 8, abs=0.03)  # 2 of 4 lists
+    assert drawn["r3c1=3"] / 4000 == pytest.approx(3 / 16, abs=0.03)
 
 
 @pytest.mark.parametrize(

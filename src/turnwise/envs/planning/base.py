@@ -212,7 +212,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         one = role not in seats.tools and self.config.moves_per_turn == 1
         waits = (WAIT,) if self.may_wait(state, role) else ()
         asked = {TOOL: "call", PLANNER: "plan" if seats.planners else "move"}
-        lines.append(f"your {asked.get(seats.kind(role), 'move')}")
+        lines.append(" or ".join((f"your {asked.get(seats.kind(role), 'move')}", *waits)))
         return Observation(
             text="\n ".join(lines),
             legal_actions=(*self.puzzle.rules.moves(state.position), *waits) if one else (),
@@ -384,7 +384,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
     def vocabulary(self) -> tuple[str, ...]:
         """Return the words of the puzzle and of calls and results."""
         own = "apply legal call failed program no result ran your move none plan last"
-        waits = (WAIT,) if self.config.waits else ()
+        waits = ("or", WAIT) if self.config.waits else ()
         return (*own.split(), *waits, *self.puzzle.rules.QUERIES, *self.puzzle.vocabulary())
 
     def render(self, state: PlanState[P]) -> str:

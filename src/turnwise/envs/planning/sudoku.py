@@ -12,15 +12,15 @@ Functions: `legal`; `apply MOVES`; `candidates CELL`, the fills that it may have
 Estimated costs: of the team the number of cells that are empty or wrong; of a role the same,
     infinite with a wrong cell.
 Baselines: random; always-r0c0-1; first-legal; random-legal; random-narrow, a random candidate of
-    one of the 4 cells with the fewest that have any, which a described position names, and with
-    `waits` also a random fill of a result, or `wait`, while its tool proposes such a fill or asks
-    for the places of a random unit; naked-single, which fills the first cell that has one candidate
-    as long as there is one; guesser, which then draws one of the candidates of the first of the
-    cells with the fewest; reader, whose tool asks for the places of a random unit, and which fills
-    a cell that a result shows as the only place of a digit before it guesses; asker, which waits
-    before it guesses as long as it may; singles, which fills a cell that is the only place of a
-    unit for a digit before it guesses; optimal, the solution. With `hard = true` naked-single
-    solves no task.
+    one of the 4 cells with the fewest, which a described position names, and with `waits` also a
+    random fill of a list of a result, or `wait` in a quarter of the rounds that allow it, while its
+    tool proposes such a candidate or asks for the places of a random unit; naked-single, which
+    fills the first cell that has one candidate as long as there is one; guesser, which then draws
+    one of the candidates of the first of the cells with the fewest; reader, whose tool asks for the
+    places of a random unit, and which fills a cell that a result shows as the only place of a digit
+    before it guesses; asker, which waits before it guesses as long as it may; singles, which fills
+    a cell that is the only place of a unit for a digit before it guesses; optimal, the solution.
+    With `hard = true` naked-single solves no task.
 Splits: puzzles of 9 rows are divided by their solutions up to symmetry
     (`sudoku_symmetry.grid_class`): no test puzzle has the solution of a training puzzle. The 288
     solutions of 4 rows are 2 up to symmetry, the 28,200,960 of 6 rows are 49, too few to be
@@ -83,6 +83,8 @@ Finder = Callable[[str], tuple[int, str] | None]
 """A cell of a board and the digit to fill it with, if there is one to be found."""
 DESCRIBED = 4
 """The most cells that a description names."""
+WAITED = 4
+"""Of so many random replies one is `wait`, where that is allowed."""
 
 
 class SudokuConfig(PlanningConfig):
@@ -250,23 +252,19 @@ class Sudoku(PlanningEnv[Position]):
         return {**found, **narrow, **guessers, **askers, "optimal": optimal}
 
     def _random_narrow(self, state: PlanState[Position], rng: np.random.Generator) -> str:
-        """Return a random fill of what is shown, a question, or `wait`."""
-        calls, names = self.calls_next(state), shape_of(len(state.position.board)).names
-        asks = self.config.waits > 0
+        """Return a random fill of a random list that is shown, a question, or `wait`."""
+        calls, asks = self.calls_next(state), self.config.waits > 0
         if calls and asks and rng.integers(2):
             return self._question(state, rng)
-        shown = [
-            [rules.fill(names[cell], digit) for digit in digits]
-            for _, cell, digits in _narrowest(state.position.board, dead=False)
-        ]
+        lists = _lists_of(state, _description(state.position.board))
         if asks and not calls:
-            answered = [_fills_of(state, result) for _, result in state.shown_calls]
-            shown += [fills for fills in answered if fills]
-            shown += [[WAIT]] if self.may_wait(state, *self.acting(state)) else []
+            if self.may_wait(state, *self.acting(state)) and not rng.integers(WAITED):
+                return WAIT
+            lists += [each for _, result in state.shown_calls for each in _lists_of(state, result)]
         # where nothing is shown any move is forbidden
-        group = shown[rng.integers(len(shown))] if shown else [_fill(state.position, None)]
-        chosen = group[rng.integers(len(group))]
-        return self.calls.propose([chosen]) if calls else chosen
+        chosen = lists[rng.integers(len(lists))] if lists else [_fill(state.position, None)]
+        move = chosen[rng.integers(len(chosen))]
+        return self.calls.propose([move]) if calls else move
 
     def _question(self, state: PlanState[Position], rng: np.random.Generator) -> str:
         """Return a call for the places of a random unit, of those that no known call names."""
@@ -307,15 +305,21 @@ class Sudoku(PlanningEnv[Position]):
         return " ".join(moves)
 
 
-def _fills_of(state: PlanState[Position], result: str) -> list[str]:
-    """Return the fills in a result that are possible."""
-    return [word for word in result.split() if rules.apply(state.position, word) is not None]
+def _lists_of(state: PlanState[Position], text: str) -> list[list[str]]:
+    """Return the possible fills of each counted list in a text, of the lists that have any."""
+    lists = list[list[str]]()
+    for word in text.split():
+        if word in rules.COUNTS:
+            lists.append([])
+        elif lists and rules.apply(state.position, word) is not None:
+            lists[-1].append(word)
+    return [fills for fills in lists if fills]
 
 
 def _lone(state: PlanState[Position], result: str) -> list[str]:
     """Return the fills of a result that are the only ones of their cell, or of a unit's digit."""
-    lone = [fill for count, fill in pairwise(result.split()) if count == rules.COUNTS[1]]
-    return _fills_of(state, " ".join(lone))
+    lone = (word for count, word in pairwise(result.split()) if count == rules.COUNTS[1])
+    return [fill for fill in lone if rules.apply(state.position, fill) is not None]
 
 
 def _solution(clues: str) -> str:
@@ -357,13 +361,12 @@ def _free(board: str) -> list[tuple[int, str]]:
     return [(c, candidates(board, c)) for c, digit in enumerate(board) if digit == EMPTY]
 
 
-def _narrowest(board: str, dead: bool = True) -> list[tuple[int, int, str]]:
+def _narrowest(board: str) -> list[tuple[int, int, str]]:
     """Return the number of candidates, the cell and its candidates for `DESCRIBED` cells.
 
-    They are those with the fewest candidates; with `dead` also those without any.
+    They are those with the fewest candidates, and those without any.
     """
-    free = ((len(digits), cell, digits) for cell, digits in _free(board) if digits or dead)
-    return sorted(free)[:DESCRIBED]
+    return sorted((len(digits), cell, digits) for cell, digits in _free(board))[:DESCRIBED]
 
 
 @lru_cache(maxsize=16384)
