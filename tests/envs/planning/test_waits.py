@@ -151,6 +151,18 @@ def test_who_may_wait_is_told_so_and_others_are_not():
     assert not {"or", "wait"} & set(plain.vocabulary())
 
 
+def test_with_waits_the_description_comes_after_the_calls():
+    for waits in (0, 1):
+        env, state = begun(waits=waits, described=True)
+        state = env.step(state, "tool", "places r0", RNG).state
+        first = [line.split()[0] for line in env.observe(state, "planner").text.split("\n")[5:]]
+        rest = ["call", "3"]
+        assert first == [*rest, "narrow", "your"] if waits else ["narrow", *rest, "your"]
+        assert not env.observe(state, "planner").description
+    plain, state = begun(waits=1)
+    assert plain.observe(state, "tool").description.startswith("narrow")
+
+
 def test_random_narrow_draws_a_list_and_then_a_fill_and_waits_in_a_quarter_of_the_rounds():
     env, state = begun(waits=1)
     state = env.step(state, "tool", "places c2", RNG).state

@@ -194,9 +194,8 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         """Return the position, and the calls and proposals that are made before the seat acts."""
         seats, lines = self.seating, list(self.puzzle.lines(state.position))
         description = self.puzzle.description(state.position)
-        if self.config.described:
+        if self.config.described and not self.config.waits:
             lines.append(description)
-            description = ""
         if self.config.last_moves:
             lines.append(f"last {' '.join(state.tried) or 'none'}")
         calls = state.calls
@@ -209,6 +208,8 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         if role not in seats.tools:
             most = seats.planners.index(role) if role in seats.planners else len(state.plans)
             lines += [f"plan {plan}" for plan in state.plans[:most]]
+        if self.config.described and self.config.waits:
+            lines.append(description)  # at one distance from the answer, however many calls
         one = role not in seats.tools and self.config.moves_per_turn == 1
         waits = (WAIT,) if self.may_wait(state, role) else ()
         asked = {TOOL: "call", PLANNER: "plan" if seats.planners else "move"}
@@ -216,7 +217,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         return Observation(
             text="\n ".join(lines),
             legal_actions=(*self.puzzle.rules.moves(state.position), *waits) if one else (),
-            description=description,
+            description="" if self.config.described else description,
         )
 
     def state_key(self, state: PlanState[P], role: str) -> str:
