@@ -11,7 +11,7 @@ import pytest
 from turnwise.envs import check_env, make_env, score_baselines
 from turnwise.envs.planning.blocksworld import Blocksworld
 from turnwise.envs.planning.sudoku_rules import EMPTY, candidates, shape_of
-from turnwise.envs.planning.sudoku_solver import solution_of
+from turnwise.envs.planning.sudoku_solver import count_solutions, naked_single, solution_of
 from turnwise.envs.planning.sudoku_symmetry import grid_class
 from turnwise.errors import ConfigError, DataError
 from turnwise.policies.nano import make_tokenizer
@@ -111,6 +111,34 @@ def test_the_solver_solves_every_task_and_random_play_hardly_any(name):
     assert scores["random"].mean < 0.2
     assert all(score.broken == 0 for score in scores.values())
     assert all(scores[n].mean < 0.2 for n in scores if n.startswith("always-"))
+
+
+@pytest.mark.parametrize(("share", "least", "most"), [(0.0, 0, 12), (0.5, 12, 28), (1.0, 40, 40)])
+def test_a_share_of_sudokus_begins_where_no_cell_has_one_candidate(share, least, most):
+    env = make_env("sudoku", stuck_share=share, rounds=24, moves_per_turn=1)
+    boards = ["".join(t.data["rows"]) for t in GeneratedTasks(env, "train", seed=0).take(40)]
+    assert least <= sum(naked_single(board) is None for board in boards) <= most
+    assert all(count_solutions(board) == 1 for board in boards)
+    assert any(board.count(".") < 24 for board in boards) == bool(share)
+
+
+def test_stuck_tasks_need_a_size_that_has_them():
+    with pytest.raises(ConfigError, match="stuck_share = 0.5 with size = 4: a reflex solves all"):
+        make_env("sudoku", size=4, clues=6, stuck_share=0.5)
+
+
+def test_an_episode_is_cut_after_rounds_that_need_not_solve_the_puzzle():
+    plain, cut = (make_env("sudoku", rounds=24, moves_per_turn=1, cut_after=n) for n in (None, 2))
+    task = GeneratedTasks(plain, "test", seed=0).take(1)[0]
+    state, steps = cut.reset(task), []
+    assert state.left == 2 and plain.reset(task).left == 24
+    while not state.ended:
+        (seat,) = cut.acting(state)
+        steps.append(cut.step(state, seat, cut.baselines()["optimal"](state, RNG), RNG))
+        state = steps[-1].state
+    assert [step.truncated for step in steps] == [False, False, False, True]
+    assert state.moves == 2 and cut.score(state) == 0
+    assert make_env("sudoku", rounds=24, moves_per_turn=1, cut_after=99).reset(task).left == 24
 
 
 def test_random_narrow_fills_what_is_shown_and_asks_and_waits():

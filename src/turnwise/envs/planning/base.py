@@ -180,7 +180,8 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
                 "it is solved already, or no solution of it is found: give another"
             )
         proposed = (0.0,) * (len(self.seating.order) - 1)
-        return PlanState(position=first, left=rounds, costs=costs, proposed=proposed)
+        left = min(rounds, self.config.cut_after or rounds)
+        return PlanState(position=first, left=left, costs=costs, proposed=proposed)
 
     def costs(self, position: P) -> tuple[float, float]:
         """Return the costs of the team and of the roles; infinite where nothing can be solved."""

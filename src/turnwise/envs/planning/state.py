@@ -38,6 +38,9 @@ class PlanningConfig(Settings):
     round_limit: float | None = Field(default=None, ge=1, le=100)
     """The rounds of an episode as a multiple of those that the solver needs, rounded up, and at
     most `rounds`; None gives every episode `rounds`."""
+    cut_after: int | None = Field(default=None, ge=1, le=200)
+    """Episodes are cut after so many rounds, whether or not the puzzle can be solved in them. For
+    training that rewards each turn: an iteration then has more beginnings and fewer ends."""
     waits: int = Field(default=0, ge=0, le=200)
     """How many rounds running the planner, or the judge, may answer `wait`. It makes no move, and
     the calls and results of those rounds stay in the text, so that a team can ask more than once

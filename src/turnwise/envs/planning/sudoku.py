@@ -96,6 +96,9 @@ class SudokuConfig(PlanningConfig):
     """The number of digits at the start: from 4 of 16 cells, 10 of 36, or 28 of 81."""
     rounds: int = Field(default=8, ge=1, le=200)
     """The most rounds of an episode, each a turn of the tool and a turn of the planner."""
+    stuck_share: float = Field(default=0.0, ge=0, le=1)
+    """The share of tasks that begin where no cell has one candidate: a puzzle that naked singles do
+    not solve, with those filled. In training such positions are else few of all positions."""
 
     @model_validator(mode="after")
     def _check_size(self) -> SudokuConfig:
@@ -110,9 +113,10 @@ class SudokuConfig(PlanningConfig):
                 f"{empty} cells are empty, and {self.rounds} rounds of {self.moves_per_turn} moves "
                 f"fill {moves}: raise rounds, moves_per_turn or clues"
             )
-        if self.hard and self.size == 4:
+        if (self.hard or self.stuck_share) and self.size == 4:
+            wanted = "hard = true" if self.hard else f"stuck_share = {self.stuck_share}"
             raise ConfigError(
-                "hard = true with size = 4: a reflex solves all puzzles of 4 rows; set size = 6"
+                f"{wanted} with size = 4: a reflex solves all puzzles of 4 rows; set size = 6"
             )
         return self
 
@@ -134,8 +138,11 @@ class SudokuPuzzle(Puzzle[Position]):
         Raises:
             ConfigError: if the options hardly ever give one.
         """
-        size = self.config.size
-        board = draw_puzzle(size, self.config.clues, rng, hard=hard)
+        size, share = self.config.size, self.config.stuck_share
+        stuck = share > 0 and rng.random() < share
+        board = draw_puzzle(size, self.config.clues, rng, hard=hard or stuck)
+        while stuck and (single := naked_single(board)) is not None:
+            board = rules.filled(board, *single)
         return {"rows": [board[i : i + size] for i in range(0, len(board), size)]}
 
     def canonical(self, data: Mapping[str, Any]) -> str:
