@@ -284,16 +284,27 @@ def test_a_full_board_is_solved():
 
 
 def test_a_unit_shows_all_places_of_each_digit_that_it_shows():
-    """A result is cut at `MOST_SHOWN` characters, and a digit with some places looks sure."""
+    """A result is cut at `MOST_SHOWN` characters, and a list without some places looks sure."""
     assert sudoku_rules.MOST_SHOWN == library.MOST_SHOWN
     shape, rng, cut = shape_of(81), np.random.default_rng(0), 0
+    names = "|".join(sudoku_rules.COUNTS[1:])
     for _ in range(20):
-        board = draw_puzzle(9, 28, rng)
+        position = Position(board := draw_puzzle(9, 28, rng), "")
         for unit in shape.lines:
-            found = library.answer(sudoku_rules, Position(board, board), ["places", unit], 1)
-            groups = re.split(r"(?:^| )(?=[1-9] )", found)[1:]
-            for digit, *fills in (group.split() for group in groups):
-                whole = places_of(Position(board, board), [unit, digit])
-                assert " ".join(fills) == whole
-            cut += len(groups) < sum(board[cell] == "." for cell in shape.lines[unit])
+            found = library.answer(sudoku_rules, position, ["places", unit], 1)
+            shown = re.split(rf" (?={names})", found)
+            digits = [each[-1] for each in shown]
+            assert shown == [places_of(position, [unit, digit]) for digit in digits]
+            lacked = set(shape.digits) - {board[cell] for cell in shape.lines[unit]}
+            assert len(set(digits)) == len(digits) and set(digits) <= lacked
+            sizes = [len(each.split()) for each in shown]
+            left = [places_of(position, [unit, digit]) for digit in lacked - set(digits)]
+            assert sizes == sorted(sizes)
+            assert all(len(each.split()) >= sizes[-1] for each in left)
+            cut += bool(left)
     assert cut > 3
+
+
+def test_a_digit_without_a_place_is_named():
+    position = Position(board := "12.." + "..3." + "...." + "...3", board)
+    assert places_of(position, ["r0"]) == "3 none two r0c2=4 r0c3=4"

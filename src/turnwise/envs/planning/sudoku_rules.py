@@ -210,15 +210,15 @@ def conflicts_of(position: Position, words: list[str]) -> str:
 def places_of(position: Position, words: list[str]) -> str:
     """Answer which cells of a row, column or box a digit may fill; `has` where one has it.
 
-    Without a digit the answer has each digit that the unit lacks, and its fills; of 9 rows only
-    the first digits whose fills it has room for.
+    Without a digit the answer has the fills of each digit that the unit lacks, those of the digits
+    with the fewest first, as many as there is room for.
 
     Example:
         >>> board = "1..." + "3412" + "2143" + "432."
         >>> places_of(Position(board, board), ["r0", "2"])
         'one r0c1=2'
         >>> places_of(Position(board, board), ["r0"])
-        '2 one r0c1=2 3 one r0c2=3 4 one r0c3=4'
+        'one r0c1=2 one r0c2=3 one r0c3=4'
     """
     if len(words) != 1:
         _expect(words, 2, "a row, column or box, as in r0, c0 or b0, and a digit or none")
@@ -228,17 +228,21 @@ def places_of(position: Position, words: list[str]) -> str:
     unit = shape.lines[words[0]]
     had = {board[cell]: shape.names[cell] for cell in unit}
 
-    def fills_with(digit: str) -> str:
+    def fills_with(digit: str) -> list[str]:
         found = (c for c in unit if board[c] == EMPTY and digit in candidates(board, c))
-        return counted([fill(shape.names[c], digit) for c in found])
+        return [fill(shape.names[c], digit) for c in found]
 
     if len(words) == 2:
         digit = _digit(position, words[1])
-        return f"{had[digit]} has {digit}" if digit in had else fills_with(digit)
-    lacked = [f"{digit} {fills_with(digit)}" for digit in shape.digits if digit not in had]
-    while len(" ".join(lacked)) > MOST_SHOWN:  # a digit without some of its fills would look sure
-        lacked.pop()
-    return " ".join(lacked) or "full"
+        return f"{had[digit]} has {digit}" if digit in had else counted(fills_with(digit))
+    lacked = {digit: fills_with(digit) for digit in shape.digits if digit not in had}
+    lists = [
+        counted(lacked[digit]) if lacked[digit] else f"{digit} {COUNTS[0]}"
+        for digit in sorted(lacked, key=lambda digit: len(lacked[digit]))
+    ]
+    while len(" ".join(lists)) > MOST_SHOWN:  # a list without some of its fills would look sure
+        lists.pop()
+    return " ".join(lists) or "full"
 
 
 QUERIES: Mapping[str, Callable[[Position, list[str]], str]] = {
