@@ -337,8 +337,9 @@ def read_recipe(name_or_path: str) -> dict[str, Any]:
     Raises:
         ConfigError: if there is no such recipe, or it cannot be read.
     """
+    text = recipe_text(name_or_path)
     try:
-        data = tomllib.loads(recipe_text(name_or_path))
+        data = tomllib.loads(text)
     except ValueError as error:  # TOML's, or an integer of too many digits
         raise ConfigError(f"recipe {name_or_path!r} is not valid TOML: {error}") from None
     if not name_or_path.endswith(".toml"):
