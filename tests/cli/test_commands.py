@@ -247,6 +247,14 @@ def test_one_env_is_described_with_what_it_is_derived_from(turnwise):
     assert listed["name"] == "n-queens"
 
 
+def test_an_env_of_the_user_is_described(turnwise, tmp_path):
+    file = tmp_path / "mine.py"
+    text = '"""My game."""\nfrom turnwise.envs.relay import Relay\nclass Mine(Relay):\n    name = "mine"\n'
+    file.write_text(text, encoding="utf-8")
+    said = turnwise("envs", f"{file}:Mine").stdout
+    assert said.startswith("My game.") and "legs" in said
+
+
 @pytest.mark.parametrize("command", ["recipes", "envs"])
 def test_a_misspelt_name_is_refused_with_the_near_one(turnwise, command):
     result = turnwise(command, "sokobn-single" if command == "recipes" else "sokobn")

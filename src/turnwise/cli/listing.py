@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,9 @@ from turnwise.cli.options import (
     print_styled,
     say,
 )
+
+if TYPE_CHECKING:
+    from turnwise.envs.base import Env
 
 Found = dict[str, Any]
 
@@ -34,7 +37,7 @@ def recipes(
         if name is not None and not as_json:
             say(recipe_text(name).rstrip())
             return
-        found = [recipe_summary(name) for name in ([name] if name else recipe_names())]
+        found = [recipe_summary(each) for each in ([name] if name else recipe_names())]
     if as_json:
         print_json({"recipes": found})
         return
@@ -56,23 +59,22 @@ def recipes(
 
 def envs(
     name: Annotated[
-        str | None, typer.Argument(help="Describe this env; all are listed without.")
+        str | None,
+        typer.Argument(help="Describe this env, a name or file.py:Class; all are listed without."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the environments with their options, or describe one."""
-    from turnwise.envs import ENVS
-    from turnwise.errors import unknown_name
+    from turnwise.envs import ENVS, find_env
 
     with one_sentence():
-        if name is not None and name not in ENVS:
-            raise unknown_name("env", name, ENVS)
-    found = [_described(each) for each in ([name] if name else ENVS)]
+        chosen = ENVS if name is None else {name: find_env(name)}
+    found = [_described(name, env) for name, env in chosen.items()]
     if as_json:
         print_json({"envs": found})
         return
     if name is not None:
-        say(_text_of(name) + "\n")
+        say(_text_of(chosen[name]) + "\n")
     for item in found:
         rewards = ", ".join(item["rewards"])
         print_styled(f"[bold]{item['name']}[/]  roles: {', '.join(item['roles'])}; {rewards}")
@@ -86,10 +88,7 @@ def envs(
         )
 
 
-def _described(name: str) -> Found:
-    from turnwise.envs import ENVS
-
-    env = ENVS[name]
+def _described(name: str, env: type[Env[Any]]) -> Found:
     return {
         "name": name,
         "roles": list(env.roles),
@@ -106,13 +105,12 @@ def _described(name: str) -> Found:
     }
 
 
-def _text_of(name: str) -> str:
+def _text_of(env: type[Env[Any]]) -> str:
     """Return the docstrings of the modules of an env and of the envs that it is derived from."""
-    from turnwise.envs import ENVS
     from turnwise.envs.base import Env
 
     modules = dict.fromkeys(
-        each.__module__ for each in ENVS[name].__mro__ if issubclass(each, Env) and each is not Env
+        each.__module__ for each in env.__mro__ if issubclass(each, Env) and each is not Env
     )
     texts = (inspect.cleandoc(sys.modules[module].__doc__ or "") for module in modules)
     return "\n\n".join(texts)

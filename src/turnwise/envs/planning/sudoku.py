@@ -388,7 +388,7 @@ def _lines(board: str) -> tuple[str, ...]:
 def _description(board: str) -> str:
     names = shape_of(len(board)).names
     said = ["narrow"]
-    for count, cell, digits in _narrowest(board):
-        said += [] if count else [names[cell]]
-        said += [rules.counted([rules.fill(names[cell], digit) for digit in digits])]
+    for _, cell, digits in _narrowest(board):
+        found = [rules.fill(names[cell], digit) for digit in digits]
+        said.append(rules.counted(found, names[cell]))
     return " ".join(said) if len(said) > 1 else "full"

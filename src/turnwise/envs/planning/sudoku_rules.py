@@ -158,16 +158,17 @@ def apply(position: Position, move: str) -> Position | None:
     return Position(filled(board, cell, digit), position.clues)
 
 
-def counted(found: Sequence[str]) -> str:
-    """Return how many fills there are, and these.
+def counted(found: Sequence[str], subject: str = "") -> str:
+    """Return how many fills there are, and these; where there are none, of which subject.
 
     The number comes first: whether a fill is the only one is then told by the word before it.
 
     Example:
-        >>> counted(["r0c1=2", "r0c1=4"]), counted([])
-        ('two r0c1=2 r0c1=4', 'none')
+        >>> counted(["r0c1=2", "r0c1=4"], "r0c1"), counted([], "r0c1"), counted([])
+        ('two r0c1=2 r0c1=4', 'r0c1 none', 'none')
     """
-    return " ".join((COUNTS[len(found)], *found))
+    words = (COUNTS[len(found)], *found)
+    return " ".join(words if found or not subject else (subject, *words))
 
 
 def solved(position: Position) -> bool:
@@ -236,10 +237,8 @@ def places_of(position: Position, words: list[str]) -> str:
         digit = _digit(position, words[1])
         return f"{had[digit]} has {digit}" if digit in had else counted(fills_with(digit))
     lacked = {digit: fills_with(digit) for digit in shape.digits if digit not in had}
-    lists = [
-        counted(lacked[digit]) if lacked[digit] else f"{digit} {COUNTS[0]}"
-        for digit in sorted(lacked, key=lambda digit: len(lacked[digit]))
-    ]
+    fewest_first = sorted(lacked, key=lambda digit: len(lacked[digit]))
+    lists = [counted(lacked[digit], digit) for digit in fewest_first]
     while len(" ".join(lists)) > MOST_SHOWN:  # a list without some of its fills would look sure
         lists.pop()
     return " ".join(lists) or "full"
