@@ -249,7 +249,8 @@ def test_one_env_is_described_with_what_it_is_derived_from(turnwise):
 
 def test_an_env_of_the_user_is_described(turnwise, tmp_path):
     file = tmp_path / "mine.py"
-    text = '"""My game."""\nfrom turnwise.envs.relay import Relay\nclass Mine(Relay):\n    name = "mine"\n'
+    head = '"""My game."""\nfrom turnwise.envs.relay import Relay\n'
+    text = head + 'class Mine(Relay):\n    name = "mine"\n'
     file.write_text(text, encoding="utf-8")
     said = turnwise("envs", f"{file}:Mine").stdout
     assert said.startswith("My game.") and "legs" in said
