@@ -265,6 +265,13 @@ def test_the_round_limit_is_a_multiple_of_what_the_solver_needs():
         assert data["rounds"] == min(20, int(np.ceil(1.5 * needed)))
 
 
+@pytest.mark.parametrize("name", ["plan-path", "blocksworld"])
+def test_a_puzzle_that_cannot_be_lost_has_no_such_end(name):
+    with pytest.raises(ConfigError, match="end_when_lost = true: every position .* leave it out"):
+        make_env(name, end_when_lost=True)
+    make_env(name, end_when_lost=False)
+
+
 def test_an_episode_may_end_when_the_puzzle_is_lost():
     for ends in (False, True):
         env = made("sudoku", size=4, clues=5, rounds=11, moves_per_turn=1, end_when_lost=ends)

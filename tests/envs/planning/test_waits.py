@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from turnwise.envs import make_env
-from turnwise.envs.planning.sudoku import _lone
+from turnwise.envs.planning.state import PlanState
+from turnwise.envs.planning.sudoku import _lists_of
+from turnwise.envs.planning.sudoku_rules import Position, candidates
 from turnwise.errors import IllegalActionError
 from turnwise.seeding import generator
 from turnwise.tasks import GeneratedTasks
@@ -151,47 +154,85 @@ def test_who_may_wait_is_told_so_and_others_are_not():
     assert not {"or", "wait"} & set(plain.vocabulary())
 
 
-def test_with_waits_the_description_comes_after_the_calls():
-    for waits in (0, 1):
-        env, state = begun(waits=waits, described=True)
-        state = env.step(state, "tool", "places r0", RNG).state
-        first = [line.split()[0] for line in env.observe(state, "planner").text.split("\n")[5:]]
-        rest = ["call", "one"]
-        assert first == [*rest, "narrow", "your"] if waits else ["narrow", *rest, "your"]
-        assert not env.observe(state, "planner").description
+@pytest.mark.parametrize("waits", [0, 1])
+def test_the_description_comes_after_calls_whose_results_it_takes_in(waits):
+    env, state = begun(waits=waits, described=True)
+    for call, shown in (
+        ("places r0", ["call", "narrow"]),
+        ("places r1", ["call", "full", "narrow"] if waits else ["narrow", "call", "full"]),
+        ("conflicts r0c2=4", ["call", "r0c3", "narrow"] if waits else ["narrow", "call", "r0c3"]),
+    ):
+        after = env.step(state, "tool", call, RNG).state
+        lines = env.observe(after, "planner").text.split("\n")[5:]
+        assert [line.split()[0] for line in lines] == [*shown, "your"], call
+        assert not env.observe(after, "planner").description
     plain, state = begun(waits=1)
     assert plain.observe(state, "tool").description.startswith("narrow")
 
 
+def test_a_description_has_the_shortest_lists_of_cells_and_of_all_known_results():
+    rows = ["1...", "..1.", ".1..", "...1"]
+    env = make_env("sudoku", size=4, clues=4, rounds=20, moves_per_turn=1, waits=3, described=True)
+    env = env.unwrapped
+    board = "".join(rows)
+    state = PlanState(position=Position(board, board), left=9, costs=(1.0, 1.0), proposed=(0.0,))
+    found = ["one r0c1=2", "two r0c2=3 r0c3=3", "one r1c0=4 two r3c1=2 r3c1=3", "one r0c1=2"]
+    state = replace(state, earlier_calls=tuple((f"places r{n}", r) for n, r in enumerate(found)))
+    text = env.observe(state, "tool").text.split("\n")
+    assert text[5:9] == [f" call places r{n}" for n in range(4)]
+    assert text[9:] == [
+        " narrow one r0c1=2 one r1c0=4 two r0c2=3 r0c3=3 two r3c1=2 r3c1=3",
+        " your call",
+    ]
+    state = replace(state, earlier_calls=())
+    three = [f"three r0c{c}=2 r0c{c}=3 r0c{c}=4" for c in (1, 2, 3)]
+    assert env.observe(state, "tool").text.split("\n")[5] == " " + " ".join(
+        ("narrow", *three, "three r1c0=2 r1c0=3 r1c0=4")
+    )
+
+
+def test_what_a_program_prints_is_in_no_description():
+    env, state = begun(described=True, runner="sandbox", waits=1)
+    state = replace(state, calls=(("print('one r0c2=3')", "one r2c0=1"),))
+    text = env.observe(state, "planner").text
+    assert "\n one r2c0=1\n" in text
+    assert "narrow one r0c2=3 one r3c1=3 one r3c3=1\n" in text
+
+
+def test_cells_without_a_candidate_are_each_named_and_come_first():
+    env, _ = begun(described=True)
+    board = "12.4" + "3.12" + "214." + "4.33"
+    assert not candidates(board, 2) + candidates(board, 11) + candidates(board, 13)
+    text = env.puzzle.description(Position(board, board), ["one r1c1=4"])
+    assert text == "narrow r0c2 none r2c3 none r3c1 none one r1c1=4"
+
+
 def test_random_narrow_draws_a_list_and_then_a_fill_and_waits_in_a_quarter_of_the_rounds():
     env, state = begun(waits=1)
-    state = env.step(state, "tool", "places c2", RNG).state
-    assert state.shown_calls == (("places c2", "one r0c2=3"),)
-    shown = env.puzzle.description(state.position)
-    assert shown == "narrow one r0c2=3 one r3c1=3 one r3c3=1"
+    found = (("places r3", "two r3c1=3 r3c1=4"), ("places c2", "one r0c2=3"))
+    state = replace(state, earlier_calls=found[:1], calls=found[1:])
+    shown = env.puzzle.description(state.position, [result for _, result in found])
+    assert shown == "narrow one r0c2=3 one r3c1=3 one r3c3=1"  # 4 is forbidden in r3c1
     drawn = Counter(env.baselines()["random-narrow"](state, RNG) for _ in range(4000))
     assert drawn["wait"] / 4000 == pytest.approx(1 / 4, abs=0.03)
-    assert drawn["r0c2=3"] / 4000 == pytest.approx(3 / 8, abs=0.03)  # 2 of 4 lists
-    assert drawn["r3c1=3"] / 4000 == pytest.approx(3 / 16, abs=0.03)
+    assert all(drawn[fill] / 4000 == pytest.approx(1 / 4, abs=0.03) for fill in shown.split()[2::2])
 
 
 @pytest.mark.parametrize(
-    ("result", "lone"),
+    ("result", "lists"),
     [
-        ("one r0c2=3 two r0c2=1 r3c1=1", ["r0c2=3"]),
-        ("two r0c2=3 r3c1=3", []),
-        ("2 none one r0c2=3", ["r0c2=3"]),
-        ("one r0c2=3", ["r0c2=3"]),
+        ("one r0c2=3 two r0c2=1 r3c1=3", [["r0c2=3"], ["r3c1=3"]]),
+        ("two r0c2=3 r3c1=3", [["r0c2=3", "r3c1=3"]]),
+        ("2 none one r0c2=3", [["r0c2=3"]]),
         ("r0c2=3", []),
         ("one r0c0=3", []),
-        ("one r0c2=3 " * 40, ["r0c2=3"] * 40),
         ("one", []),
         ("yes", []),
     ],
 )
-def test_a_lone_fill_of_a_result_is_possible_and_counted_as_one(result, lone):
+def test_the_lists_of_a_result_are_counted_and_have_possible_fills(result, lists):
     _, state = begun()
-    assert _lone(state, result) == lone
+    assert _lists_of(state.position, result) == lists
 
 
 def test_a_player_that_asks_until_it_knows_is_above_one_that_asks_once():

@@ -194,23 +194,27 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
     def observe(self, state: PlanState[P], role: str) -> Observation:
         """Return the position, and the calls and proposals that are made before the seat acts."""
         seats, lines = self.seating, list(self.puzzle.lines(state.position))
-        description = self.puzzle.description(state.position)
-        if self.config.described and not self.config.waits:
+        described, tools = self.config.described, seats.tools
+        calls = state.calls[: tools.index(role)] if role in tools else state.calls
+        shown = (*state.earlier_calls, *calls)
+        takes_in = described and not self.runs_programs  # programs may print anything
+        told = [result for _, result in shown if takes_in and self.puzzle.takes_in(result)]
+        description = self.puzzle.description(state.position, told)
+        # after the calls it is at one distance from the answer, however many calls there are
+        last = described and bool(self.config.waits or told)
+        if described and not last:
             lines.append(description)
         if self.config.last_moves:
             lines.append(f"last {' '.join(state.tried) or 'none'}")
-        calls = state.calls
-        if role in seats.tools:
-            calls = calls[: seats.tools.index(role)]
-        elif not calls:
+        if role not in seats.tools and not calls:
             lines.append("no call")
-        shown = (*state.earlier_calls, *calls)
-        lines += [line for call, result in shown for line in (f"call {call}", result)]
+        for call, result in shown:
+            lines += [f"call {call}"] if result in told else [f"call {call}", result]
         if role not in seats.tools:
             most = seats.planners.index(role) if role in seats.planners else len(state.plans)
             lines += [f"plan {plan}" for plan in state.plans[:most]]
-        if self.config.described and self.config.waits:
-            lines.append(description)  # at one distance from the answer, however many calls
+        if last:
+            lines.append(description)
         one = role not in seats.tools and self.config.moves_per_turn == 1
         waits = (WAIT,) if self.may_wait(state, role) else ()
         asked = {TOOL: "call", PLANNER: "plan" if seats.planners else "move"}
@@ -218,7 +222,7 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
         return Observation(
             text="\n ".join(lines),
             legal_actions=(*self.puzzle.rules.moves(state.position), *waits) if one else (),
-            description="" if self.config.described else description,
+            description="" if described else description,
         )
 
     def state_key(self, state: PlanState[P], role: str) -> str:

@@ -71,6 +71,8 @@ DRAWS = 2000
 class BlocksworldConfig(PlanningConfig):
     """Options of the `blocksworld` env."""
 
+    can_be_lost: ClassVar[bool] = False
+
     blocks: int = Field(default=6, ge=3, le=8)
     """The number of blocks."""
     places: int = Field(default=3, ge=3, le=8)
@@ -165,7 +167,7 @@ class BlocksworldPuzzle(Puzzle[Position]):
         towers = (*(f"now {tower}" for tower in now), *(f"goal {tower}" for tower in then))
         return (f"places {position.places}", *towers)
 
-    def description(self, position: Position) -> str:
+    def description(self, position: Position, results: Sequence[str] = ()) -> str:
         """Return which blocks are clear, and which stand as at the goal."""
         return _description(position.on, position.goal)
 

@@ -65,6 +65,8 @@ BACK = {"UP": "DOWN", "DOWN": "UP", "LEFT": "RIGHT", "RIGHT": "LEFT"}
 class PlanPathConfig(SquaresConfig):
     """Options of the `plan-path` env."""
 
+    can_be_lost: ClassVar[bool] = False
+
     size: int = Field(default=10, ge=3, le=20)
     """The number of rows and of columns."""
     walls: float = Field(default=0.22, ge=0, le=0.6)
@@ -196,7 +198,7 @@ class PlanPathPuzzle(Puzzle[Position]):
             f"goal {names[position.goal]}",
         )
 
-    def description(self, position: Position) -> str:
+    def description(self, position: Position, results: Sequence[str] = ()) -> str:
         """Return what is beside the player, and in which directions the goal lies."""
         said, near = [], rules.beside(len(position.board), position.columns)[position.at]
         for move in MOVES:

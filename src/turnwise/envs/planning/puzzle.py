@@ -73,9 +73,17 @@ class Puzzle(ABC, Generic[P]):
     def lines(self, position: P) -> Sequence[str]:
         """Return the lines that both roles see: they tell all of the position."""
 
-    def description(self, position: P) -> str:
-        """Return what matters in `lines`, true and without advice; "" where there is nothing."""
+    def description(self, position: P, results: Sequence[str] = ()) -> str:
+        """Return what matters in `lines`, true and without advice; "" where there is nothing.
+
+        A puzzle may put what matters in the results of calls into the same lists
+        (`takes_in`).
+        """
         return ""
+
+    def takes_in(self, result: str) -> bool:
+        """Whether `description` takes in the result of a call, which is then not shown itself."""
+        return False
 
     @abstractmethod
     def render(self, position: P) -> str:

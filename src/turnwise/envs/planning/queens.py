@@ -143,7 +143,7 @@ class QueensPuzzle(Puzzle[Position]):
         """Return a line of columns, and the rows."""
         return _lines(position.rows)
 
-    def description(self, position: Position) -> str:
+    def description(self, position: Position, results: Sequence[str] = ()) -> str:
         """Return the free cells of the first of the rows that have the fewest."""
         return _description(position.rows)
 

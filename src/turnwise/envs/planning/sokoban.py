@@ -176,7 +176,7 @@ class SokobanPuzzle(Puzzle[Position]):
             f"you {rules.name(position, position.at)}",
         )
 
-    def description(self, position: Position) -> str:
+    def description(self, position: Position, results: Sequence[str] = ()) -> str:
         """Return what is beside the player, and the ways to each box and to its nearest goal."""
         said, names = list[str](), self.config.names(position.columns, position.at)
         for move, step in rules.offsets(position.columns).items():

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import Generic, Literal
+from typing import ClassVar, Generic, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from turnwise.envs.planning.puzzle import P
 from turnwise.settings import Settings
@@ -21,6 +21,9 @@ DEAD = -1.0
 
 class PlanningConfig(Settings):
     """Options of every planning env."""
+
+    can_be_lost: ClassVar[bool] = True
+    """Whether some positions cannot be solved any more."""
 
     roles: Literal["two", "one"] = "two"
     """The roles: `two` has the roles `tool` and `planner`, and `judge` with several planners; `one`
@@ -66,6 +69,14 @@ class PlanningConfig(Settings):
     end_when_lost: bool = False
     """Whether an episode ends when a role's cost is infinite: the puzzle is then known to be
     unsolvable. Scores are the same, and training does not play on in lost positions."""
+
+    @model_validator(mode="after")
+    def _check_end(self) -> Self:
+        if self.end_when_lost and not self.can_be_lost:
+            raise ValueError(
+                "end_when_lost = true: every position of this puzzle can be solved; leave it out"
+            )
+        return self
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 Task: a board of `size` rows (4, 6 or 9) with `clues` digits and one solution. The episode, the
     seats and the rewards are those of `base.py`.
-What each role sees: the board, row by row, with `.` for an empty cell.
+What each role sees: the board, row by row, with `.` for an empty cell. With `described = true` also
+    the 4 shortest lists of fills of which one is right: the candidates of a cell, or the places of
+    a digit in a unit that a call has asked for. The lists of calls are not repeated.
 Moves: `r0c1=3` fills an empty cell. A digit that its row, column or box has is forbidden. A wrong
     digit that is not forbidden stays, and the board then cannot be solved any more.
 Functions: `legal`; `apply MOVES`; `candidates CELL`, the fills that it may have; `conflicts
@@ -12,14 +14,14 @@ Functions: `legal`; `apply MOVES`; `candidates CELL`, the fills that it may have
 Estimated costs: of the team the number of cells that are empty or wrong; of a role the same,
     infinite with a wrong cell.
 Baselines: random; always-r0c0-1; first-legal; random-legal; random-narrow, a random candidate of
-    one of the 4 cells with the fewest, which a described position names, and with `waits` also a
-    random fill of a list of a result, or `wait` in a quarter of the rounds that allow it, while its
-    tool proposes such a candidate or asks for the places of a random unit; naked-single, which
-    fills the first cell that has one candidate as long as there is one; guesser, which then draws
-    one of the candidates of the first of the cells with the fewest; reader, whose tool asks for the
-    places of a random unit, and which fills a cell that a result shows as the only place of a digit
-    before it guesses; asker, which waits before it guesses as long as it may; singles, which fills
-    a cell that is the only place of a unit for a digit before it guesses; optimal, the solution.
+    one of the 4 shortest lists that a described position names, and with `waits` also `wait` in a
+    quarter of the rounds that allow it, while its tool proposes such a candidate or asks for the
+    places of a random unit; naked-single, which fills the first cell that has one candidate as long
+    as there is one; guesser, which then draws one of the candidates of the first of the cells with
+    the fewest; reader, whose tool asks for the places of a random unit, and which draws a fill of
+    the shortest list that is known, of a cell or of a result; asker, which waits as long as it may
+    before it draws one of two or more; singles, which fills a cell that is the only place of a unit
+    for a digit before it guesses; optimal, the solution.
     With `hard = true` naked-single solves no task.
 Splits: puzzles of 9 rows are divided by their solutions up to symmetry
     (`sudoku_symmetry.grid_class`): no test puzzle has the solution of a training puzzle. The 288
@@ -53,7 +55,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import pairwise
 from math import inf
 from typing import Any, ClassVar, Literal
 
@@ -82,7 +83,7 @@ from turnwise.settings import Settings
 Finder = Callable[[str], tuple[int, str] | None]
 """A cell of a board and the digit to fill it with, if there is one to be found."""
 DESCRIBED = 4
-"""The most cells that a description names."""
+"""The most lists of fills in a description."""
 WAITED = 4
 """Of so many random replies one is `wait`, where that is allowed."""
 
@@ -198,9 +199,13 @@ class SudokuPuzzle(Puzzle[Position]):
         """Return a line of columns, and the rows."""
         return _lines(position.board)
 
-    def description(self, position: Position) -> str:
-        """Return the candidates of the cells with the fewest, `DESCRIBED` at most, counted."""
-        return _description(position.board)
+    def description(self, position: Position, results: Sequence[str] = ()) -> str:
+        """Return the `DESCRIBED` shortest lists of fills, of cells and from `results`, counted."""
+        return _description(position, tuple(results))
+
+    def takes_in(self, result: str) -> bool:
+        """Whether a result is counted lists of fills, such as places."""
+        return result.split(" ")[0] in rules.COUNTS[1:]
 
     def render(self, position: Position) -> str:
         """Return the board with lines between boxes."""
@@ -263,11 +268,10 @@ class Sudoku(PlanningEnv[Position]):
         calls, asks = self.calls_next(state), self.config.waits > 0
         if calls and asks and rng.integers(2):
             return self._question(state, rng)
-        lists = _lists_of(state, _description(state.position.board))
-        if asks and not calls:
-            if self.may_wait(state, *self.acting(state)) and not rng.integers(WAITED):
-                return WAIT
-            lists += [each for _, result in state.shown_calls for each in _lists_of(state, result)]
+        waits = asks and not calls and self.may_wait(state, *self.acting(state))
+        if waits and not rng.integers(WAITED):
+            return WAIT
+        lists = _known(state)[:DESCRIBED]
         # where nothing is shown any move is forbidden
         chosen = lists[rng.integers(len(lists))] if lists else [_fill(state.position, None)]
         move = chosen[rng.integers(len(chosen))]
@@ -284,16 +288,13 @@ class Sudoku(PlanningEnv[Position]):
         """Return a question, or a fill that is sure, or `wait` if `patient`, or a guess."""
         if self.calls_next(state):
             return self._question(state, rng)
-        board = state.position.board
-        single = naked_single(board)
-        lone = (
-            [] if single else [f for _, result in state.shown_calls for f in _lone(state, result)]
-        )
-        if lone:
-            return lone[0]
-        if single is None and patient and self.may_wait(state, *self.acting(state)):
+        lists = _known(state)
+        if not lists:  # any move is forbidden
+            return _fill(state.position, None)
+        fewest = lists[0]
+        if len(fewest) > 1 and patient and self.may_wait(state, *self.acting(state)):
             return WAIT
-        return _fill(state.position, single or _guess(board, rng))
+        return fewest[rng.integers(len(fewest))]
 
     def _guess(
         self, finders: Sequence[Finder], state: PlanState[Position], rng: np.random.Generator
@@ -312,21 +313,35 @@ class Sudoku(PlanningEnv[Position]):
         return " ".join(moves)
 
 
-def _lists_of(state: PlanState[Position], text: str) -> list[list[str]]:
-    """Return the possible fills of each counted list in a text, of the lists that have any."""
+def _known(state: PlanState[Position]) -> list[list[str]]:
+    """Return the lists of possible fills of cells and of results, the shortest first."""
+    results = [result for _, result in state.shown_calls]
+    return [fills for _, fills in _lists(state.position, results) if fills]
+
+
+def _lists(position: Position, results: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return lists of which one fill is right, each with the cell whose candidates they are.
+
+    The lists of results have "" for the cell. Those with the fewest fills come first.
+    """
+    board, names = position.board, shape_of(len(position.board)).names
+    of_cells = [(names[c], [rules.fill(names[c], d) for d in digits]) for c, digits in _free(board)]
+    of_units = [("", fills) for result in results for fills in _lists_of(position, result)]
+    known = dict[tuple[str, ...], tuple[str, list[str]]]()
+    for cell, fills in (*of_cells, *of_units):
+        known.setdefault(tuple(fills) or (cell,), (cell, fills))
+    return sorted(known.values(), key=lambda each: len(each[1]))
+
+
+def _lists_of(position: Position, result: str) -> list[list[str]]:
+    """Return the fills of each counted list in a result, of the lists that have any."""
     lists = list[list[str]]()
-    for word in text.split():
+    for word in result.split():
         if word in rules.COUNTS:
             lists.append([])
-        elif lists and rules.apply(state.position, word) is not None:
+        elif lists and rules.apply(position, word) is not None:
             lists[-1].append(word)
     return [fills for fills in lists if fills]
-
-
-def _lone(state: PlanState[Position], result: str) -> list[str]:
-    """Return the fills of a result that are the only ones of their cell, or of a unit's digit."""
-    lone = (word for count, word in pairwise(result.split()) if count == rules.COUNTS[1])
-    return [fill for fill in lone if rules.apply(state.position, fill) is not None]
 
 
 def _solution(clues: str) -> str:
@@ -368,14 +383,6 @@ def _free(board: str) -> list[tuple[int, str]]:
     return [(c, candidates(board, c)) for c, digit in enumerate(board) if digit == EMPTY]
 
 
-def _narrowest(board: str) -> list[tuple[int, int, str]]:
-    """Return the number of candidates, the cell and its candidates for `DESCRIBED` cells.
-
-    They are those with the fewest candidates, and those without any.
-    """
-    return sorted((len(digits), cell, digits) for cell, digits in _free(board))[:DESCRIBED]
-
-
 @lru_cache(maxsize=16384)
 def _lines(board: str) -> tuple[str, ...]:
     size = round(len(board) ** 0.5)
@@ -385,10 +392,7 @@ def _lines(board: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=16384)
-def _description(board: str) -> str:
-    names = shape_of(len(board)).names
-    said = ["narrow"]
-    for _, cell, digits in _narrowest(board):
-        found = [rules.fill(names[cell], digit) for digit in digits]
-        said.append(rules.counted(found, names[cell]))
-    return " ".join(said) if len(said) > 1 else "full"
+def _description(position: Position, results: tuple[str, ...]) -> str:
+    lists = _lists(position, results)[:DESCRIBED]
+    said = (rules.counted(fills, cell) for cell, fills in lists)
+    return " ".join(("narrow", *said)) if lists else "full"
