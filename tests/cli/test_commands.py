@@ -153,6 +153,7 @@ def test_resuming_a_finished_run_trains_no_further(turnwise, smoke_run):
     result = turnwise("resume", smoke_run, "--json")
     assert result.exit_code == 0, result.output
     assert (smoke_run / "metrics.jsonl").read_text() == before
+    assert "has done its 2 iterations, and only tests what it has learned" in result.stderr
 
 
 def test_a_finished_run_refuses_what_would_change_nothing(turnwise, sets, smoke_run, tmp_path):

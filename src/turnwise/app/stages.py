@@ -103,6 +103,12 @@ def run_stages(session: Session, recipe: Recipe, plan: Plan, *, resumed: bool) -
             f"checkpoint '{back.folder}' was made in the stage {back.phase!r}, which is none of "
             f"stages = {list(recipe.stages)}: restore the recipe '{session.run.recipe}' as it was"
         )
+    done = recipe.trainer.iterations
+    if back is not None and (back.phase, back.step) == (TRAIN, done):
+        session.note(
+            f"the run has done its {done} iterations, and only tests what it has learned; a larger "
+            "trainer.iterations trains on"
+        )
     for name in left[left.index(STAGE_OF[back.phase]) if back else 0 :]:
         if not STAGES[name](session, recipe, plan, back):
             return False
