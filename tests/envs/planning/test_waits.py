@@ -191,6 +191,20 @@ def test_a_description_has_the_shortest_lists_of_cells_and_of_all_known_results(
     )
 
 
+def test_who_moves_sees_of_earlier_calls_only_what_the_description_does_not_have():
+    env, state = begun(waits=3, described=True)
+    calls = ["places c2", "conflicts r0c2=4", "places r3", "places c2"]
+    for call in calls[:-1]:
+        state = play(env, state, call, "wait").state
+    state = env.step(state, "tool", calls[-1], RNG).state
+    told = [line for line in env.observe(state, "planner").text.split("\n") if "call" in line]
+    assert told == [" call conflicts r0c2=4", " call places c2"]
+    assert "\n r0c3 r2c2\n" in env.observe(state, "planner").text
+    state = replace(state, earlier_calls=state.shown_calls, calls=())
+    told = [line for line in env.observe(state, "tool").text.split("\n") if " call " in line]
+    assert told == [f" call {call}" for call in calls]
+
+
 def test_what_a_program_prints_is_in_no_description():
     env, state = begun(described=True, runner="sandbox", waits=1)
     state = replace(state, calls=(("print('one r0c2=3')", "one r2c0=1"),))

@@ -25,9 +25,8 @@ Rewards:
         proposes to stay.
     `call_failed` (process): 1 for a call that has no answer.
     `illegal` (process): 1 for a list with a forbidden move, of any seat but a tool.
-    `idle` (process): 1 for moves that leave the position as it is. Without a cost, waiting is
-        better than a move that is more often wrong than right, and a policy that waits never learns
-        which one is right.
+    `idle` (process): 1 for moves that leave the position as it is, and for `wait`. Without a cost,
+        a policy whose moves are often wrong waits, and never learns which one is right.
     `call_idle` (process): 1 for a call or a proposal of no moves that change the position, such as
         a question. With a cost of its own a team may ask before it moves.
     The last four are for negative weights. The others telescope, so that no weights of them pay
@@ -206,16 +205,17 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
             lines.append(description)
         if self.config.last_moves:
             lines.append(f"last {' '.join(state.tried) or 'none'}")
-        if role not in seats.tools and not calls:
-            lines.append("no call")
+        if role not in tools:  # of calls before this round, what they found is enough
+            shown = (*(call for call in state.earlier_calls if call[1] not in told), *calls)
+            lines += [] if calls else ["no call"]
         for call, result in shown:
             lines += [f"call {call}"] if result in told else [f"call {call}", result]
-        if role not in seats.tools:
+        if role not in tools:
             most = seats.planners.index(role) if role in seats.planners else len(state.plans)
             lines += [f"plan {plan}" for plan in state.plans[:most]]
         if last:
             lines.append(description)
-        one = role not in seats.tools and self.config.moves_per_turn == 1
+        one = role not in tools and self.config.moves_per_turn == 1
         waits = (WAIT,) if self.may_wait(state, role) else ()
         asked = {TOOL: "call", PLANNER: "plan" if seats.planners else "move"}
         lines.append(" or ".join((f"your {asked.get(seats.kind(role), 'move')}", *waits)))

@@ -4,7 +4,8 @@ Task: a board of `size` rows (4, 6 or 9) with `clues` digits and one solution. T
     seats and the rewards are those of `base.py`.
 What each role sees: the board, row by row, with `.` for an empty cell. With `described = true` also
     the 4 shortest lists of fills of which one is right: the candidates of a cell, or the places of
-    a digit in a unit that a call has asked for. The lists of calls are not repeated.
+    a digit in a unit that a call has asked for. Such calls are shown without their results, and
+    with `waits` those of earlier rounds to the tool alone.
 Moves: `r0c1=3` fills an empty cell. A digit that its row, column or box has is forbidden. A wrong
     digit that is not forbidden stays, and the board then cannot be solved any more.
 Functions: `legal`; `apply MOVES`; `candidates CELL`, the fills that it may have; `conflicts
