@@ -58,7 +58,7 @@ from turnwise.envs.planning.library import (
     run_moves,
     split_moves,
 )
-from turnwise.envs.planning.players import Calls, moves_ahead, players_of
+from turnwise.envs.planning.players import Calls, any_moves, moves_ahead, players_of
 from turnwise.envs.planning.puzzle import P, Puzzle
 from turnwise.envs.planning.state import (
     PLANNER,
@@ -207,7 +207,8 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
             lines.append(f"last {' '.join(state.tried) or 'none'}")
         if role not in tools:  # of calls before this round, what they found is enough
             shown = (*(call for call in state.earlier_calls if call[1] not in told), *calls)
-            lines += [] if calls else ["no call"]
+            if not calls:
+                lines.append("no call")
         for call, result in shown:
             lines += [f"call {call}"] if result in told else [f"call {call}", result]
         if role not in tools:
@@ -360,22 +361,18 @@ class PlanningEnv(Env[PlanState[P]], Generic[P]):
             number = len(self.puzzle.rules.moves(state.position)) + 1
             if self.may_wait(state, role) and not rng.integers(number):
                 return WAIT
-            return self._random_moves(state.position, self.config.moves_per_turn, rng)
+            most = self.config.moves_per_turn
+            return " ".join(any_moves(self.puzzle.rules, state.position, most, rng))
         names = (LEGAL, APPLY, *self.puzzle.rules.QUERIES)
         name, words = names[rng.integers(len(names))], ""
         if name == APPLY:
-            words = self._random_moves(state.position, self.config.moves_per_call, rng)
+            most = self.config.moves_per_call
+            words = " ".join(any_moves(self.puzzle.rules, state.position, most, rng))
         elif name != LEGAL:
             words = self.puzzle.query_words(name, state.position, rng)
         if self.runs_programs and name == APPLY and rng.integers(2):
             return self.calls.propose(words.split())
         return self.calls.ask(name, words)
-
-    def _random_moves(self, position: P, most: int, rng: np.random.Generator) -> str:
-        known: Sequence[str] = self.puzzle.rules.moves(position)
-        return " ".join(
-            known[int(i)] for i in rng.integers(len(known), size=rng.integers(most) + 1)
-        )
 
     def baselines(self) -> Mapping[str, Baseline]:
         """Return the baselines of the module docstring."""

@@ -1,6 +1,6 @@
 """Players of planning puzzles without a model: constants, reflexes and the solver.
 
-Provides `players_of`, `moves_ahead` and `random_moves`.
+Provides `players_of`, `moves_ahead`, `random_moves` and `any_moves`.
 """
 
 from __future__ import annotations
@@ -140,3 +140,9 @@ def _solving(puzzle: Puzzle[P]) -> Choice[P]:
         return found[:most] if found else puzzle.rules.moves(state.position)[:1]
 
     return choose
+
+
+def any_moves(rules: Rules, position: Any, most: int, rng: np.random.Generator) -> list[str]:
+    """Return 1 to `most` random moves of those that have a name, possible or not."""
+    known: Sequence[str] = rules.moves(position)
+    return [known[int(i)] for i in rng.integers(len(known), size=rng.integers(most) + 1)]

@@ -76,8 +76,7 @@ class Puzzle(ABC, Generic[P]):
     def description(self, position: P, results: Sequence[str] = ()) -> str:
         """Return what matters in `lines`, true and without advice; "" where there is nothing.
 
-        A puzzle may put what matters in the results of calls into the same lists
-        (`takes_in`).
+        A puzzle may also say what matters in `results` of calls, those that it `takes_in`.
         """
         return ""
 

@@ -266,15 +266,13 @@ class Sudoku(PlanningEnv[Position]):
 
     def _random_narrow(self, state: PlanState[Position], rng: np.random.Generator) -> str:
         """Return a random fill of a random list that is shown, a question, or `wait`."""
-        calls, asks = self.calls_next(state), self.config.waits > 0
-        if calls and asks and rng.integers(2):
+        calls = self.calls_next(state)
+        if calls and self.config.waits and rng.integers(2):
             return self._question(state, rng)
-        waits = asks and not calls and self.may_wait(state, *self.acting(state))
-        if waits and not rng.integers(WAITED):
+        if self.may_wait(state, *self.acting(state)) and not rng.integers(WAITED):
             return WAIT
         lists = _known(state)[:DESCRIBED]
-        # where nothing is shown any move is forbidden
-        chosen = lists[rng.integers(len(lists))] if lists else [_fill(state.position, None)]
+        chosen = lists[rng.integers(len(lists))]
         move = chosen[rng.integers(len(chosen))]
         return self.calls.propose([move]) if calls else move
 
@@ -289,10 +287,7 @@ class Sudoku(PlanningEnv[Position]):
         """Return a question, or a fill that is sure, or `wait` if `patient`, or a guess."""
         if self.calls_next(state):
             return self._question(state, rng)
-        lists = _known(state)
-        if not lists:  # any move is forbidden
-            return _fill(state.position, None)
-        fewest = lists[0]
+        fewest = _known(state)[0]
         if len(fewest) > 1 and patient and self.may_wait(state, *self.acting(state)):
             return WAIT
         return fewest[rng.integers(len(fewest))]
@@ -315,9 +310,13 @@ class Sudoku(PlanningEnv[Position]):
 
 
 def _known(state: PlanState[Position]) -> list[list[str]]:
-    """Return the lists of possible fills of cells and of results, the shortest first."""
+    """Return the lists of possible fills of cells and of results, the shortest first.
+
+    Where no fill is possible, there is one list with a forbidden one.
+    """
     results = [result for _, result in state.shown_calls]
-    return [fills for _, fills in _lists(state.position, results) if fills]
+    lists = [fills for _, fills in _lists(state.position, results) if fills]
+    return lists or [[_fill(state.position, None)]]
 
 
 def _lists(position: Position, results: Sequence[str]) -> list[tuple[str, list[str]]]:
